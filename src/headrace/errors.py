@@ -1,0 +1,292 @@
+"""Everything that can go wrong, in five families that say whether it happened and what to do.
+
+=====================  ===============================  =======================================
+Family                 The request...                   The caller...
+=====================  ===============================  =======================================
+RequestError           did not happen and never will    fixes the request
+OwnershipError         did not happen here              asks who owns it, sends again
+OverloadError          did not happen                   waits, sends again
+UnknownOutcomeError    may have happened                retries with its identity, reads back
+CorruptionError        must not continue                stops the owner, keeps the evidence
+=====================  ===============================  =======================================
+
+A leaf belongs to exactly one family, exists only if some caller acts differently on it, and carries fields.
+Anything else that escapes is a bug of ours: its owner stops and is recovered from its log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class HeadraceError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+# ------------------------------------------------------------------------------------------ families
+
+
+class RequestError(HeadraceError):
+    """The request did not happen and never will; the caller must change it."""
+
+
+class OwnershipError(HeadraceError):
+    """The request did not happen here; find the owner and send it again."""
+
+
+class OverloadError(HeadraceError):
+    """The request did not happen; wait and send it again."""
+
+
+class UnknownOutcomeError(HeadraceError):
+    """The request may have happened; retry only with its identity, then read back."""
+
+
+class CorruptionError(HeadraceError):
+    """An invariant or checksum is broken: the owner stops and the evidence is kept."""
+
+
+# ------------------------------------------------------------------------------------------ segments
+
+
+class SegmentError(RequestError):
+    """A request about one segment cannot be carried out."""
+
+    def __init__(self, segment: str, message: str = "") -> None:
+        super().__init__(message or f"segment {segment!r}: {self.reason}")
+        self.segment = segment
+
+    reason = "the request was refused"
+
+
+class NoSuchSegmentError(SegmentError):
+    reason = "does not exist"
+
+
+class SegmentExistsError(SegmentError):
+    reason = "exists already"
+
+
+class SegmentSealedError(SegmentError):
+    reason = "is sealed; append to its successors"
+
+
+class SegmentNotSealedError(SegmentError):
+    reason = "is not sealed"
+
+
+class SegmentMergedError(SegmentError):
+    reason = "was merged into another segment"
+
+
+class SegmentTruncatedError(SegmentError):
+    """The offset is outside what a truncation may keep or a read may see."""
+
+    def __init__(self, segment: str, start_offset: int, offset: int) -> None:
+        super().__init__(segment, f"segment {segment!r} starts at {start_offset}; {offset} is not available")
+        self.start_offset = start_offset
+        self.offset = offset
+
+
+class OffsetMismatchError(SegmentError):
+    """A conditional append expected another length."""
+
+    def __init__(self, segment: str, expected: int, actual: int) -> None:
+        super().__init__(segment, f"segment {segment!r} has length {actual}, not the expected {expected}")
+        self.expected = expected
+        self.actual = actual
+
+
+class AttributeMismatchError(SegmentError):
+    """The condition of an attribute update does not hold."""
+
+    def __init__(self, segment: str, attribute_id: bytes, expected: int, actual: int) -> None:
+        super().__init__(
+            segment,
+            f"segment {segment!r}: attribute {attribute_id.hex()} is {actual}, the update wants {expected}",
+        )
+        self.attribute_id = attribute_id
+        self.expected = expected
+        self.actual = actual
+
+
+class InvalidArgumentError(RequestError):
+    """An argument is outside its documented range."""
+
+
+class EventTooLargeError(InvalidArgumentError):
+    """An event or append exceeds the documented bound."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"{size_bytes} bytes exceed the limit of {limit_bytes}")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class UnsupportedError(RequestError):
+    """The operation is part of the protocol but not offered here (yet)."""
+
+
+# ------------------------------------------------------------------------------------------ tables
+
+
+class TableNotEmptyError(SegmentError):
+    reason = "the table still holds keys"
+
+
+class TableKeyMissingError(SegmentError):
+    reason = "a key required by a condition does not exist"
+
+
+class TableKeyVersionError(SegmentError):
+    reason = "a key has another version than the condition requires"
+
+
+# ------------------------------------------------------------------------------------------ control plane
+
+
+class NoSuchScopeError(RequestError):
+    pass
+
+
+class ScopeExistsError(RequestError):
+    pass
+
+
+class ScopeNotEmptyError(RequestError):
+    pass
+
+
+class NoSuchStreamError(RequestError):
+    pass
+
+
+class StreamExistsError(RequestError):
+    pass
+
+
+class StreamSealedError(RequestError):
+    pass
+
+
+class StreamNotSealedError(RequestError):
+    pass
+
+
+class NoSuchTransactionError(RequestError):
+    pass
+
+
+class TransactionStateError(RequestError):
+    """The transaction is in a state that does not allow the request (committed, aborted, expired)."""
+
+
+class PreconditionError(RequestError):
+    """A precondition named in the message does not hold; nothing changed."""
+
+
+# ------------------------------------------------------------------------------------------ protocol
+
+
+class ProtocolError(RequestError):
+    """The peer sent bytes that are no legal command in this place; the connection is closed."""
+
+
+# ------------------------------------------------------------------------------------------ ownership
+
+
+class WrongHostError(OwnershipError):
+    """The container of this segment does not run here."""
+
+    def __init__(self, segment: str) -> None:
+        super().__init__(f"segment {segment!r} is not served by this host")
+        self.segment = segment
+
+
+class ContainerOfflineError(OwnershipError):
+    """The container is stopped, starting or failed; ask again for the owner."""
+
+
+class FencedOutError(OwnershipError):
+    """A newer owner has taken the log or the storage; this one must stop."""
+
+
+# ------------------------------------------------------------------------------------------ overload
+
+
+class ThrottledError(OverloadError):
+    pass
+
+
+class MailboxFullError(OverloadError):
+    pass
+
+
+class CacheFullError(OverloadError):
+    """Essential data cannot be cached; fatal for the container that meets it."""
+
+
+class StorageFullError(OverloadError):
+    """No space is left where the data must go; nothing was written. Free space and send again."""
+
+
+class MetadataConflictError(OverloadError):
+    """Someone else changed the same row first; read it again and retry."""
+
+
+# ------------------------------------------------------------------------------------------ unknown outcome
+
+
+class ConnectionLostError(UnknownOutcomeError):
+    pass
+
+
+class WalWriteError(UnknownOutcomeError):
+    """A log write failed or timed out: durability is unknown, the owner recovers from the log."""
+
+
+class LostReplyError(UnknownOutcomeError):
+    pass
+
+
+class DeadlineExceededError(UnknownOutcomeError):
+    pass
+
+
+# ------------------------------------------------------------------------------------------ corruption
+
+
+class DataCorruptionError(CorruptionError):
+    """Bytes on disk or state rebuilt from them contradict their invariants."""
+
+    def __init__(self, message: str, *, path: str | None = None, offset: int | None = None) -> None:
+        where = "" if path is None else f" ({path}" + ("" if offset is None else f" at offset {offset}") + ")"
+        super().__init__(message + where)
+        self.path = path
+        self.offset = offset
+
+
+class ChecksumMismatchError(DataCorruptionError):
+    pass
+
+
+class StorageReadError(UnknownOutcomeError):
+    """Long-term storage did not answer a read; the data is there, ask again."""
+
+
+#: Exit code of the command line for each family.
+EXIT_CODES: Final[dict[type[HeadraceError], int]] = {
+    RequestError: 2,
+    OwnershipError: 3,
+    OverloadError: 4,
+    UnknownOutcomeError: 5,
+    CorruptionError: 6,
+}
+
+
+def family_of(error: HeadraceError) -> type[HeadraceError]:
+    """Return the family a leaf belongs to."""
+    for family in EXIT_CODES:
+        if isinstance(error, family):
+            return family
+    return HeadraceError

@@ -1,0 +1,1 @@
+"""One container: state, transitions, life cycle."""

@@ -1,0 +1,1 @@
+"""Tier 2: segments as chunks, chunks as objects."""

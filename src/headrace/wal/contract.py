@@ -1,0 +1,108 @@
+"""The contract of a write-ahead log: ordered, fenced, durable records. Every implementation passes one kit.
+
+A log belongs to one container. ``open`` takes exclusive ownership: it fences every earlier owner, advances the
+container epoch durably, and only then may records be read and frames appended. Acknowledgements come in
+submission order; an acknowledged frame implies all earlier ones are durable. After a newer owner finished
+``open``, no frame of an older owner is ever acknowledged: it fails with FencedOutError.
+
+Frames are buffers lent by the log so that the caller serialises straight into what is written: the payload is
+copied once, from the socket to the frame. All methods are called on the owner's event loop; callbacks run there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class WalFrame(Protocol):
+    """A writable buffer lent by the log until it is released."""
+
+    view: memoryview
+    """Where the content goes: ``view[0:length]``. Room for the log's own header and padding lies outside of it."""
+
+    length: int
+    """Bytes of content; set by the caller before ``append``."""
+
+    address: int
+    """Place of the frame in the log; set by ``append``. Strictly increasing."""
+
+
+@dataclass(slots=True)
+class WalRecord:
+    """One record met when reading the log back: its address and its content (valid until the next one)."""
+
+    address: int
+    payload: memoryview
+
+
+@dataclass(slots=True)
+class WalStatistics:
+    """Counters since open and gauges of now."""
+
+    frames_written: int = 0
+    bytes_written: int = 0
+    frames_in_flight: int = 0
+    frames_free: int = 0
+    write_seconds_total: float = 0.0
+    write_seconds_last: float = 0.0
+    log_bytes: int = 0
+
+
+class Wal(Protocol):
+    """One container's write-ahead log."""
+
+    @property
+    def epoch(self) -> int:
+        """The container epoch this owner holds; valid after ``open``."""
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """Capacity of a frame's content, in bytes."""
+
+    async def open(self) -> None:
+        """Take ownership, fence earlier owners, make the new epoch durable.
+
+        Raises:
+            DataCorruptionError: the owner record or a record header in the middle of the log is damaged.
+            StorageFullError: there is no room to take ownership; nothing changed.
+        """
+
+    def records(self) -> Iterator[WalRecord]:
+        """Iterate the log from its truncation point, once, after ``open`` and before the first ``append``.
+
+        A torn tail ends the iteration silently (it was never acknowledged). Damage in front of a valid record is
+        not a tail: it raises.
+
+        Raises:
+            DataCorruptionError: with path and offset.
+        """
+
+    def acquire_frame(self) -> WalFrame | None:
+        """Lend an empty frame, or None if all are in use (bounded pool: this is the back-pressure)."""
+
+    def release_frame(self, frame: WalFrame) -> None:
+        """Give a frame back, written or not. Calls the ``on_frame_free`` hook."""
+
+    @property
+    def slots_free(self) -> int:
+        """How many frames could be handed over now without waiting behind one another."""
+
+    def append(self, frame: WalFrame, done: Callable[[WalFrame, Exception | None], None]) -> None:
+        """Write ``frame`` durably; ``done`` is called later on the loop, in submission order.
+
+        The error is None, FencedOutError, StorageFullError (nothing of it is durable and the log is still
+        consistent) or WalWriteError. After any error every later frame fails too; the log must be opened anew.
+        """
+
+    def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
+        """Install the hook that is called whenever a frame returns to the pool."""
+
+    async def truncate(self, address: int) -> None:
+        """Drop records strictly before ``address``; granularity is the implementation's, never more."""
+
+    async def close(self) -> None:
+        """Wait for frames in flight, then let go of files and threads. Idempotent."""
+
+    def statistics(self) -> WalStatistics: ...
