@@ -1,0 +1,135 @@
+"""Between the messages of the control plane and the model's nouns, in one place for clients and controllers.
+
+``x_to_message`` and ``x_from_message`` are inverses. Nothing here validates: the side that receives a
+request does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.errors import InvalidArgumentError
+from headrace.limits import INT64_MIN
+from headrace.model.key_space import KeyRange
+from headrace.model.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
+from headrace.rpc.generated import controller_pb2 as pb
+
+NO_TIMESTAMP: Final = INT64_MIN
+"""``TxnRequest.timestamp`` of a commit that notes no time."""
+
+_MASK: Final = (1 << 64) - 1
+
+
+def signed64(value: int) -> int:
+    """Return the signed 64-bit number with the low 64 bits of ``value``."""
+    value &= _MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+# ------------------------------------------------------------------------------------------ names and ids
+
+
+def stream_info(scope: str, stream: str) -> pb.StreamInfo:
+    return pb.StreamInfo(scope=scope, stream=stream)
+
+
+def segment_id_to_message(scope: str, stream: str, segment_id: int) -> pb.SegmentId:
+    return pb.SegmentId(streamInfo=pb.StreamInfo(scope=scope, stream=stream), segmentId=segment_id)
+
+
+def segment_range_to_message(
+    scope: str, stream: str, segment_id: int, key_range: KeyRange
+) -> pb.SegmentRange:
+    return pb.SegmentRange(
+        segmentId=segment_id_to_message(scope, stream, segment_id),
+        minKey=key_range.low,
+        maxKey=key_range.high,
+    )
+
+
+def segment_range_from_message(message: pb.SegmentRange) -> tuple[int, KeyRange]:
+    """Return the segment id and its range."""
+    return message.segmentId.segmentId, KeyRange(message.minKey, message.maxKey)
+
+
+def txn_id_to_message(txn_id: int) -> pb.TxnId:
+    """Split a 128-bit transaction id."""
+    return pb.TxnId(highBits=signed64(txn_id >> 64), lowBits=signed64(txn_id))
+
+
+def txn_id_from_message(message: pb.TxnId) -> int:
+    """Return the 128-bit transaction id, unsigned."""
+    return (message.highBits & _MASK) << 64 | (message.lowBits & _MASK)
+
+
+def stream_cut_to_message(scope: str, stream: str, cut: Mapping[int, int]) -> pb.StreamCut:
+    return pb.StreamCut(streamInfo=pb.StreamInfo(scope=scope, stream=stream), cut=cut)
+
+
+# ------------------------------------------------------------------------------------------ configuration
+
+
+def scaling_policy_to_message(policy: ScalingPolicy) -> pb.ScalingPolicy:
+    return pb.ScalingPolicy(
+        scaleType=pb.ScalingPolicy.ScalingPolicyType.ValueType(policy.scale_type),
+        targetRate=policy.target_rate,
+        scaleFactor=policy.scale_factor,
+        minNumSegments=policy.segment_count_min,
+    )
+
+
+def scaling_policy_from_message(message: pb.ScalingPolicy) -> ScalingPolicy:
+    """Raises InvalidArgumentError for a policy type that does not exist."""
+    try:
+        scale_type = ScaleType(message.scaleType)
+    except ValueError:
+        raise InvalidArgumentError(f"unknown scaling policy type {message.scaleType}") from None
+    return ScalingPolicy(scale_type, message.targetRate, message.scaleFactor, message.minNumSegments)
+
+
+def retention_policy_from_message(message: pb.RetentionPolicy) -> RetentionPolicy:
+    """Raises InvalidArgumentError for a policy type that does not exist.
+
+    Type 0 means no retention even if the message is present: one client always sends it.
+    """
+    try:
+        retention_type = RetentionType(message.retentionType)
+    except ValueError:
+        raise InvalidArgumentError(f"unknown retention policy type {message.retentionType}") from None
+    if retention_type is RetentionType.NONE:
+        return RetentionPolicy()
+    return RetentionPolicy(retention_type, message.retentionParam, message.retentionMax)
+
+
+def retention_policy_to_message(policy: RetentionPolicy) -> pb.RetentionPolicy:
+    return pb.RetentionPolicy(
+        retentionType=pb.RetentionPolicy.RetentionPolicyType.ValueType(policy.retention_type),
+        retentionParam=policy.keep_min,
+        retentionMax=policy.keep_max,
+    )
+
+
+def stream_config_to_message(scope: str, stream: str, config: StreamConfig) -> pb.StreamConfig:
+    """Leave retention out when there is none: its presence with a number would read as a policy."""
+    message = pb.StreamConfig(
+        streamInfo=stream_info(scope, stream),
+        scalingPolicy=scaling_policy_to_message(config.scaling),
+        tags=pb.Tags(tag=config.tags),
+        timestampAggregationTimeout=config.timestamp_aggregation_timeout_ms,
+        rolloverSizeBytes=config.rollover_bytes,
+    )
+    if config.retention.retention_type is not RetentionType.NONE:
+        message.retentionPolicy.CopyFrom(retention_policy_to_message(config.retention))
+    return message
+
+
+def stream_config_from_message(message: pb.StreamConfig) -> StreamConfig:
+    """Raises InvalidArgumentError for an unknown policy type."""
+    return StreamConfig(
+        scaling=scaling_policy_from_message(message.scalingPolicy),
+        retention=retention_policy_from_message(message.retentionPolicy),
+        tags=tuple(sorted(set(message.tags.tag))),
+        timestamp_aggregation_timeout_ms=message.timestampAggregationTimeout,
+        rollover_bytes=message.rolloverSizeBytes,
+    )
