@@ -211,6 +211,19 @@ class FencedOutError(OwnershipError):
     """A newer owner has taken the log or the storage; this one must stop."""
 
 
+class ClosedError(OwnershipError):
+    """The component that was asked is stopping or has stopped; nothing was done."""
+
+
+class DirectoryLockedError(OwnershipError):
+    """Another process owns the data directory; its description is in ``holder``."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(f"{path} is in use by {holder}")
+        self.path = path
+        self.holder = holder
+
+
 # ------------------------------------------------------------------------------------------ overload
 
 

@@ -1,0 +1,157 @@
+"""The door to the disk: what the log and the chunk store may ask of a file system, and nothing more.
+
+Callers translate ``OSError`` at their border; nothing here retries, buffers or interprets. Calls block; they
+run in a thread of ``runtime.blocking`` unless the caller knows them to be short. The simulated disk
+(``headrace.testing.disk``) implements the same protocol and forgets whatever was not synced.
+
+What makes something durable, in the terms of POSIX and of the simulated disk:
+
+================================  ==================================================================
+bytes written, file grown         ``fdatasync`` or ``fsync`` of the file, or a handle opened ``O_DSYNC``
+a name created, renamed, removed  ``fsync_directory`` of the directory that holds the name
+a directory made by ``mkdir``     ``fsync_directory`` of its parent (of each parent, if several were made)
+================================  ==================================================================
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Filesystem(Protocol):
+    """Files by descriptor, names by path. Every method may raise OSError."""
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        """Open a file with ``os.O_*`` flags and return its descriptor, not inherited by child processes."""
+
+    def close(self, fd: int) -> None: ...
+
+    def pread_into(self, fd: int, buffer: memoryview, offset: int) -> int:
+        """Read into ``buffer`` and return the count; less than asked only at the end of the file."""
+
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
+        """Write and return the count, which may be short (a full disk): the caller checks."""
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+        """Write the buffers one behind the other; at most 1024 of them. May be short like ``pwrite``."""
+
+    def fdatasync(self, fd: int) -> None: ...
+
+    def fsync(self, fd: int) -> None: ...
+
+    def fsync_directory(self, path: str) -> None:
+        """Make the names in directory ``path`` durable."""
+
+    def ftruncate(self, fd: int, length: int) -> None: ...
+
+    def allocate(self, fd: int, offset: int, length: int) -> None:
+        """Reserve space; the range reads as zeros where nothing was written, and the file covers it."""
+
+    def size(self, fd: int) -> int: ...
+
+    def stat_size(self, path: str) -> int: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename atomically, replacing ``new`` if it exists."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its missing parents; fine if it exists."""
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+
+    def lock(self, fd: int) -> bool:
+        """Take the exclusive advisory lock of the file; return False if another descriptor holds it.
+
+        The lock ends with the descriptor, hence with the process, however it dies.
+        """
+
+    def free_bytes(self, path: str) -> int:
+        """Return the bytes an unprivileged writer may still allocate where ``path`` lies."""
+
+
+class OsFilesystem:
+    """The operating system's files; each method is one call."""
+
+    __slots__ = ()
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        return os.open(path, flags, mode)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread_into(self, fd: int, buffer: memoryview, offset: int) -> int:
+        return os.preadv(fd, (buffer,), offset)
+
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+        return os.pwritev(fd, buffers, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def fsync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        os.ftruncate(fd, length)
+
+    def allocate(self, fd: int, offset: int, length: int) -> None:
+        os.posix_fallocate(fd, offset, length)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def stat_size(self, path: str) -> int:
+        return os.stat(path).st_size  # noqa: PTH116 - one call on a str, no Path object
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)  # noqa: PTH110 - as above
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)  # noqa: PTH105 - as above
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)  # noqa: PTH108 - as above
+
+    def mkdir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103 - as above
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)  # noqa: PTH106 - as above
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))  # noqa: PTH208 - as above
+
+    def lock(self, fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def free_bytes(self, path: str) -> int:
+        numbers = os.statvfs(path)
+        return numbers.f_bavail * numbers.f_frsize
