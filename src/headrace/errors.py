@@ -127,6 +127,36 @@ class UnsupportedError(RequestError):
     """The operation is part of the protocol but not offered here (yet)."""
 
 
+# ------------------------------------------------------------------------------------------ chunks
+
+
+class ChunkError(RequestError):
+    """A chunk provider refused a request about one object."""
+
+    def __init__(self, chunk: str, message: str) -> None:
+        super().__init__(f"chunk {chunk!r} {message}")
+        self.chunk = chunk
+
+
+class NoSuchChunkError(ChunkError):
+    def __init__(self, chunk: str) -> None:
+        super().__init__(chunk, "does not exist")
+
+
+class ChunkExistsError(ChunkError):
+    def __init__(self, chunk: str) -> None:
+        super().__init__(chunk, "exists already")
+
+
+class ChunkOffsetError(ChunkError):
+    """A write that does not begin at the object's end, or a read that goes beyond it."""
+
+    def __init__(self, chunk: str, offset: int, actual: int) -> None:
+        super().__init__(chunk, f"holds {actual} bytes; offset {offset} does not fit")
+        self.offset = offset
+        self.actual = actual
+
+
 # ------------------------------------------------------------------------------------------ tables
 
 
@@ -260,6 +290,10 @@ class WalWriteError(UnknownOutcomeError):
 
 class LostReplyError(UnknownOutcomeError):
     pass
+
+
+class StorageWriteError(UnknownOutcomeError):
+    """Long-term storage did not confirm a write: the object may hold none, some or all of it."""
 
 
 class DeadlineExceededError(UnknownOutcomeError):
