@@ -10,9 +10,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
-from headrace.limits import INT64_MIN
+from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model.key_space import KeyRange
-from headrace.model.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
+from headrace.model.policies import (
+    RetentionKind,
+    RetentionPolicy,
+    ScalingKind,
+    ScalingPolicy,
+    StreamConfiguration,
+)
 from headrace.rpc.generated import controller_pb2 as pb
 
 NO_TIMESTAMP: Final = INT64_MIN
@@ -72,64 +78,70 @@ def stream_cut_to_message(scope: str, stream: str, cut: Mapping[int, int]) -> pb
 
 def scaling_policy_to_message(policy: ScalingPolicy) -> pb.ScalingPolicy:
     return pb.ScalingPolicy(
-        scaleType=pb.ScalingPolicy.ScalingPolicyType.ValueType(policy.scale_type),
+        scaleType=pb.ScalingPolicy.ScalingPolicyType.ValueType(policy.kind),
         targetRate=policy.target_rate,
         scaleFactor=policy.scale_factor,
-        minNumSegments=policy.segment_count_min,
+        minNumSegments=policy.segments_min,
     )
 
 
 def scaling_policy_from_message(message: pb.ScalingPolicy) -> ScalingPolicy:
-    """Raises InvalidArgumentError for a policy type that does not exist."""
+    """Raises InvalidArgumentError for an unknown type or an impossible number."""
     try:
-        scale_type = ScaleType(message.scaleType)
+        kind = ScalingKind(message.scaleType)
     except ValueError:
         raise InvalidArgumentError(f"unknown scaling policy type {message.scaleType}") from None
-    return ScalingPolicy(scale_type, message.targetRate, message.scaleFactor, message.minNumSegments)
-
-
-def retention_policy_from_message(message: pb.RetentionPolicy) -> RetentionPolicy:
-    """Raises InvalidArgumentError for a policy type that does not exist.
-
-    Type 0 means no retention even if the message is present: one client always sends it.
-    """
-    try:
-        retention_type = RetentionType(message.retentionType)
-    except ValueError:
-        raise InvalidArgumentError(f"unknown retention policy type {message.retentionType}") from None
-    if retention_type is RetentionType.NONE:
-        return RetentionPolicy()
-    return RetentionPolicy(retention_type, message.retentionParam, message.retentionMax)
+    return ScalingPolicy(kind, message.targetRate, message.scaleFactor, message.minNumSegments)
 
 
 def retention_policy_to_message(policy: RetentionPolicy) -> pb.RetentionPolicy:
     return pb.RetentionPolicy(
-        retentionType=pb.RetentionPolicy.RetentionPolicyType.ValueType(policy.retention_type),
-        retentionParam=policy.keep_min,
-        retentionMax=policy.keep_max,
+        retentionType=pb.RetentionPolicy.RetentionPolicyType.ValueType(policy.kind),
+        retentionParam=policy.minimum,
+        retentionMax=policy.maximum,
     )
 
 
-def stream_config_to_message(scope: str, stream: str, config: StreamConfig) -> pb.StreamConfig:
-    """Leave retention out when there is none: its presence with a number would read as a policy."""
+def retention_policy_from_message(message: pb.RetentionPolicy) -> RetentionPolicy:
+    """Return the policy; a maximum that is not positive or lies below the minimum means no maximum.
+
+    Type 0 means no retention even if the message is present: one client always sends it.
+
+    Raises:
+        InvalidArgumentError: the type does not exist, or the minimum is negative.
+    """
+    try:
+        kind = RetentionKind(message.retentionType)
+    except ValueError:
+        raise InvalidArgumentError(f"unknown retention policy type {message.retentionType}") from None
+    if kind is RetentionKind.NONE:
+        return RetentionPolicy()
+    maximum = message.retentionMax
+    if maximum <= 0 or maximum < message.retentionParam:
+        maximum = INT64_MAX
+    return RetentionPolicy(kind, message.retentionParam, maximum)
+
+
+def stream_config_to_message(scope: str, stream: str, config: StreamConfiguration) -> pb.StreamConfig:
+    """Leave retention out when there is none; clients read its absence as none."""
     message = pb.StreamConfig(
         streamInfo=stream_info(scope, stream),
         scalingPolicy=scaling_policy_to_message(config.scaling),
-        tags=pb.Tags(tag=config.tags),
-        timestampAggregationTimeout=config.timestamp_aggregation_timeout_ms,
-        rolloverSizeBytes=config.rollover_bytes,
+        tags=pb.Tags(tag=sorted(config.tags)),
+        timestampAggregationTimeout=config.timestamp_timeout_ms,
+        rolloverSizeBytes=config.rollover_size_bytes,
     )
-    if config.retention.retention_type is not RetentionType.NONE:
+    if config.retention.kind is not RetentionKind.NONE:
         message.retentionPolicy.CopyFrom(retention_policy_to_message(config.retention))
     return message
 
 
-def stream_config_from_message(message: pb.StreamConfig) -> StreamConfig:
-    """Raises InvalidArgumentError for an unknown policy type."""
-    return StreamConfig(
+def stream_config_from_message(message: pb.StreamConfig) -> StreamConfiguration:
+    """Raises InvalidArgumentError for anything outside its documented range."""
+    return StreamConfiguration(
         scaling=scaling_policy_from_message(message.scalingPolicy),
         retention=retention_policy_from_message(message.retentionPolicy),
-        tags=tuple(sorted(set(message.tags.tag))),
-        timestamp_aggregation_timeout_ms=message.timestampAggregationTimeout,
-        rollover_bytes=message.rolloverSizeBytes,
+        tags=frozenset(message.tags.tag),
+        timestamp_timeout_ms=message.timestampAggregationTimeout,
+        rollover_size_bytes=message.rolloverSizeBytes,
     )

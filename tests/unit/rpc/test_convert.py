@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX
 from headrace.model.key_space import KeyRange
-from headrace.model.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
+from headrace.model.policies import (
+    RetentionKind,
+    RetentionPolicy,
+    ScalingKind,
+    ScalingPolicy,
+    StreamConfiguration,
+)
 from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
 
@@ -16,12 +22,12 @@ def test_transaction_ids_survive_the_two_signed_halves(txn_id):
 
 
 def test_a_stream_configuration_survives_the_message():
-    config = StreamConfig(
-        ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 500, 2, 3),
-        RetentionPolicy(RetentionType.TIME, 1000, INT64_MAX),
-        ("a", "b"),
-        7,
-        1 << 20,
+    config = StreamConfiguration(
+        scaling=ScalingPolicy(ScalingKind.EVENTS_PER_SECOND, 500, 2, 3),
+        retention=RetentionPolicy(RetentionKind.TIME, 1000, INT64_MAX),
+        tags=frozenset({"a", "b"}),
+        timestamp_timeout_ms=7,
+        rollover_size_bytes=1 << 20,
     )
     message = convert.stream_config_to_message("s", "t", config)
     assert (
@@ -30,7 +36,7 @@ def test_a_stream_configuration_survives_the_message():
 
 
 def test_a_stream_without_retention_sends_no_retention_message():
-    assert not convert.stream_config_to_message("s", "t", StreamConfig()).HasField("retentionPolicy")
+    assert not convert.stream_config_to_message("s", "t", StreamConfiguration()).HasField("retentionPolicy")
 
 
 def test_retention_type_zero_means_none_even_with_numbers():
@@ -40,7 +46,7 @@ def test_retention_type_zero_means_none_even_with_numbers():
 
 def test_unknown_policy_types_are_refused():
     with pytest.raises(InvalidArgumentError):
-        convert.scaling_policy_from_message(pb.ScalingPolicy(scaleType=9))
+        convert.scaling_policy_from_message(pb.ScalingPolicy(scaleType=9, minNumSegments=1))
     with pytest.raises(InvalidArgumentError):
         convert.retention_policy_from_message(pb.RetentionPolicy(retentionType=9))
 
@@ -49,3 +55,18 @@ def test_a_segment_range_carries_the_names_clients_need():
     message = convert.segment_range_to_message("s", "t", 5, KeyRange(0.25, 1.0))
     assert (message.segmentId.streamInfo.scope, message.segmentId.streamInfo.stream) == ("s", "t")
     assert convert.segment_range_from_message(message) == (5, KeyRange(0.25, 1.0))
+
+
+@pytest.mark.parametrize("maximum", [0, -1, 4])
+def test_a_retention_maximum_below_its_minimum_means_no_maximum(maximum):
+    message = pb.RetentionPolicy(retentionType=2, retentionParam=5, retentionMax=maximum)
+    assert convert.retention_policy_from_message(message) == RetentionPolicy(RetentionKind.SIZE, 5, INT64_MAX)
+
+
+def test_impossible_numbers_are_refused():
+    with pytest.raises(InvalidArgumentError):
+        convert.scaling_policy_from_message(pb.ScalingPolicy(minNumSegments=0))
+    with pytest.raises(InvalidArgumentError):
+        convert.stream_config_from_message(
+            pb.StreamConfig(scalingPolicy=pb.ScalingPolicy(minNumSegments=1), rolloverSizeBytes=-1)
+        )
