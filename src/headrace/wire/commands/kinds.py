@@ -1,0 +1,23 @@
+"""Every command is a request, a reply or both; nothing else travels on a connection."""
+
+from __future__ import annotations
+
+
+class Command:
+    """Anything that can be framed. Fields are in wire order; one with a default may be missing from a
+    payload.
+    """
+
+    __slots__ = ()
+
+
+class Request(Command):
+    """What a client may send."""
+
+    __slots__ = ()
+
+
+class Reply(Command):
+    """What a server may send."""
+
+    __slots__ = ()

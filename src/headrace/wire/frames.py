@@ -1,0 +1,274 @@
+"""Frames: an 8-byte head (type, payload length) and a payload; how commands become frames and back.
+
+======  =====  ===================================================
+bytes   type   meaning
+======  =====  ===================================================
+0..3    i32    type id of the command
+4..7    i32    length of the payload, without these eight bytes
+8..     bytes  payload
+======  =====  ===================================================
+
+:class:`FrameDecoder` owns the receive buffer of a connection: bytes are received straight into it and
+commands are taken out of it; data of a command are views of the buffer. Format: ``docs/formats/wire.md``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.errors import InvalidArgumentError, ProtocolError
+from headrace.limits import KIB, WIRE_FRAME_BYTES_MAX, WIRE_PAYLOAD_BYTES_MAX
+from headrace.wire.catalogue import LAYOUTS, REPLIES, REQUESTS, TYPE_IDS
+from headrace.wire.commands.kinds import Command
+from headrace.wire.fields import Buffer, Parts
+
+HEAD: Final = struct.Struct(">ii")
+HEAD_BYTES: Final = 8
+
+RECEIVE_BUFFER_BYTES: Final = 256 * KIB
+"""Room of a receive buffer; untouched pages of it cost nothing."""
+
+RECEIVE_SLACK_BYTES: Final = 64 * KIB
+"""Room behind a command that is larger than the buffer, so that what follows it arrives in the same read."""
+
+_QUIET_READS_MAX: Final = 16
+
+SERVER_PAYLOAD_BYTES_MAX: Final = WIRE_FRAME_BYTES_MAX - HEAD_BYTES
+CLIENT_PAYLOAD_BYTES_MAX: Final = WIRE_PAYLOAD_BYTES_MAX
+
+
+def encode_parts(command: Command) -> Parts:
+    """Return the frame of ``command`` in pieces; large data are the command's own buffers, not copies.
+
+    Raises:
+        InvalidArgumentError: a value does not fit its field, or the command no frame.
+    """
+    type_id = TYPE_IDS[type(command)]
+    parts: Parts = [b""]
+    LAYOUTS[type_id].write(command, parts)
+    size = 0
+    for part in parts:
+        size += len(part)
+    if size > SERVER_PAYLOAD_BYTES_MAX:
+        raise InvalidArgumentError(
+            f"a {type(command).__name__} of {size} bytes exceeds {SERVER_PAYLOAD_BYTES_MAX}"
+        )
+    parts[0] = HEAD.pack(type_id, size)
+    return parts
+
+
+def encode(command: Command) -> bytes:
+    """Return the frame of ``command``. Raises InvalidArgumentError."""
+    return b"".join(encode_parts(command))
+
+
+def encode_into(command: Command, buffer: bytearray) -> None:
+    """Append the frame of ``command`` to ``buffer``. Raises InvalidArgumentError."""
+    for part in encode_parts(command):
+        buffer += part
+
+
+def decode_payload(type_id: int, payload: Buffer) -> Command:
+    """Return the command in ``payload``; its data are views of ``payload``.
+
+    Raises:
+        ProtocolError: there is no such command, or these bytes are none.
+    """
+    layout = LAYOUTS.get(type_id)
+    if layout is None:
+        raise ProtocolError(f"there is no command {type_id}")
+    return layout.read(memoryview(payload))
+
+
+def check_head(type_id: int, size: int, accepts: Container[int], payload_bytes_max: int) -> None:
+    """Refuse a frame by its head. Raises ProtocolError."""
+    if type_id not in accepts:
+        raise ProtocolError(f"no command {type_id} may arrive here")
+    if not 0 <= size <= payload_bytes_max:
+        raise ProtocolError(f"a payload of {size} bytes is outside 0..{payload_bytes_max}")
+
+
+@dataclass(slots=True)
+class FrameDecoderStatistics:
+    """Counters since the start, and the size of the buffer now."""
+
+    bytes_received: int = 0
+    frames_taken: int = 0
+    buffer_bytes: int = 0
+
+
+class FrameDecoder:
+    """Cuts received bytes into frames, whatever their chunking.
+
+    Receive into :meth:`get_buffer`, report with :meth:`buffer_updated` (or copy with :meth:`feed`), then take
+    frames until there is none. Every view handed out is valid until the next ``get_buffer`` or ``feed``.
+
+    The buffer holds one frame more than what is taken out in time: it grows only for a frame that does not
+    fit, never beyond ``payload_bytes_max`` plus slack, and returns to its size afterwards. A head that cannot
+    be right is refused before anything of its payload is waited for. After a ProtocolError the decoder stays
+    broken.
+
+    A parser that walks the buffer itself reads ``buffer[begin:end]``, moves ``begin`` and sets ``wanted``.
+    """
+
+    __slots__ = (
+        "_accepts",
+        "_buffer_bytes",
+        "_error",
+        "_payload_bytes_max",
+        "_quiet_reads",
+        "_statistics",
+        "begin",
+        "buffer",
+        "end",
+        "view",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        accepts: Container[int] = frozenset(TYPE_IDS.values()),
+        *,
+        payload_bytes_max: int = CLIENT_PAYLOAD_BYTES_MAX,
+        buffer_bytes: int = RECEIVE_BUFFER_BYTES,
+    ) -> None:
+        assert buffer_bytes >= 64
+        self._accepts = accepts
+        self._payload_bytes_max = payload_bytes_max
+        self._buffer_bytes = buffer_bytes
+        self._error: ProtocolError | None = None
+        self._quiet_reads = 0
+        self._statistics = FrameDecoderStatistics()
+        self.buffer = bytearray(buffer_bytes)
+        self.view = memoryview(self.buffer)
+        self.begin = 0
+        self.end = 0
+        self.wanted = HEAD_BYTES
+        """Bytes from ``begin`` on without which nothing can be taken."""
+
+    @classmethod
+    def for_server(cls) -> FrameDecoder:
+        """Return a decoder of requests."""
+        return cls(REQUESTS, payload_bytes_max=SERVER_PAYLOAD_BYTES_MAX)
+
+    @classmethod
+    def for_client(cls) -> FrameDecoder:
+        """Return a decoder of replies."""
+        return cls(REPLIES, payload_bytes_max=CLIENT_PAYLOAD_BYTES_MAX)
+
+    # -------------------------------------------------------------------------------------- bytes in
+
+    def get_buffer(self) -> memoryview:
+        """Return room for at least one byte. Ends the life of all views handed out before."""
+        begin, end = self.begin, self.end
+        if begin == end:
+            begin = end = self.begin = self.end = 0
+            if len(self.buffer) != self._buffer_bytes:
+                self._maybe_shrink()
+        capacity = len(self.buffer)
+        # With little room behind the bytes that are left, moving them once is cheaper than many small reads.
+        if begin + self.wanted > capacity or end == capacity or (begin and capacity - end < capacity >> 1):
+            self._make_room()
+        return self.view[self.end :]
+
+    def buffer_updated(self, size: int) -> None:
+        """``size`` bytes were written into the room returned last."""
+        self.end += size
+        self._statistics.bytes_received += size
+
+    def feed(self, data: Buffer) -> None:
+        """Copy ``data`` in; all of it is kept until taken."""
+        source = memoryview(data)
+        while source:
+            room = self.get_buffer()
+            size = min(len(room), len(source))
+            room[:size] = source[:size]
+            self.buffer_updated(size)
+            source = source[size:]
+
+    def _maybe_shrink(self) -> None:
+        """Give a grown buffer up once nothing has needed it for a while; large commands come in series."""
+        self._quiet_reads += 1
+        if self._quiet_reads >= _QUIET_READS_MAX and self.wanted <= self._buffer_bytes:
+            self._use(bytearray(self._buffer_bytes))
+
+    def _make_room(self) -> None:
+        """Move what is left to the front, of a larger buffer if it has to be."""
+        left = self.end - self.begin
+        needed = max(self.wanted, left + 1)
+        if needed > self._buffer_bytes:
+            self._quiet_reads = 0
+        if needed > len(self.buffer):
+            fresh = bytearray(needed + RECEIVE_SLACK_BYTES)
+            fresh[:left] = self.view[self.begin : self.end]
+            self._use(fresh)
+        else:
+            self.view[:left] = self.view[self.begin : self.end]
+        self.begin, self.end = 0, left
+
+    def _use(self, buffer: bytearray) -> None:
+        self.buffer = buffer
+        self.view = memoryview(buffer)
+
+    # -------------------------------------------------------------------------------------- frames out
+
+    def next_frame(self) -> tuple[int, memoryview] | None:
+        """Take the next frame: its type id and payload, or None if it is not complete.
+
+        Raises:
+            ProtocolError: the head is illegal; so is everything behind it.
+        """
+        if self._error is not None:
+            raise self._error
+        begin = self.begin
+        if self.end - begin < HEAD_BYTES:
+            self.wanted = HEAD_BYTES
+            return None
+        type_id, size = HEAD.unpack_from(self.buffer, begin)
+        try:
+            check_head(type_id, size, self._accepts, self._payload_bytes_max)
+        except ProtocolError as error:
+            self._error = error
+            raise
+        end = begin + HEAD_BYTES + size
+        if end > self.end:
+            self.wanted = HEAD_BYTES + size
+            return None
+        self.begin = end
+        self.wanted = HEAD_BYTES
+        self._statistics.frames_taken += 1
+        return type_id, self.view[begin + HEAD_BYTES : end]
+
+    def next_command(self) -> Command | None:
+        """Take the next command, or None if it is not complete. Raises ProtocolError."""
+        frame = self.next_frame()
+        if frame is None:
+            return None
+        try:
+            return LAYOUTS[frame[0]].read(frame[1])
+        except ProtocolError as error:
+            self._error = error
+            raise
+
+    def commands(self) -> Iterator[Command]:
+        """Take every complete command. Raises ProtocolError after those in front of the damage."""
+        while (command := self.next_command()) is not None:
+            yield command
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes received and not taken."""
+        return self.end - self.begin
+
+    def statistics(self) -> FrameDecoderStatistics:
+        self._statistics.buffer_bytes = len(self.buffer)
+        return self._statistics
+
+    def check(self) -> None:
+        """Assert the invariants of the buffer."""
+        assert 0 <= self.begin <= self.end <= len(self.buffer)
+        assert self.wanted >= HEAD_BYTES
+        assert len(self.view) == len(self.buffer)

@@ -1,0 +1,74 @@
+"""The frames of docs/formats/wire.md, byte for byte."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.limits import INT64_MIN
+from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
+from headrace.wire import commands as c
+from headrace.wire.frames import FrameDecoder, decode_payload, encode, encode_into
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "v17"
+
+WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
+SEGMENT = "sc/st/0.#epoch.0"
+TABLE = "sc/map_kvtable/0.#epoch.0"
+APPEND_ID = 1 << 32
+READ_ID = 2 << 32
+FIRST = b"\0\0\0\0\0\0\0\5hello"
+SECOND = b"\0\0\0\0\0\0\0\7pravega"
+EVENTS = FIRST + SECOND
+
+FRAMES = {
+    "hello_16": c.Hello(16, 5),
+    "hello_15": c.Hello(15, 5),
+    "hello_17": c.Hello(17, 5),
+    "keep_alive": c.KeepAlive(),
+    "setup_append": c.SetupAppend(APPEND_ID, WRITER, SEGMENT, ""),
+    "append_setup": c.AppendSetup(APPEND_ID, SEGMENT, WRITER, INT64_MIN),
+    "append_block_end_alone": c.AppendBlockEnd(WRITER, 28, EVENTS, 2, 2, APPEND_ID),
+    "data_appended": c.DataAppended(WRITER, 2, INT64_MIN, APPEND_ID, 28),
+    "append_block_padding": c.AppendBlock(WRITER, EVENTS + b"\xff\xff\xff\xff\0\0\0\x0c" + bytes(12)),
+    "append_block_end_padding": c.AppendBlockEnd(WRITER, 28, b"", 2, 2, APPEND_ID),
+    "append_block_partial": c.AppendBlock(WRITER, FIRST + b"\xff\xff\xff\xfe\0\0\0\7" + SECOND[:7]),
+    "append_block_end_partial": c.AppendBlockEnd(WRITER, 13, SECOND[7:], 2, 4, APPEND_ID),
+    "conditional_block_end": c.ConditionalBlockEnd(WRITER, 3, 28, b"abc", 7),
+    "conditional_check_failed": c.ConditionalCheckFailed(WRITER, 3, 7),
+    "read_segment": c.ReadSegment(SEGMENT, 0, 262_144, "", READ_ID),
+    "segment_read": c.SegmentRead(SEGMENT, 0, True, False, EVENTS, READ_ID),
+    "no_such_segment": c.NoSuchSegment(READ_ID, SEGMENT, "", 0),
+    "update_table_entries": c.UpdateTableEntries(
+        42, TABLE, "", [TableEntry(b"k1", b"v1", NOT_EXISTS), TableEntry(b"k2", b"", NO_VERSION)], -1
+    ),
+    "table_entries_updated": c.TableEntriesUpdated(42, [0, 21]),
+    "read_table": c.ReadTable(43, TABLE, "", [TableKey(b"k1"), TableKey(b"zz")]),
+    "table_read": c.TableRead(43, TABLE, [TableEntry(b"k1", b"v1", 0), TableEntry(b"zz", b"", NOT_EXISTS)]),
+}
+
+
+def test_every_golden_file_is_covered_and_described():
+    files = {path.stem for path in GOLDEN.glob("*.bin")}
+    assert files == set(FRAMES)
+    described = (GOLDEN / "frames.txt").read_text()
+    assert all(f"\n{name} " in described for name in files)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_encoding_gives_the_golden_bytes(name):
+    golden = (GOLDEN / f"{name}.bin").read_bytes()
+    assert encode(FRAMES[name]) == golden
+    buffer = bytearray(b"before")
+    encode_into(FRAMES[name], buffer)
+    assert buffer == b"before" + golden
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_decoding_the_golden_bytes_gives_the_command(name):
+    golden = (GOLDEN / f"{name}.bin").read_bytes()
+    type_id = int.from_bytes(golden[:4], "big", signed=True)
+    assert decode_payload(type_id, memoryview(golden)[8:]) == FRAMES[name]
+    decoder = FrameDecoder()
+    decoder.feed(golden)
+    assert decoder.next_command() == FRAMES[name]
+    assert decoder.next_command() is None
