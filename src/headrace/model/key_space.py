@@ -1,71 +1,56 @@
-"""The key space [0, 1): where a routing key lies, and the ranges of it that segments own.
+"""The key space [0, 1): where a routing key falls, and how ranges divide it. Pure.
 
-A position is the top 52 bits of the key's hash as a fraction. The owner of a position is the segment with the
-smallest upper bound that is not below it, so a range behaves as (low, high] except that the first one also
-owns 0.0. All clients of the protocol decide this way; a server only has to hand out ranges that touch
-exactly.
+A controller speaks of ranges that contain their lower bound and exclude their upper one. A writer sends an
+event to the segment with the smallest upper bound that is not below the event's position, so that a
+position exactly on a bound belongs to the range below it; all clients of the protocol agree on this. Bounds
+are compared bit by bit.
 
-Source: protocol, "Routing-key hash" and "Key ranges"; ``docs/formats/key-space.md``; pinned by
+Source: protocol, "Key ranges" and "Routing-key hash"; ``docs/formats/key-space.md``; pinned by
 ``tests/golden/key_space``.
 """
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final
 
-from headrace.errors import InvalidArgumentError
 from headrace.model.hashing import SEED_ROUTING_KEY, SEED_TABLE_KEY, murmur3
 
 _FRACTION_BITS: Final = 52
-_SCALE: Final = 1.0 / (1 << _FRACTION_BITS)
+_FRACTION_SCALE: Final = 1.0 / (1 << _FRACTION_BITS)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyRange:
-    """The part of the key space one segment owns."""
+    """``[low, high)`` within [0, 1)."""
 
     low: float
     high: float
 
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.low < self.high <= 1.0:
-            raise InvalidArgumentError(f"[{self.low}, {self.high}) is no range of the key space")
-
     def overlaps(self, other: KeyRange) -> bool:
-        """Tell whether some key could belong to both. Ranges that only touch do not overlap."""
         return self.low < other.high and self.high > other.low
+
+    def contains(self, position: float) -> bool:
+        return self.low <= position < self.high
 
     def covers(self, other: KeyRange) -> bool:
         return self.low <= other.low and other.high <= self.high
 
-    def owns(self, position: float) -> bool:
-        """Tell whether a segment with this range receives the events at ``position``."""
-        return self.low < position <= self.high or (position == self.low == 0.0)
-
-    def split(self, pieces: int) -> list[KeyRange]:
-        """Cut into ``pieces`` of equal width that touch exactly and end exactly where this range ends.
-
-        Raises:
-            InvalidArgumentError: fewer than one piece, or the range is too narrow for so many.
-        """
-        if pieces < 1:
-            raise InvalidArgumentError(f"a range cannot be split into {pieces} pieces")
-        width = self.high - self.low
-        bounds = [self.low + width * index / pieces for index in range(pieces)]
-        bounds.append(self.high)
-        return [KeyRange(low, high) for low, high in pairwise(bounds)]
+    def receives(self, position: float) -> bool:
+        """Tell whether writers send events at ``position`` to the segment that has this range."""
+        return self.low < position <= self.high or position == self.low == 0.0
 
 
-WHOLE_KEY_SPACE: Final = KeyRange(0.0, 1.0)
+FULL_RANGE: Final = KeyRange(0.0, 1.0)
 
 
-def hash_position(word: int) -> float:
-    """Map the first 64-bit word of a hash to [0, 1)."""
-    return (word >> (64 - _FRACTION_BITS)) * _SCALE
+def hash_to_position(word: int) -> float:
+    """Turn the first 64-bit word of a hash into a position in [0, 1): its top 52 bits as a fraction."""
+    return (word >> (64 - _FRACTION_BITS)) * _FRACTION_SCALE
 
 
 @lru_cache(maxsize=65536)
@@ -75,58 +60,49 @@ def key_position(routing_key: str) -> float:
     Returns:
         A number in [0, 1). Uniform for uniform keys and stable for ever: segments own ranges of this
         interval, so a change would move every event of every stream to another segment.
-
-    Source: ``docs/formats/key-space.md``; pinned by ``tests/golden/key_space``.
     """
-    return hash_position(murmur3(routing_key.encode("utf-16-le", "surrogatepass"), SEED_ROUTING_KEY)[0])
+    return hash_to_position(murmur3(routing_key.encode("utf-16-le", "surrogatepass"), SEED_ROUTING_KEY)[0])
 
 
 def table_key_position(primary_key: bytes) -> float:
     """Map the primary key of a key-value table to the place that decides its partition."""
-    return hash_position(murmur3(primary_key, SEED_TABLE_KEY)[0])
-
-
-def initial_ranges(count: int) -> list[KeyRange]:
-    """Return the ranges of the ``count`` segments a stream starts with. The last one ends at exactly 1.0."""
-    return WHOLE_KEY_SPACE.split(count)
-
-
-def covers_exactly(ranges: Iterable[KeyRange]) -> bool:
-    """Tell whether ``ranges`` cover the whole key space without gap or overlap (bit for bit)."""
-    edge = 0.0
-    for part in sorted(ranges):
-        if part.low != edge:
-            return False
-        edge = part.high
-    return edge == 1.0
-
-
-def join_touching(ranges: Iterable[KeyRange]) -> list[KeyRange]:
-    """Join ranges that touch exactly; the result is sorted.
-
-    Two sets of ranges own the same keys exactly if their joined forms are equal.
-
-    Raises:
-        InvalidArgumentError: two ranges overlap.
-    """
-    joined: list[KeyRange] = []
-    for part in sorted(ranges):
-        if joined and part.low < joined[-1].high:
-            raise InvalidArgumentError(f"{part} overlaps {joined[-1]}")
-        if joined and part.low == joined[-1].high:
-            joined[-1] = KeyRange(joined[-1].low, part.high)
-        else:
-            joined.append(part)
-    return joined
+    return hash_to_position(murmur3(primary_key, SEED_TABLE_KEY)[0])
 
 
 def owner_index(highs: Sequence[float], position: float) -> int:
     """Return the index of the smallest of the sorted bounds ``highs`` that is not below ``position``."""
-    low, high = 0, len(highs) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if highs[middle] < position:
-            low = middle + 1
+    return min(bisect_left(highs, position), len(highs) - 1)
+
+
+def split_evenly(whole: KeyRange, count: int) -> list[KeyRange]:
+    """Divide ``whole`` into ``count`` equal ranges that share their bounds exactly and end exactly at its
+    end.
+
+    Dividing ``i * width`` by the count, instead of multiplying by a rounded quotient, keeps every inner
+    bound below the last one; the last bound is copied, because clients refuse a stream that ends below 1.0.
+    """
+    assert count >= 1
+    width = whole.high - whole.low
+    bounds = [whole.low + index * width / count for index in range(count)] + [whole.high]
+    return [KeyRange(low, high) for low, high in itertools.pairwise(bounds)]
+
+
+def join_touching(ranges: Iterable[KeyRange]) -> list[KeyRange]:
+    """Sort ``ranges`` and join those that touch; overlapping ranges stay apart (callers refuse them first)."""
+    joined: list[KeyRange] = []
+    for piece in sorted(ranges):
+        if joined and joined[-1].high == piece.low:
+            joined[-1] = KeyRange(joined[-1].low, piece.high)
         else:
-            high = middle
-    return low
+            joined.append(piece)
+    return joined
+
+
+def any_overlap(ranges: Sequence[KeyRange]) -> bool:
+    ordered = sorted(ranges)
+    return any(left.high > right.low for left, right in itertools.pairwise(ordered))
+
+
+def covers_key_space(ranges: Iterable[KeyRange]) -> bool:
+    """Return whether ``ranges`` divide [0, 1) completely and without overlap."""
+    return join_touching(ranges) == [FULL_RANGE]
