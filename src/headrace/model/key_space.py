@@ -88,7 +88,7 @@ def split_evenly(whole: KeyRange, count: int) -> list[KeyRange]:
 
 
 def join_touching(ranges: Iterable[KeyRange]) -> list[KeyRange]:
-    """Sort ``ranges`` and join those that touch; overlapping ranges stay apart (callers refuse them first)."""
+    """Sort ``ranges`` and join those that touch; overlapping ranges stay apart (callers refuse those)."""
     joined: list[KeyRange] = []
     for piece in sorted(ranges):
         if joined and joined[-1].high == piece.low:

@@ -1,6 +1,6 @@
-"""Scaling and retention as data, and the configuration of a stream that carries them. Pure.
+"""How a stream scales, how long it keeps its data, and the rest of its configuration: plain values.
 
-Source: protocol, "Stream configuration", "Retention", "Scaling policy and automatic scaling".
+Source: protocol, "Stream life cycle", "Retention", "Scaling policy and automatic scaling".
 """
 
 from __future__ import annotations
@@ -12,23 +12,21 @@ from typing import Final
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX
 
-RETENTION_UNLIMITED: Final = INT64_MAX
-"""``keep_max`` of a retention policy without an upper limit."""
-
+SEGMENTS_MAX: Final = 100_000
 TAGS_MAX: Final = 127
 TAG_CHARS_MAX: Final = 255
 
 
-class ScaleType(IntEnum):
-    """What decides how many segments a stream has. Numbers are those of the control and the data plane."""
+class ScalingKind(IntEnum):
+    """What is measured per segment. Numbers are those of the control protocol and of the data plane."""
 
     FIXED = 0
     KILOBYTES_PER_SECOND = 1
     EVENTS_PER_SECOND = 2
 
 
-class RetentionType(IntEnum):
-    """What is bounded: nothing, age or size. Numbers are those of the control plane."""
+class RetentionKind(IntEnum):
+    """What is bounded. Numbers are those of the control protocol."""
 
     NONE = 0
     TIME = 1
@@ -39,86 +37,87 @@ class RetentionType(IntEnum):
 class ScalingPolicy:
     """How the number of segments follows the load.
 
-    ``target_rate`` is per segment, in KiB or events per second; ``scale_factor`` bounds the pieces of a
-    split; ``segment_count_min`` is both the initial number of segments and the floor of merging.
+    ``target_rate`` is per segment, in events/s or KiB/s; ``scale_factor`` is the largest number of pieces
+    of one split; ``segments_min`` is both the initial number of segments and the floor of merging.
     """
 
-    scale_type: ScaleType = ScaleType.FIXED
+    kind: ScalingKind = ScalingKind.FIXED
     target_rate: int = 0
     scale_factor: int = 0
-    segment_count_min: int = 1
+    segments_min: int = 1
 
-    @staticmethod
-    def fixed(segment_count: int) -> ScalingPolicy:
-        """Return the policy that keeps ``segment_count`` segments."""
-        return ScalingPolicy(segment_count_min=segment_count)
+    def __post_init__(self) -> None:
+        if not 1 <= self.segments_min <= SEGMENTS_MAX:
+            raise InvalidArgumentError(f"a stream has 1 to {SEGMENTS_MAX} segments, not {self.segments_min}")
+        if self.kind is not ScalingKind.FIXED and self.target_rate < 1:
+            raise InvalidArgumentError(f"a target rate of {self.target_rate} cannot be met")
+        if self.target_rate < 0 or self.scale_factor < 0:
+            raise InvalidArgumentError("rates and factors are not negative")
 
-    @staticmethod
-    def by_event_rate(target_rate: int, scale_factor: int = 2, segment_count_min: int = 1) -> ScalingPolicy:
+    @classmethod
+    def fixed(cls, segments: int) -> ScalingPolicy:
+        """Return the policy that keeps ``segments`` segments."""
+        return cls(ScalingKind.FIXED, 0, 0, segments)
+
+    @classmethod
+    def by_event_rate(cls, target_rate: int, scale_factor: int = 2, segments_min: int = 1) -> ScalingPolicy:
         """Return the policy that aims at ``target_rate`` events/s per segment."""
-        return ScalingPolicy(ScaleType.EVENTS_PER_SECOND, target_rate, scale_factor, segment_count_min)
+        return cls(ScalingKind.EVENTS_PER_SECOND, target_rate, scale_factor, segments_min)
 
-    @staticmethod
-    def by_data_rate(target_rate_kib: int, scale_factor: int = 2, segment_count_min: int = 1) ->
-    ScalingPolicy:
+    @classmethod
+    def by_data_rate(
+        cls, target_rate_kib: int, scale_factor: int = 2, segments_min: int = 1
+    ) -> ScalingPolicy:
         """Return the policy that aims at ``target_rate_kib`` KiB/s per segment."""
-        return ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, target_rate_kib, scale_factor, segment_count_min)
+        return cls(ScalingKind.KILOBYTES_PER_SECOND, target_rate_kib, scale_factor, segments_min)
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """What to keep at least and at most: milliseconds (TIME) or bytes (SIZE)."""
+    """How much of a stream is kept: at least ``minimum``, and at most ``maximum`` however consumers lag.
 
-    retention_type: RetentionType = RetentionType.NONE
-    keep_min: int = 0
-    keep_max: int = RETENTION_UNLIMITED
+    Both in ms or bytes, as ``kind`` says.
+    """
 
-    @staticmethod
-    def none() -> RetentionPolicy:
-        """Return the policy that keeps everything."""
-        return RetentionPolicy()
+    kind: RetentionKind = RetentionKind.NONE
+    minimum: int = 0
+    maximum: int = INT64_MAX
 
-    @staticmethod
-    def by_time(keep_min_ms: int, keep_max_ms: int = RETENTION_UNLIMITED) -> RetentionPolicy:
-        """Return the policy that keeps at least ``keep_min_ms`` milliseconds of events."""
-        return RetentionPolicy(RetentionType.TIME, keep_min_ms, keep_max_ms)
+    def __post_init__(self) -> None:
+        if self.kind is not RetentionKind.NONE and not 0 <= self.minimum <= self.maximum:
+            raise InvalidArgumentError(f"retention from {self.minimum} to {self.maximum} is impossible")
 
-    @staticmethod
-    def by_size(keep_min_bytes: int, keep_max_bytes: int = RETENTION_UNLIMITED) -> RetentionPolicy:
-        """Return the policy that keeps at least the last ``keep_min_bytes`` bytes."""
-        return RetentionPolicy(RetentionType.SIZE, keep_min_bytes, keep_max_bytes)
+    @classmethod
+    def none(cls) -> RetentionPolicy:
+        return cls()
+
+    @classmethod
+    def by_time(cls, minimum_ms: int, maximum_ms: int = INT64_MAX) -> RetentionPolicy:
+        return cls(RetentionKind.TIME, minimum_ms, maximum_ms)
+
+    @classmethod
+    def by_size(cls, minimum_bytes: int, maximum_bytes: int = INT64_MAX) -> RetentionPolicy:
+        return cls(RetentionKind.SIZE, minimum_bytes, maximum_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamConfig:
-    """Everything a user decides about a stream. ``tags`` are sorted and unique.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamConfiguration:
+    """Everything a user decides about a stream.
 
-    ``timestamp_aggregation_timeout_ms`` is how long a silent writer that reports time is waited for;
-    ``rollover_bytes`` bounds the chunks of its segments in long-term storage (0: the store decides).
+    ``timestamp_timeout_ms`` is how long a silent writer that reports time is waited for;
+    ``rollover_size_bytes`` bounds the chunks of its segments in long-term storage (0: the store decides).
     """
 
     scaling: ScalingPolicy = field(default_factory=ScalingPolicy)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
-    tags: tuple[str, ...] = ()
-    timestamp_aggregation_timeout_ms: int = 0
-    rollover_bytes: int = 0
+    tags: frozenset[str] = frozenset()
+    timestamp_timeout_ms: int = 0
+    rollover_size_bytes: int = 0
 
-
-def check_stream_config(config: StreamConfig) -> StreamConfig:
-    """Return ``config`` if a stream can be kept that way.
-
-    Raises:
-        InvalidArgumentError: a number or a tag is outside its range.
-    """
-    scaling, retention = config.scaling, config.retention
-    if scaling.segment_count_min < 1:
-        raise InvalidArgumentError(f"a stream has at least one segment, not {scaling.segment_count_min}")
-    if scaling.scale_factor < 0 or scaling.target_rate < (scaling.scale_type is not ScaleType.FIXED):
-        raise InvalidArgumentError(f"a target rate of {scaling.target_rate} cannot be met")
-    if retention.retention_type is not RetentionType.NONE and retention.keep_min < 0:
-        raise InvalidArgumentError(f"a retention of {retention.keep_min} is impossible")
-    if len(config.tags) > TAGS_MAX or any(not 1 <= len(tag) <= TAG_CHARS_MAX for tag in config.tags):
-        raise InvalidArgumentError(f"a stream has at most {TAGS_MAX} tags of 1 to {TAG_CHARS_MAX} characters")
-    if config.timestamp_aggregation_timeout_ms < 0 or config.rollover_bytes < 0:
-        raise InvalidArgumentError("times and sizes are not negative")
-    return config
+    def __post_init__(self) -> None:
+        if len(self.tags) > TAGS_MAX or any(not 1 <= len(tag) <= TAG_CHARS_MAX for tag in self.tags):
+            raise InvalidArgumentError(
+                f"a stream has at most {TAGS_MAX} tags of 1 to {TAG_CHARS_MAX} characters"
+            )
+        if self.timestamp_timeout_ms < 0 or self.rollover_size_bytes < 0:
+            raise InvalidArgumentError("times and sizes are not negative")
