@@ -1,0 +1,169 @@
+"""The bytes of one entry in the log of a table segment, so that a table can be rebuilt from its segment alone.
+
+======  ====  ==================================================================================
+offset  size  field
+======  ====  ==================================================================================
+0       1     format version, 1
+1       4     key length in bytes, 1 to 8192
+5       4     value length in bytes, 0 to 1,040,384; -1 for a removal, which has no value
+9       8     entry version: NO_VERSION for what a caller wrote; for a copy made by compaction the
+              version the entry had before
+17      k     key
+17 + k  v     value
+======  ====  ==================================================================================
+
+All numbers are big-endian and signed. The version of an entry a caller wrote is its offset in the segment. Later
+entries replace earlier ones; there is no padding and no other framing.
+
+Source: docs/formats/table-entry.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final
+
+from headrace.errors import DataCorruptionError
+from headrace.limits import TABLE_ENTRY_BYTES_MAX, TABLE_KEY_BYTES_MAX, TABLE_VALUE_BYTES_MAX
+from headrace.model.tables import NO_VERSION, TableEntry
+
+ENTRY_FORMAT_VERSION: Final = 1
+ENTRY_HEADER_BYTES: Final = 17
+REMOVAL: Final = -1
+"""Value length of a removal."""
+
+ENTRY_BYTES_MAX: Final = TABLE_ENTRY_BYTES_MAX
+"""Header, key and value together."""
+
+_HEADER: Final = Struct(">biiq")
+assert _HEADER.size == ENTRY_HEADER_BYTES
+
+Buffer = bytes | bytearray | memoryview
+
+
+LoggedEntry = tuple[int, int, bytes, int, int, int]
+"""One entry found in a log: offset in the segment, offset of its end there, key, value length, version, and where
+in the data that were read its value begins. A plain tuple: logs hold millions of them."""
+
+
+def entry_bytes(key: bytes, value_length: int) -> int:
+    """Return the size of an entry in bytes; ``value_length`` may be ``REMOVAL``."""
+    return ENTRY_HEADER_BYTES + len(key) + max(value_length, 0)
+
+
+def encode_entries(entries: Iterable[TableEntry]) -> tuple[bytes, list[int]]:
+    """Encode entries as a caller writes them.
+
+    Returns:
+        The bytes, and for each entry where it begins in them.
+    """
+    pieces: list[bytes] = []
+    starts: list[int] = []
+    at = 0
+    pack = _HEADER.pack
+    for entry in entries:
+        key, value = entry.key, entry.value
+        pieces += (pack(ENTRY_FORMAT_VERSION, len(key), len(value), NO_VERSION), key, value)
+        starts.append(at)
+        at += ENTRY_HEADER_BYTES + len(key) + len(value)
+    return b"".join(pieces), starts
+
+
+def encode_removals(keys: Iterable[bytes]) -> tuple[bytes, list[int]]:
+    """Encode the removal of keys; returns as :func:`encode_entries` does."""
+    pieces: list[bytes] = []
+    starts: list[int] = []
+    at = 0
+    for key in keys:
+        pieces += (_HEADER.pack(ENTRY_FORMAT_VERSION, len(key), REMOVAL, NO_VERSION), key)
+        starts.append(at)
+        at += ENTRY_HEADER_BYTES + len(key)
+    return b"".join(pieces), starts
+
+
+def encode_copies(entries: Sequence[TableEntry]) -> tuple[bytes, list[int]]:
+    """Encode entries that keep the version they carry; returns as :func:`encode_entries` does."""
+    pieces: list[bytes] = []
+    starts: list[int] = []
+    at = 0
+    for entry in entries:
+        assert entry.version >= 0
+        pieces += (
+            _HEADER.pack(ENTRY_FORMAT_VERSION, len(entry.key), len(entry.value), entry.version),
+            entry.key,
+            entry.value,
+        )
+        starts.append(at)
+        at += ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value)
+    return b"".join(pieces), starts
+
+
+def decode_entries(data: Buffer, offset: int, segment: str) -> tuple[list[LoggedEntry], int]:
+    """Decode the whole entries at the beginning of ``data``, which was read from ``offset`` of ``segment``.
+
+    Returns:
+        The entries, and how many bytes of ``data`` they take: what remains is the beginning of an entry.
+
+    Raises:
+        DataCorruptionError: these bytes are no entry; carries where it would have begun.
+    """
+    entries: list[LoggedEntry] = []
+    at, length = 0, len(data)
+    unpack = _HEADER.unpack_from
+    while length - at >= ENTRY_HEADER_BYTES:
+        format_version, key_length, value_length, version = unpack(data, at)
+        if (
+            format_version != ENTRY_FORMAT_VERSION
+            or not 0 < key_length <= TABLE_KEY_BYTES_MAX
+            or not REMOVAL <= value_length <= TABLE_VALUE_BYTES_MAX
+            or (version != NO_VERSION and not 0 <= version < offset + at)
+        ):
+            raise DataCorruptionError(
+                f"no table entry: format version {format_version}, key of {key_length} bytes,"
+                f" value of {value_length} bytes, entry version {version}",
+                path=segment,
+                offset=offset + at,
+            )
+        value_at = at + ENTRY_HEADER_BYTES + key_length
+        end = value_at + value_length if value_length > 0 else value_at
+        if end > length:
+            break
+        begins = offset + at
+        entries.append(
+            (
+                begins,
+                offset + end,
+                bytes(data[at + ENTRY_HEADER_BYTES : value_at]),
+                value_length,
+                begins if version == NO_VERSION else version,
+                value_at,
+            )
+        )
+        at = end
+    return entries, at
+
+
+def decode_value(data: Buffer, at: int, offset: int, key: bytes, version: int, segment: str) -> bytes:
+    """Return the value of the one entry at ``data[at:]``, which lies at ``offset`` of ``segment``.
+
+    Raises:
+        DataCorruptionError: it is not the entry of ``key`` with ``version``.
+    """
+    if len(data) - at >= ENTRY_HEADER_BYTES:
+        format_version, key_length, value_length, explicit = _HEADER.unpack_from(data, at)
+        key_at = at + ENTRY_HEADER_BYTES
+        value_at = key_at + key_length
+        if (
+            format_version == ENTRY_FORMAT_VERSION
+            and key_length == len(key)
+            and data[key_at:value_at] == key
+            and version == (offset if explicit == NO_VERSION else explicit)
+            and 0 <= value_length <= len(data) - value_at
+        ):
+            return bytes(data[value_at : value_at + value_length])
+    raise DataCorruptionError(
+        f"the entry of key {key.hex()} with version {version} is not where the index has it",
+        path=segment,
+        offset=offset,
+    )

@@ -1,0 +1,245 @@
+"""Segments in memory whose appends become durable when the test says so, for what is built on ``SegmentAccess``.
+
+Fault model: whatever was accepted and not made durable with :meth:`MemorySegmentAccess.commit` is gone after
+:meth:`~MemorySegmentAccess.crash`; the next append can be refused; a read returns only part of what was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from headrace.errors import (
+    ContainerOfflineError,
+    HeadraceError,
+    NoSuchSegmentError,
+    OffsetMismatchError,
+    SegmentExistsError,
+    SegmentSealedError,
+    SegmentTruncatedError,
+)
+from headrace.model.attributes import AttributeUpdate, UpdateKind
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import ReadResult
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class _Operation:
+    """Accepted, not yet durable."""
+
+    done: asyncio.Future[None]
+    apply: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Disk:
+    """What a crash leaves."""
+
+    data: bytearray = field(default_factory=bytearray)
+    attributes: dict[bytes, int] = field(default_factory=dict)
+    start_offset: int = 0
+    sealed: bool = False
+
+
+class MemorySegmentAccess:
+    """A ``SegmentAccess`` over byte arrays. Durable truth lives in ``disks`` and survives :meth:`crash`."""
+
+    def __init__(self, disks: dict[str, _Disk] | None = None, *, auto_commit: bool = True) -> None:
+        self.disks = {} if disks is None else disks
+        self.auto_commit = auto_commit
+        """Make each operation durable at once, in the next turn of the loop."""
+        self.read_bytes_max = 1 << 21
+        self.refuse_next: HeadraceError | None = None
+        """Raised by the next append instead of accepting it."""
+        self.suspend_appends: asyncio.Event | None = None
+        """If set, appends wait for it before they are accepted."""
+        self.appends = 0
+        self.reads = 0
+        self.read_bytes = 0
+        self._operations: deque[_Operation] = deque()
+        self._segments: dict[str, SegmentState] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+        self._next_id = 1
+        self._disk_of: dict[int, _Disk] = {}
+        self._offline = False
+        for name, disk in self.disks.items():
+            self._segments[name] = self._open(name, disk)
+
+    # ---- time
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._operations)
+
+    def commit(self, count: int | None = None) -> None:
+        """Make the ``count`` oldest accepted operations durable; all of them by default."""
+        left = len(self._operations) if count is None else min(count, len(self._operations))
+        while left > 0 and self._operations:
+            left -= 1
+            operation = self._operations.popleft()
+            operation.apply()
+            if not operation.done.done():
+                operation.done.set_result(None)
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def crash(self) -> MemorySegmentAccess:
+        """Lose what is not durable, fail everybody who waits; return the access after recovery."""
+        self._offline = True
+        for future in [operation.done for operation in self._operations] + self._waiting:
+            if not future.done():
+                future.set_exception(ContainerOfflineError("crashed"))
+                future.exception()  # some have nobody left who would look
+        return MemorySegmentAccess(self.disks, auto_commit=self.auto_commit)
+
+    def evict(self, name: str) -> None:
+        """Forget a segment's state, as a container does with idle ones; it comes back as another object."""
+        assert not self._operations
+        self._segments[name] = self._open(name, self.disks[name])
+
+    def seal(self, name: str) -> None:
+        self.disks[name].sealed = self._segments[name].sealed = self._segments[name].accepted_sealed = True
+
+    # ---- SegmentAccess
+
+    def find_segment(self, name: str) -> SegmentState | None:
+        segment = self._segments.get(name)
+        return None if segment is None or segment.accepted_deleted else segment
+
+    def get_segment(self, name: str) -> SegmentState:
+        segment = self.find_segment(name)
+        if segment is None:
+            raise NoSuchSegmentError(name)
+        return segment
+
+    async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
+        if self.find_segment(name) is not None:
+            raise SegmentExistsError(name)
+        disk = _Disk(attributes=dict(attributes))
+        segment = self._segments[name] = self._open(name, disk)
+
+        def apply() -> None:
+            self.disks[name] = disk
+
+        await self._accept(apply)
+        return segment
+
+    async def append(
+        self,
+        segment: SegmentState,
+        data: Buffer,
+        updates: Sequence[AttributeUpdate] = (),
+        expected_offset: int = -1,
+    ) -> int:
+        if self.suspend_appends is not None:
+            await self.suspend_appends.wait()
+        if self.refuse_next is not None:
+            error, self.refuse_next = self.refuse_next, None
+            raise error
+        self._require_live(segment)
+        if segment.accepted_sealed:
+            raise SegmentSealedError(segment.name)
+        offset = segment.accepted_length
+        if expected_offset not in (-1, offset):
+            raise OffsetMismatchError(segment.name, expected_offset, offset)
+        assert all(update.kind is UpdateKind.REPLACE for update in updates)
+        assert len(data) > 0
+        self.appends += 1
+        content = bytes(data)
+        segment.accepted_length += len(content)
+        disk = self._disk(segment)
+
+        def apply() -> None:
+            disk.data += content
+            segment.durable_length += len(content)
+            for update in updates:
+                segment.attributes[update.attribute_id] = disk.attributes[update.attribute_id] = update.value
+
+        await self._accept(apply)
+        return offset
+
+    async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
+        while True:
+            self._require_live(segment)
+            if offset < segment.start_offset:
+                raise SegmentTruncatedError(segment.name, segment.start_offset, offset)
+            if offset < segment.durable_length or not wait:
+                break
+            if segment.sealed:
+                raise SegmentSealedError(segment.name)
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
+        await asyncio.sleep(0)
+        if offset < segment.start_offset:
+            raise SegmentTruncatedError(segment.name, segment.start_offset, offset)
+        end = min(offset + length_max, offset + self.read_bytes_max, segment.durable_length)
+        data = bytes(self._disk(segment).data[offset:end])
+        self.reads += 1
+        self.read_bytes += len(data)
+        return ReadResult(offset, [memoryview(data)] if data else [], at_tail=not data)
+
+    async def truncate(self, segment: SegmentState, offset: int) -> None:
+        self._require_live(segment)
+        if not segment.accepted_start_offset <= offset <= segment.accepted_length:
+            raise SegmentTruncatedError(segment.name, segment.accepted_start_offset, offset)
+        segment.accepted_start_offset = offset
+        disk = self._disk(segment)
+
+        def apply() -> None:
+            segment.start_offset = disk.start_offset = offset
+            disk.data[:offset] = bytes(offset)  # whoever reads there finds no entry
+
+        await self._accept(apply)
+
+    async def delete(self, segment: SegmentState) -> None:
+        self._require_live(segment)
+        segment.accepted_deleted = True
+
+        def apply() -> None:
+            segment.deleted = True
+            self.disks.pop(segment.name, None)
+
+        await self._accept(apply)
+
+    # ---- inside
+
+    def _open(self, name: str, disk: _Disk) -> SegmentState:
+        self._next_id += 1
+        segment = SegmentState(
+            self._next_id,
+            name,
+            start_offset=disk.start_offset,
+            accepted_start_offset=disk.start_offset,
+            durable_length=len(disk.data),
+            accepted_length=len(disk.data),
+            sealed=disk.sealed,
+            accepted_sealed=disk.sealed,
+            attributes=dict(disk.attributes),
+            accepted_attributes=dict(disk.attributes),
+        )
+        self._disk_of[segment.segment_id] = disk
+        return segment
+
+    def _disk(self, segment: SegmentState) -> _Disk:
+        return self._disk_of[segment.segment_id]
+
+    def _require_live(self, segment: SegmentState) -> None:
+        if self._offline:
+            raise ContainerOfflineError("crashed")
+        if segment.accepted_deleted or self._segments.get(segment.name) is not segment:
+            raise NoSuchSegmentError(segment.name)
+
+    async def _accept(self, apply: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        operation = _Operation(loop.create_future(), apply)
+        self._operations.append(operation)
+        if self.auto_commit:
+            loop.call_soon(self.commit)
+        await operation.done
