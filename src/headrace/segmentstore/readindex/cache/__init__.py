@@ -1,1 +1,1 @@
-"""cache."""
+"""One bounded memory for the cached bytes of all containers of a process."""

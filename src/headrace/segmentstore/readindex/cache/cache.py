@@ -1,0 +1,460 @@
+"""The memory of all read indexes of a process: one hard bound, no object per entry, no byte moved to make
+room.
+
+The unit is the *extent*: up to 1 MiB of contiguous memory with a length, known by the number of its first
+block. A segment's index maps offsets to extents; appends fill the last extent of the segment in place. All
+that is known about an extent is in arrays indexed by block number (34 bytes per 4 KiB), which the collector
+does not see.
+
+Readers get views. An extent is *pinned* while somebody holds a view of it; eviction passes it by, and freeing
+it only takes effect when the last view is released. Bytes of an extent are written once, so a view never
+changes.
+"""
+
+from __future__ import annotations
+
+import mmap
+from array import array
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.errors import CacheFullError
+from headrace.segmentstore.readindex.cache.block_layout import (
+    BLOCK_BYTES,
+    NO_BLOCK,
+    BlockLayout,
+    order_covering,
+    order_within,
+)
+from headrace.segmentstore.readindex.cache.eviction_policy import (
+    DOOMED,
+    ESSENTIAL,
+    HISTORY,
+    TAIL,
+    CacheConfig,
+    EvictionPolicy,
+)
+from headrace.segmentstore.readindex.cache.recency import RecencyQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOT_A_HEAD: Final = 0xFF
+COPY_BYTES_MAX: Final = BLOCK_BYTES
+"""Reads up to this size are copied: that is cheaper than keeping an extent in place for them."""
+
+
+class ExtentOwner(Protocol):
+    """Who must be told when an extent leaves: the index of a segment."""
+
+    def on_evicted(self, offset: int) -> None:
+        """Forget the extent that begins at ``offset``; its memory is about to be reused."""
+
+    def shed(self) -> None:
+        """Give back what can be given back without losing a byte: unused room, halves already stored."""
+
+
+@dataclass(slots=True)
+class CacheStatistics:
+    """Sizes in bytes, of whole blocks."""
+
+    bytes_max: int
+    arena_bytes: int
+    used_bytes: int
+    essential_bytes: int
+    tail_bytes: int
+    history_bytes: int
+    pinned_bytes: int
+    extents: int
+    owners: int
+    evicted_extents: int
+    evicted_bytes: int
+    squeezes: int
+    refused_history: int
+
+
+class BlockCache:
+    """All cached bytes of a process. One loop owns it; every container on that loop shares it.
+
+    The arrays are public to the segment indexes, which read them on their hot paths and change them only
+    through the methods here.
+    """
+
+    def __init__(self, config: CacheConfig | None = None) -> None:
+        self.config = config or CacheConfig()
+        self.policy = EvictionPolicy(self.config)
+        order_max = min(self.config.extent_bytes_max // BLOCK_BYTES, self.policy.blocks_max).bit_length() - 1
+        self.layout = BlockLayout(order_max)
+        self._arena_blocks = self.config.arena_bytes // BLOCK_BYTES
+        self._arena_shift = self._arena_blocks.bit_length() - 1
+        self._arena_mask = self._arena_blocks - 1
+        self._writable: list[memoryview] = []
+        self._readable: list[memoryview] = []
+
+        self.orders = bytearray()
+        self.lengths = array("I")
+        self.pins = array("I")
+        self.classes = bytearray()
+        self._stamps = array("I")
+        self._owner_numbers = array("I")
+        self._offsets = array("Q")
+        before, after = array("I"), array("I")
+        self._links = (before, after)
+        self._queues = {TAIL: RecencyQueue(before, after), HISTORY: RecencyQueue(before, after)}
+
+        self._owners: dict[int, ExtentOwner] = {}
+        self._owner_next = 0
+        self._owners_free: list[int] = []
+        self.tail_order_max = order_max
+
+        self.generation = 0
+        self._generation_left = self.policy.generation_blocks
+        self.pinned_blocks = 0
+        self._pinned_extents = 0
+        self._evicted_extents = 0
+        self._evicted_blocks = 0
+        self._squeezes = 0
+        self._refused_history = 0
+
+    # ---------------------------------------------------------------------------------- owners
+
+    def register(self, owner: ExtentOwner) -> int:
+        """Return the number under which ``owner`` allocates."""
+        if self._owners_free:
+            number = self._owners_free.pop()
+        else:
+            number = self._owner_next
+            self._owner_next += 1
+        self._owners[number] = owner
+        self._bound_tails()
+        return number
+
+    def unregister(self, number: int) -> None:
+        """The owner has freed all its extents."""
+        del self._owners[number]
+        self._owners_free.append(number)
+        self._bound_tails()
+
+    def _bound_tails(self) -> None:
+        blocks = self.policy.tail_blocks_max(len(self._owners))
+        self.tail_order_max = min(self.layout.order_max, blocks.bit_length() - 1)
+
+    # ---------------------------------------------------------------------------------- extents
+
+    def allocate_tail(self, owner: int, offset: int, wanted_bytes: int, grown_from: int) -> int:
+        """Take an extent for appended bytes, evicting what storage holds if need be. Answers its block.
+
+        It holds at least one block and as much of ``wanted_bytes`` as fits; with room to spare while memory
+        is not tight, twice as much as the extent of order ``grown_from`` before it (-1: there is none), so
+        that a busy segment lies in few large pieces and an idle one in a small one.
+
+        Raises:
+            CacheFullError: everything left is essential or in the hands of readers.
+        """
+        order = max(order_covering(wanted_bytes), min(grown_from + 1, self.tail_order_max))
+        if order > self.tail_order_max or self.policy.is_tight(self.essential_blocks):
+            order = min(order_within(wanted_bytes), self.layout.order_max)
+        block = self._allocate(order)
+        if block == NO_BLOCK:
+            size = 1 << order
+            while self.layout.free_blocks < size:
+                if not self._evict_one(self.policy.queues_for_append(self._queues[HISTORY].blocks)):
+                    if self.layout.free_blocks == 0:
+                        self._squeeze()
+                    break
+            order = self.layout.find_order(order)
+            if order < 0:
+                raise CacheFullError(
+                    f"all {self.policy.blocks_max * BLOCK_BYTES} bytes of cache are essential"
+                )
+            block = self.layout.allocate(order)
+        self._begin(block, order, owner, offset, ESSENTIAL)
+        return block
+
+    def allocate_history(self, owner: int, offset: int, wanted_bytes: int) -> int:
+        """Take an extent for bytes read from storage; NO_BLOCK if history has its share already."""
+        order = min(order_within(wanted_bytes), self.layout.order_max)
+        history = self._queues[HISTORY]
+        while history.blocks + (1 << order) > self.policy.history_max:
+            if not self._evict_one((HISTORY,)):
+                break
+        while history.blocks + (1 << order) > self.policy.history_max and order > 0:
+            order -= 1
+        if history.blocks + (1 << order) > self.policy.history_max:
+            self._refused_history += 1
+            return NO_BLOCK
+        block = self._allocate(order)
+        if block == NO_BLOCK:
+            while self.layout.free_blocks < 1 << order:
+                if not self._evict_one(self.policy.queues_for_history(history.blocks, 1 << order)):
+                    break
+            order = self.layout.find_order(order)
+            if order < 0:
+                self._refused_history += 1
+                return NO_BLOCK
+            block = self.layout.allocate(order)
+        self._begin(block, order, owner, offset, HISTORY)
+        return block
+
+    def _allocate(self, order: int) -> int:
+        block = self.layout.allocate(order)
+        while block == NO_BLOCK and self._add_arena():
+            block = self.layout.allocate(order)
+        return block
+
+    def _begin(self, block: int, order: int, owner: int, offset: int, extent_class: int) -> None:
+        self.orders[block] = order
+        self.lengths[block] = 0
+        self.pins[block] = 0
+        self._owner_numbers[block] = owner
+        self._offsets[block] = offset
+        self._stamps[block] = self.generation
+        self.classes[block] = extent_class
+        if extent_class != ESSENTIAL:
+            self._queues[extent_class].push(block, 1 << order)
+        self._generation_left -= 1 << order
+        if self._generation_left <= 0:
+            self._generation_left = self.policy.generation_blocks
+            self.generation = (self.generation + 1) & 0xFFFF_FFFF
+
+    def _add_arena(self) -> bool:
+        count = min(self._arena_blocks, self.policy.blocks_max - self.layout.blocks)
+        if count <= 0:
+            return False
+        memory = memoryview(mmap.mmap(-1, count * BLOCK_BYTES))
+        self._writable.append(memory)
+        self._readable.append(memory.toreadonly())
+        self.orders.extend(bytes([NOT_A_HEAD]) * count)
+        self.classes.extend(bytes(count))
+        for words in (self.lengths, self.pins, self._stamps, self._owner_numbers, *self._links):
+            words.frombytes(bytes(4 * count))
+        self._offsets.frombytes(bytes(8 * count))
+        self.layout.extend(count)
+        return True
+
+    def append(self, block: int, data: memoryview) -> None:
+        """Write ``data`` behind the bytes of an extent; the caller knows that it fits."""
+        used = self.lengths[block]
+        size = len(data)
+        start = ((block & self._arena_mask) * BLOCK_BYTES) + used
+        self._writable[block >> self._arena_shift][start : start + size] = data
+        self.lengths[block] = used + size
+
+    def view(self, block: int, start: int, end: int) -> memoryview:
+        """Bytes ``[start, end)`` of an extent, read-only. Pin it before control returns to the loop."""
+        base = (block & self._arena_mask) * BLOCK_BYTES
+        return self._readable[block >> self._arena_shift][base + start : base + end]
+
+    def room(self, block: int) -> int:
+        """Bytes that can still be appended to an extent."""
+        return (BLOCK_BYTES << self.orders[block]) - self.lengths[block]
+
+    def free(self, block: int) -> None:
+        """The owner has forgotten the extent. Its memory is reused once no reader holds it."""
+        extent_class = self.classes[block]
+        order = self.orders[block]
+        assert order != NOT_A_HEAD
+        assert extent_class != DOOMED
+        if extent_class != ESSENTIAL:
+            self._queues[extent_class].remove(block, 1 << order)
+        if self.pins[block]:
+            self.classes[block] = DOOMED
+        else:
+            self._recycle(block, order)
+
+    def _recycle(self, block: int, order: int) -> None:
+        self.orders[block] = NOT_A_HEAD
+        self.lengths[block] = 0
+        self.classes[block] = ESSENTIAL
+        self.layout.release(block, order)
+
+    def set_essential(self, block: int) -> None:
+        """Storage does not hold all of this extent (any more): it may not be evicted."""
+        extent_class = self.classes[block]
+        if extent_class != ESSENTIAL:
+            self._queues[extent_class].remove(block, 1 << self.orders[block])
+            self.classes[block] = ESSENTIAL
+
+    def set_stored(self, block: int) -> None:
+        """Storage holds every byte of this extent: it may be evicted from now on."""
+        if self.classes[block] == ESSENTIAL:
+            self.classes[block] = TAIL
+            self._stamps[block] = self.generation
+            self._queues[TAIL].push(block, 1 << self.orders[block])
+
+    def move(self, block: int, owner: int, offset: int) -> None:
+        """The extent belongs to another index, or to another offset, from now on."""
+        self._owner_numbers[block] = owner
+        self._offsets[block] = offset
+
+    def trim(self, block: int) -> None:
+        """Give back the halves of an extent that hold no byte yet."""
+        order = self.orders[block]
+        needed = order_covering(max(1, self.lengths[block]))
+        extent_class = self.classes[block]
+        assert extent_class != DOOMED
+        if needed < order and extent_class != ESSENTIAL:
+            self._queues[extent_class].blocks -= (1 << order) - (1 << needed)
+        if self.pins[block]:
+            self.pinned_blocks -= (1 << order) - (1 << needed)
+        while order > needed:
+            order -= 1
+            self.layout.release(block + (1 << order), order)
+        self.orders[block] = order
+
+    def split(self, block: int) -> int:
+        """Cut an essential, unpinned extent in two halves, and answer the second. No byte moves."""
+        order = self.orders[block] - 1
+        half = BLOCK_BYTES << order
+        assert order >= 0
+        assert not self.pins[block]
+        assert self.classes[block] == ESSENTIAL
+        assert self.lengths[block] > half
+        upper = block + (1 << order)
+        length = self.lengths[block]
+        self.orders[block] = order
+        self.lengths[block] = half
+        self.orders[upper] = order
+        self.lengths[upper] = length - half
+        self.pins[upper] = 0
+        self.classes[upper] = ESSENTIAL
+        self._stamps[upper] = self._stamps[block]
+        self._owner_numbers[upper] = self._owner_numbers[block]
+        self._offsets[upper] = self._offsets[block] + half
+        return upper
+
+    # ---------------------------------------------------------------------------------- readers
+
+    def touch(self, block: int) -> None:
+        """A reader came for this extent: it stays longer."""
+        if self._stamps[block] != self.generation:
+            self._stamps[block] = self.generation
+            extent_class = self.classes[block]
+            if extent_class in self._queues:
+                self._queues[extent_class].refresh(block)
+
+    def hold(self, pieces: list[memoryview], blocks: list[int], size: int) -> Callable[[], None] | None:
+        """Make ``pieces`` of the extents ``blocks`` valid for as long as the reader wants.
+
+        Small reads, and all reads while too much is held already, are replaced by a copy in place and need no
+        release. Otherwise answers what the reader has to call, once.
+        """
+        if size <= COPY_BYTES_MAX or self.pinned_blocks >= self.policy.pinned_max:
+            pieces[:] = [memoryview(b"".join(pieces))]
+            return None
+        pins = self.pins
+        for block in blocks:
+            if not pins[block]:
+                self.pinned_blocks += 1 << self.orders[block]
+                self._pinned_extents += 1
+            pins[block] += 1
+        return partial(self._let_go, blocks)
+
+    def _let_go(self, blocks: list[int]) -> None:
+        pins = self.pins
+        for block in blocks:
+            left = pins[block] - 1
+            pins[block] = left
+            if not left:
+                order = self.orders[block]
+                self.pinned_blocks -= 1 << order
+                self._pinned_extents -= 1
+                if self.classes[block] == DOOMED:
+                    self._recycle(block, order)
+
+    # ---------------------------------------------------------------------------------- eviction
+
+    @property
+    def essential_blocks(self) -> int:
+        """Blocks that are in use and in no queue."""
+        used = self.layout.blocks - self.layout.free_blocks
+        return used - self._queues[TAIL].blocks - self._queues[HISTORY].blocks
+
+    @property
+    def history_bytes_max(self) -> int:
+        return self.policy.history_max * BLOCK_BYTES
+
+    def essential_share(self) -> float:
+        """Part of the cache, 0 to 1, that cannot be evicted: what back-pressure is made of."""
+        return self.essential_blocks / self.policy.blocks_max
+
+    def _evict_one(self, queues: tuple[int, ...]) -> bool:
+        """Evict the oldest unpinned extent of the first queue that has one."""
+        for extent_class in queues:
+            queue = self._queues[extent_class]
+            # Pinned extents go to the back; there are at most that many of them.
+            for _ in range(min(queue.count, self._pinned_extents + 1)):
+                block = queue.oldest
+                if self.pins[block]:
+                    queue.refresh(block)
+                    continue
+                self._evicted_extents += 1
+                self._evicted_blocks += 1 << self.orders[block]
+                self._owners[self._owner_numbers[block]].on_evicted(self._offsets[block])
+                self.free(block)
+                return True
+        return False
+
+    def _squeeze(self) -> None:
+        """Nothing can be evicted: take back what tails hold in reserve, then evict what that set free."""
+        self._squeezes += 1
+        for owner in list(self._owners.values()):
+            owner.shed()
+        if self.layout.free_blocks == 0:
+            self._evict_one((HISTORY, TAIL))
+
+    # ---------------------------------------------------------------------------------- introspection
+
+    def statistics(self) -> CacheStatistics:
+        return CacheStatistics(
+            bytes_max=self.policy.blocks_max * BLOCK_BYTES,
+            arena_bytes=self.layout.blocks * BLOCK_BYTES,
+            used_bytes=(self.layout.blocks - self.layout.free_blocks) * BLOCK_BYTES,
+            essential_bytes=self.essential_blocks * BLOCK_BYTES,
+            tail_bytes=self._queues[TAIL].blocks * BLOCK_BYTES,
+            history_bytes=self._queues[HISTORY].blocks * BLOCK_BYTES,
+            pinned_bytes=self.pinned_blocks * BLOCK_BYTES,
+            extents=len(self.orders) - self.orders.count(NOT_A_HEAD),
+            owners=len(self._owners),
+            evicted_extents=self._evicted_extents,
+            evicted_bytes=self._evicted_blocks * BLOCK_BYTES,
+            squeezes=self._squeezes,
+            refused_history=self._refused_history,
+        )
+
+    def check(self) -> None:
+        """Assert that every block is either free or in exactly one extent, and every extent where it should
+        be.
+        """
+        self.layout.check()
+        assert self.layout.blocks <= self.policy.blocks_max
+        free = dict(self.layout.free_extents())
+        queued = {block: name for name, queue in self._queues.items() for block in queue}
+        assert len(queued) == sum(queue.count for queue in self._queues.values())
+        blocks_of = {TAIL: 0, HISTORY: 0}
+        pinned_blocks = pinned_extents = 0
+        block = 0
+        while block < self.layout.blocks:
+            if block in free:
+                assert self.orders[block] == NOT_A_HEAD
+                block += 1 << free[block]
+                continue
+            order = self.orders[block]
+            assert order != NOT_A_HEAD, f"block {block} is neither free nor part of an extent"
+            assert block % (1 << order) == 0
+            assert self.lengths[block] <= BLOCK_BYTES << order
+            assert queued.get(block, ESSENTIAL) == self.classes[block] % DOOMED
+            if block in queued:
+                blocks_of[queued[block]] += 1 << order
+            if self.classes[block] == DOOMED:
+                assert self.pins[block]
+            else:
+                assert self._owner_numbers[block] in self._owners
+            if self.pins[block]:
+                pinned_blocks += 1 << order
+                pinned_extents += 1
+            block += 1 << order
+        assert block == self.layout.blocks
+        assert all(blocks_of[name] == queue.blocks for name, queue in self._queues.items())
+        assert (pinned_blocks, pinned_extents) == (self.pinned_blocks, self._pinned_extents)

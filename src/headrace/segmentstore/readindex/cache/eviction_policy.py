@@ -1,0 +1,89 @@
+"""What leaves the cache first, and how much of it old data may take: plain arithmetic, so that it can be
+argued about.
+
+Every extent is in one of three classes:
+
+* *essential*: long-term storage does not hold all of its bytes. Never evicted, in no queue.
+* *tail*: it was appended here and is stored now. It is what readers near the tail come for.
+* *history*: it was read back from storage. It is evicted first, and may only take a share of the cache, so
+that a
+  reader of last year cannot push out what everybody else is reading.
+
+Tail and history are queues ordered by use. "Use" is counted in *generations*: the generation advances each
+time a fixed part of the cache has been allocated, and an extent moves to the back of its queue at most once
+per generation. That makes a second read of the same extent free, and eviction proportional to what is
+evicted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.limits import MIB
+from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
+
+ESSENTIAL: Final = 0
+TAIL: Final = 1
+HISTORY: Final = 2
+DOOMED: Final = 3
+"""Freed while readers still hold views of it; its memory returns when the last one lets go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """How much memory the cache of one process may take, and who may take which part."""
+
+    bytes_max: int = 256 * MIB
+    """Hard bound of the arenas. Rounded down to whole blocks."""
+    arena_bytes: int = 8 * MIB
+    """Memory is taken from the system in pieces of this size, when they are first needed."""
+    extent_bytes_max: int = 1 * MIB
+    """Longest run of bytes that lies in one piece."""
+    history_share_max: float = 0.25
+    """Part of the cache that data read back from storage may fill."""
+    history_share_min: float = 0.03
+    """Part of the cache that appends leave to history, so that read-ahead is not lost before it is used."""
+    pinned_share_max: float = 0.25
+    """Part of the cache that readers may hold; beyond it they get copies."""
+
+    def __post_init__(self) -> None:
+        assert self.bytes_max >= BLOCK_BYTES
+        assert BLOCK_BYTES <= self.extent_bytes_max <= self.arena_bytes
+        assert self.extent_bytes_max & (self.extent_bytes_max - 1) == 0
+        assert self.arena_bytes & (self.arena_bytes - 1) == 0
+        assert 0 <= self.history_share_min <= self.history_share_max <= 1
+        assert 0 <= self.pinned_share_max <= 1
+
+
+class EvictionPolicy:
+    """Decides which queue gives up its oldest extent, and how large extents may be. Counts are blocks."""
+
+    __slots__ = ("blocks_max", "generation_blocks", "history_max", "history_min", "pinned_max")
+
+    def __init__(self, config: CacheConfig) -> None:
+        self.blocks_max = config.bytes_max // BLOCK_BYTES
+        self.history_max = max(1, int(self.blocks_max * config.history_share_max))
+        self.history_min = int(self.blocks_max * config.history_share_min)
+        self.pinned_max = int(self.blocks_max * config.pinned_share_max)
+        self.generation_blocks = max(1, self.blocks_max // 64)
+
+    def queues_for_append(self, history: int) -> tuple[int, int]:
+        """In which order queues give up room for essential bytes. ``history`` are its blocks now."""
+        return (HISTORY, TAIL) if history > self.history_min else (TAIL, HISTORY)
+
+    def queues_for_history(self, history: int, wanted: int) -> tuple[int, ...]:
+        """The same for bytes read from storage: old data replaces old data once it has its share."""
+        return (HISTORY,) if history + wanted > self.history_max else (TAIL, HISTORY)
+
+    def is_tight(self, essential: int) -> bool:
+        """Whether tails should stop reserving room for appends to come."""
+        return essential * 2 > self.blocks_max
+
+    def tail_blocks_max(self, segments: int) -> int:
+        """Largest extent of a tail when so many segments have one.
+
+        An extent is essential until its last byte is stored, and the last byte of a slow segment is always
+        young. All tails together must therefore stay a small part of the cache.
+        """
+        return max(1, self.blocks_max // (8 * max(1, segments)))

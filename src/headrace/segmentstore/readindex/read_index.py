@@ -1,0 +1,302 @@
+"""The read index of a container: joins cache, storage, merges and waiting into one answer per read.
+
+It decides nothing itself: ``read_plan`` says what a read needs, ``segment_index`` knows what is cached,
+``prefetch_policy`` says how far to read ahead. Here is the order in which they are asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.errors import ContainerOfflineError, NoSuchSegmentError, SegmentSealedError
+from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.readindex.prefetch_policy import PIECE_BYTES, SequentialRuns
+from headrace.segmentstore.readindex.read_plan import (
+    Need,
+    ReadPlan,
+    check_read,
+    plan_read,
+    plan_storage_range,
+)
+from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
+from headrace.segmentstore.readindex.storage_fetches import FetchStatistics, Spawner, StorageFetches
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from headrace.segmentstore.container.segment_state import SegmentState
+    from headrace.segmentstore.contract import StorageReader
+    from headrace.segmentstore.readindex.cache.cache import BlockCache
+    from headrace.segmentstore.readindex.tail_waiters import TailWaiters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadIndexConfig:
+    """How one container reads from long-term storage."""
+
+    fetches_max: int = 32
+    """Storage reads in flight; half of them at most for reading ahead."""
+    read_ahead: bool = True
+
+
+@dataclass(slots=True)
+class ReadIndexStatistics:
+    segments: int
+    unstored_bytes: int
+    waiting_reads: int
+    cached_reads: int
+    storage_reads: int
+    fetches: FetchStatistics
+
+
+class ContainerReadIndex:
+    """Finds any byte of any segment of one container. Implements the ``ReadIndex`` contract.
+
+    ``cache`` is shared by all containers of the process. ``spawner`` runs storage reads; its owner stops it
+    after :meth:`close`. All methods run on the container's loop.
+    """
+
+    def __init__(
+        self,
+        cache: BlockCache,
+        storage: StorageReader,
+        spawner: Spawner,
+        config: ReadIndexConfig | None = None,
+    ) -> None:
+        self._cache = cache
+        self._config = config or ReadIndexConfig()
+        self._fetches = StorageFetches(storage, spawner, self._config.fetches_max)
+        self._indexes: dict[SegmentState, SegmentIndex] = {}
+        self._runs: dict[SegmentIndex, SequentialRuns] = {}
+        self._unstored = UnstoredBytes()
+        self._closed = False
+        self._cached_reads = 0
+        self._storage_reads = 0
+
+    # ---------------------------------------------------------------------------------- changes
+
+    def append(self, segment: SegmentState, offset: int, data: memoryview) -> None:
+        index = self._indexes.get(segment)
+        if index is None:
+            index = self._index_of(segment)
+        index.append(offset, data)
+
+    def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
+        if not length:
+            return
+        source_index = self._index_of(source)
+        self._index_of(target).begin_merge(offset, source_index, length)
+        source_index.waiters.wake_all()
+
+    def complete_merge(self, target: SegmentState, source: SegmentState) -> None:
+        index = self._indexes.get(source)
+        if index is None:
+            return
+        if index.merged_into is not None:
+            target_index = self._index_of(target)
+            self._follow(target_index)
+            target_index.complete_merge(index.merged_into)
+            target_index.waiters.wake_all()
+        self._forget(index, NoSuchSegmentError(source.name))
+
+    def on_changed(self, segment: SegmentState) -> None:
+        index = self._indexes.get(segment)
+        if index is None:
+            return
+        self._follow(index)
+        if index.waiters:
+            if segment.sealed or segment.deleted or segment.merged:
+                index.waiters.wake_all()
+            else:
+                index.waiters.wake_below(segment.durable_length)
+
+    @staticmethod
+    def _follow(index: SegmentIndex) -> None:
+        """Take over what the segment's state says about storage and start."""
+        segment = index.state
+        if segment.stored_length != index.stored:
+            index.set_stored(segment.stored_length)
+            if segment.start_offset > 0:
+                index.set_start(segment.start_offset)
+        elif segment.start_offset != index.start:
+            index.set_start(segment.start_offset)
+
+    def drop(self, segment: SegmentState) -> None:
+        index = self._indexes.get(segment)
+        if index is not None:
+            gone = segment.deleted or segment.merged
+            self._forget(
+                index, NoSuchSegmentError(segment.name) if gone else ContainerOfflineError(segment.name)
+            )
+
+    def close(self) -> None:
+        self._closed = True
+        self._fetches.close()
+        for index in list(self._indexes.values()):
+            self._forget(index, ContainerOfflineError("the container stops"))
+
+    def _index_of(self, segment: SegmentState) -> SegmentIndex:
+        index = self._indexes.get(segment)
+        if index is None:
+            if self._closed:
+                raise ContainerOfflineError("the container stops")
+            index = SegmentIndex(segment, self._cache, self._unstored)
+            self._indexes[segment] = index
+        return index
+
+    def _forget(self, index: SegmentIndex, error: NoSuchSegmentError | ContainerOfflineError) -> None:
+        del self._indexes[index.state]
+        self._runs.pop(index, None)
+        self._fetches.forget(index, error)
+        for redirect in index.redirects:
+            redirect.parked.fail_all(error)
+        index.waiters.fail_all(error)
+        index.close()
+
+    # ---------------------------------------------------------------------------------- reads
+
+    def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
+        check_read(segment, offset, length_max)
+        length = segment.durable_length
+        limit = min(length_max, length - offset)
+        if limit <= 0:
+            if segment.sealed or not length_max:
+                return ReadResult(
+                    offset, at_tail=not segment.sealed, end_of_segment=segment.sealed and offset == length
+                )
+            return None
+        index = self._indexes.get(segment)
+        if index is None:
+            return None
+        pieces: list[memoryview] = []
+        blocks: list[int] = []
+        size = index.collect(offset, limit, pieces, blocks)
+        if not size:
+            if not index.redirects:
+                return None
+            plan = plan_read(index, offset, limit)
+            if plan.need is not Need.CACHED:
+                return None
+            size = plan.index.collect(plan.offset, plan.length, pieces, blocks)
+        self._cached_reads += 1
+        if index in self._runs and index.is_history(blocks[0]):
+            self._read_ahead(index, offset, size)
+        end = offset + size
+        sealed = segment.sealed
+        release = self._cache.hold(pieces, blocks, size)
+        return ReadResult(offset, pieces, end == length and not sealed, end == length and sealed, release)
+
+    async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
+        waited_at_tail = False
+        gone_once = False
+        while True:
+            result = self.read_nowait(segment, offset, length_max)
+            if result is not None:
+                if waited_at_tail and not result.length:
+                    raise SegmentSealedError(segment.name)
+                return result
+            plan = plan_read(self._index_of(segment), offset, length_max)
+            if plan.need is Need.TAIL:
+                if not wait:
+                    return ReadResult(offset, at_tail=True)
+                waited_at_tail = True
+                await self._wait(plan.index.waiters, offset)
+            elif plan.need is Need.CHANGE:
+                await self._wait(plan.index.waiters, plan.offset)
+            else:
+                try:
+                    data = await self._fetch(plan)
+                except (NoSuchSegmentError, ContainerOfflineError):
+                    # A merge source may vanish while it is read: its bytes are the target's then.
+                    if plan.redirect is None or gone_once or self._closed:
+                        raise
+                    gone_once = True
+                    if self._indexes.get(plan.index.state) is plan.index:
+                        await self._wait(plan.redirect.parked, offset)
+                    continue
+                check_read(segment, offset, length_max)
+                end, length = offset + len(data), segment.durable_length
+                return ReadResult(
+                    offset, [data], end == length and not segment.sealed, end == length and segment.sealed
+                )
+
+    def watch(self, segment: SegmentState, offset: int) -> asyncio.Future[None]:
+        """Return a future that resolves when a read at ``offset`` is worth another look, for callers without
+        a task.
+
+        Cancel it to be forgotten. It fails as a waiting read would.
+        """
+        waiters = self._index_of(segment).waiters
+        waiter = waiters.add(offset)
+        waiter.add_done_callback(waiters.discard)
+        return waiter
+
+    @staticmethod
+    async def _wait(waiters: TailWaiters, offset: int) -> None:
+        waiter = waiters.add(offset)
+        try:
+            await waiter
+        finally:
+            waiters.discard(waiter)
+
+    async def _fetch(self, plan: ReadPlan) -> memoryview:
+        """Bytes from storage for a plan, and a look ahead."""
+        self._storage_reads += 1
+        index, start = plan.index, plan.index.state.start_offset
+        runs = self._runs.get(index)
+        if runs is None:
+            runs = self._runs[index] = SequentialRuns()
+        sequential = runs.is_sequential(plan.offset, start)
+        end = plan_storage_range(index, plan.offset, plan.length, sequential=sequential)
+        data = await self._fetches.fetch(index, plan.offset, end)
+        data = data[: plan.length]
+        if self._indexes.get(index.state) is index:
+            self._read_ahead(index, plan.offset, len(data))
+        return data
+
+    def _read_ahead(self, index: SegmentIndex, offset: int, size: int) -> None:
+        if not self._config.read_ahead or self._closed:
+            return
+        runs = self._runs.get(index)
+        if runs is None:
+            return
+        window_max = self._cache.history_bytes_max // (2 * len(self._runs)) // PIECE_BYTES * PIECE_BYTES
+        ahead = runs.on_read(offset, size, index.state.start_offset, window_max)
+        if ahead is not None:
+            self._fetches.fetch_ahead(index, *ahead)
+
+    def read_direct(self, segment: SegmentState, offset: int, length: int) -> list[memoryview] | None:
+        index = self._indexes.get(segment)
+        if index is None:
+            return None
+        if index.redirects and (
+            index.find_redirect(offset) is not None
+            or index.next_redirect(offset, offset + length) < offset + length
+        ):
+            return None
+        pieces: list[memoryview] = []
+        return pieces if index.collect(offset, length, pieces, []) == length else None
+
+    # ---------------------------------------------------------------------------------- introspection
+
+    def unstored_bytes(self) -> int:
+        return self._unstored.count
+
+    def statistics(self) -> ReadIndexStatistics:
+        return ReadIndexStatistics(
+            segments=len(self._indexes),
+            unstored_bytes=self._unstored.count,
+            waiting_reads=sum(len(index.waiters) for index in self._indexes.values()),
+            cached_reads=self._cached_reads,
+            storage_reads=self._storage_reads,
+            fetches=self._fetches.statistics,
+        )
+
+    def check(self) -> None:
+        """Assert the invariants of every segment's index and of the reads under way."""
+        for index in self._indexes.values():
+            index.check()
+        self._fetches.check()
+        assert self._unstored.count == sum(index.unstored for index in self._indexes.values())
+        assert all(index in self._indexes.values() for index in self._runs)

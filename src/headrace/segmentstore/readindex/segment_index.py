@@ -1,0 +1,397 @@
+"""What is cached of one segment, and which of it may leave: entries, merges under way, and the line of what
+is stored.
+
+Every byte a segment has is in one of four places: in an extent of the cache, in long-term storage, in a
+segment that is being merged into this one (a *redirect*), or nowhere yet. This class knows the first and the
+third. Bytes at or above ``stored`` are only here, so their extents are essential to the cache.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import CacheFullError
+from headrace.limits import KIB
+from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES, NO_BLOCK
+from headrace.segmentstore.readindex.cache.eviction_policy import ESSENTIAL, HISTORY
+from headrace.segmentstore.readindex.index_entries import IndexEntries
+from headrace.segmentstore.readindex.tail_waiters import TailWaiters
+
+if TYPE_CHECKING:
+    from headrace.segmentstore.container.segment_state import SegmentState
+    from headrace.segmentstore.readindex.cache.cache import BlockCache
+
+MERGE_COPY_BYTES_MAX: Final = 16 * KIB
+"""A source this small is copied to the target's tail when its merge begins: cheaper than an extent of its
+own.
+"""
+
+
+@dataclass(slots=True)
+class UnstoredBytes:
+    """How many cached bytes of one container storage does not hold. Shared by its segment indexes."""
+
+    count: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Redirect:
+    """``[offset, offset + length)`` of a target is ``[0, length)`` of ``source`` until storage has joined
+    them.
+    """
+
+    offset: int
+    length: int
+    source: SegmentIndex
+    parked: TailWaiters = field(default_factory=TailWaiters)
+    """Reads which found the source gone and wait for the merge to complete."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
+class SegmentIndex:
+    """Cached entries of one segment. Offsets are bytes of the segment; blocks are extents of the cache."""
+
+    __slots__ = (
+        "_account",
+        "_cache",
+        "_number",
+        "end",
+        "entries",
+        "merged_into",
+        "redirects",
+        "start",
+        "state",
+        "stored",
+        "tail_block",
+        "tail_offset",
+        "unstored",
+        "waiters",
+    )
+
+    def __init__(self, state: SegmentState, cache: BlockCache, account: UnstoredBytes) -> None:
+        self.state = state
+        self._cache = cache
+        self._account = account
+        self._number = cache.register(self)
+        self.entries = IndexEntries()
+        self.redirects: list[Redirect] = []
+        self.merged_into: Redirect | None = None
+        self.waiters = TailWaiters()
+        self.start = state.start_offset
+        self.stored = state.stored_length
+        self.end = -1  # where the next append begins; unknown until the first one
+        self.tail_block = NO_BLOCK
+        self.tail_offset = 0
+        self.unstored = 0
+
+    # ---------------------------------------------------------------------------------- appends
+
+    def append(self, offset: int, data: memoryview) -> None:
+        """Copy ``data`` behind the bytes appended so far; all of it or, with CacheFullError, nothing."""
+        assert offset == self.end or self.end < 0, f"append at {offset}, the index ends at {self.end}"
+        size = len(data)
+        block = self.tail_block
+        if not size:
+            self.end = offset
+        elif block != NO_BLOCK:
+            if self._cache.classes[block]:
+                self._cache.set_essential(block)
+            room = self._cache.room(block)
+            if size <= room:
+                self._cache.append(block, data)
+            else:
+                self._append_extents(offset, data, room)
+        else:
+            self._append_extents(offset, data, 0)
+        self.end = offset + size
+        below = self.stored - offset
+        if below > 0:  # recovery replays what storage already holds
+            self._settle(offset)
+            size = max(0, size - below)
+        self.unstored += size
+        self._account.count += size
+
+    def _append_extents(self, offset: int, data: memoryview, room: int) -> None:
+        cache = self._cache
+        tail = self.tail_block
+        fresh: list[int] = []
+        planned = room
+        grown_from = cache.orders[tail] if tail != NO_BLOCK else -1
+        self.tail_block = NO_BLOCK  # making room may ask us to shed; the tail is spoken for
+        try:
+            while planned < len(data):
+                block = cache.allocate_tail(self._number, offset + planned, len(data) - planned, grown_from)
+                fresh.append(block)
+                planned += BLOCK_BYTES << cache.orders[block]
+                grown_from = cache.orders[block]
+        except CacheFullError:
+            for block in fresh:
+                cache.free(block)
+            self.tail_block = tail
+            if tail != NO_BLOCK and offset <= self.stored:
+                cache.set_stored(tail)
+            raise
+        if room:
+            cache.append(tail, data[:room])
+        done = room
+        for block in fresh:
+            size = min(len(data) - done, BLOCK_BYTES << cache.orders[block])
+            cache.append(block, data[done : done + size])
+            self.entries.push(offset + done, block)
+            self.tail_block, self.tail_offset = block, offset + done
+            done += size
+
+    def _settle(self, offset: int) -> None:
+        """Classify the extents from ``offset`` on anew, where an append fell below the stored line."""
+        for first, block in self.entries.from_floor(offset):
+            if first + self._cache.lengths[block] <= self.stored:
+                self._cache.set_stored(block)
+
+    # ---------------------------------------------------------------------------------- look-ups
+
+    def collect(self, offset: int, length_max: int, pieces: list[memoryview], blocks: list[int]) -> int:
+        """Add views of the cached bytes from ``offset`` on, as far as they are contiguous; answer how many
+        bytes.
+        """
+        cache = self._cache
+        lengths = cache.lengths
+        block = self.tail_block
+        if block != NO_BLOCK:
+            start = offset - self.tail_offset
+            if start >= 0:
+                end = min(lengths[block], start + length_max)
+                if end <= start:
+                    return 0
+                pieces.append(cache.view(block, start, end))
+                blocks.append(block)
+                cache.touch(block)
+                return end - start
+        got = 0
+        for first, block in self.entries.from_floor(offset):
+            start = offset + got - first
+            length = lengths[block]
+            if start < 0 or start >= length:
+                break  # a gap
+            end = min(length, start + length_max - got)
+            pieces.append(cache.view(block, start, end))
+            blocks.append(block)
+            cache.touch(block)
+            got += end - start
+            if got >= length_max:
+                break
+        return got
+
+    def is_history(self, block: int) -> bool:
+        return self._cache.classes[block] == HISTORY
+
+    def covered_until(self, offset: int) -> int:
+        """Return the first offset from ``offset`` on which is not cached."""
+        for first, block in self.entries.from_floor(offset):
+            if first > offset:
+                break
+            offset = max(offset, first + self._cache.lengths[block])
+        return offset
+
+    def next_cached(self, offset: int, limit: int) -> int:
+        """Return where the next entry or redirect after ``offset`` begins, at most ``limit``."""
+        for first, _ in self.entries.from_floor(offset):
+            if first > offset:
+                limit = min(limit, first)
+                break
+        return self.next_redirect(offset, limit)
+
+    def next_redirect(self, offset: int, limit: int) -> int:
+        """Return where the next merge under way after ``offset`` begins, at most ``limit``."""
+        slot = bisect_right(self.redirects, offset, key=_offset_of)
+        return min(limit, self.redirects[slot].offset) if slot < len(self.redirects) else limit
+
+    def find_redirect(self, offset: int) -> Redirect | None:
+        """Return the merge under way which ``offset`` lies in."""
+        if not self.redirects:
+            return None
+        slot = bisect_right(self.redirects, offset, key=_offset_of) - 1
+        if slot < 0 or offset >= self.redirects[slot].end:
+            return None
+        return self.redirects[slot]
+
+    # ---------------------------------------------------------------------------------- storage
+
+    def insert_history(self, offset: int, data: memoryview) -> None:
+        """Cache bytes read from storage where nothing is cached yet, as far as history's share allows."""
+        cache = self._cache
+        end = min(offset + len(data), self.stored)
+        position = max(offset, self.start)
+        while position < end:
+            covered = self.covered_until(position)
+            if covered > position:
+                position = covered
+                continue
+            size = self.next_cached(position, end) - position
+            block = cache.allocate_history(self._number, position, size)
+            if block == NO_BLOCK:
+                return
+            size = min(size, BLOCK_BYTES << cache.orders[block])
+            cache.append(block, data[position - offset : position - offset + size])
+            self.entries.insert(position, block)
+            position += size
+
+    def set_stored(self, stored: int) -> None:
+        """Storage holds the bytes below ``stored``: their extents may leave. The line may also move back."""
+        before, self.stored = self.stored, stored
+        cache = self._cache
+        released = 0
+        if stored < before:  # storage turned out to be shorter than believed
+            for offset, block in self.entries.from_floor(stored):
+                end = offset + cache.lengths[block]
+                released -= max(0, min(end, before) - max(offset, stored))
+                if end > stored:
+                    cache.set_essential(block)
+                if offset >= before:
+                    break
+        else:
+            for offset, block in self.entries.from_floor(before):
+                if offset >= stored:
+                    break
+                end = offset + cache.lengths[block]
+                released += max(0, min(end, stored) - max(offset, before))
+                if before < end <= stored:
+                    cache.set_stored(block)
+        self.unstored -= released
+        self._account.count -= released
+
+    def set_start(self, start: int) -> None:
+        """The segment begins at ``start`` now: stored extents wholly below it are of no use to anybody."""
+        self.start = start
+        limit = min(start, self.stored)
+        cache = self._cache
+        useless: list[tuple[int, int]] = []
+        for offset, block in self.entries:
+            if offset + cache.lengths[block] > limit:
+                break
+            useless.append((offset, block))
+        for offset, block in useless:
+            self.on_evicted(offset)
+            cache.free(block)
+
+    # ---------------------------------------------------------------------------------- the cache asks
+
+    def on_evicted(self, offset: int) -> None:
+        """The extent at ``offset`` leaves the cache. Storage holds its bytes."""
+        if self.entries.remove(offset) == self.tail_block:
+            self.tail_block = NO_BLOCK
+
+    def shed(self) -> None:
+        """Give back room the tail holds in reserve, and cut off what storage holds of it."""
+        block = self.tail_block
+        cache = self._cache
+        if block == NO_BLOCK:
+            return
+        cache.trim(block)
+        while not cache.pins[block] and cache.classes[block] == ESSENTIAL:
+            half = BLOCK_BYTES << cache.orders[block] >> 1
+            if half < BLOCK_BYTES or self.tail_offset + half > self.stored or cache.lengths[block] <= half:
+                return
+            upper = cache.split(block)
+            cache.set_stored(block)
+            block, self.tail_block = upper, upper
+            self.tail_offset += half
+            self.entries.push(self.tail_offset, upper)
+            cache.trim(upper)
+
+    # ---------------------------------------------------------------------------------- merges
+
+    def begin_merge(self, offset: int, source: SegmentIndex, length: int) -> None:
+        """``[offset, offset + length)`` is the content of ``source`` from now on."""
+        assert offset == self.end or self.end < 0
+        redirect = Redirect(offset, length, source)
+        pieces: list[memoryview] = []
+        if length > MERGE_COPY_BYTES_MAX or source.collect(0, length, pieces, []) < length:
+            self.end, self.tail_block = offset + length, NO_BLOCK
+        else:
+            try:
+                self.append(offset, memoryview(b"".join(pieces)))
+            except CacheFullError:
+                self.end, self.tail_block = offset + length, NO_BLOCK
+        self.redirects.append(redirect)
+        source.merged_into = redirect
+
+    def complete_merge(self, redirect: Redirect) -> None:
+        """Storage has joined the source: its extents are ours, without moving a byte. The source is empty
+        after.
+        """
+        self.redirects.remove(redirect)
+        source = redirect.source
+        assert not source.redirects  # the writer finishes a source before it joins it
+        cache = self._cache
+        moved = list(source.entries)
+        source.forget_entries()
+        for source_offset, block in moved:
+            offset = redirect.offset + source_offset
+            end = offset + cache.lengths[block]
+            if end <= self.start or end > redirect.end or self.next_overlap(offset, end):
+                cache.free(block)
+                continue
+            self.entries.insert(offset, block)
+            cache.move(block, self._number, offset)
+            cache.trim(block)
+            if end <= self.stored:
+                cache.set_stored(block)
+            else:
+                cache.set_essential(block)
+                unstored = end - max(offset, self.stored)
+                self.unstored += unstored
+                self._account.count += unstored
+        redirect.parked.wake_all()
+
+    def next_overlap(self, offset: int, end: int) -> bool:
+        """Whether anything of ``[offset, end)`` is cached."""
+        return self.covered_until(offset) > offset or self.next_cached_entry(offset) < end
+
+    def next_cached_entry(self, offset: int) -> float:
+        for first, _ in self.entries.from_floor(offset):
+            if first > offset:
+                return first
+        return float("inf")
+
+    def forget_entries(self) -> None:
+        """Let go of all entries without freeing them: somebody else owns the extents now."""
+        self.entries = IndexEntries()
+        self.tail_block = NO_BLOCK
+        self._account.count -= self.unstored
+        self.unstored = 0
+
+    def close(self) -> None:
+        """Free everything. The index must not be used afterwards."""
+        for _, block in self.entries:
+            self._cache.free(block)
+        self.forget_entries()
+        self._cache.unregister(self._number)
+
+    def check(self) -> None:
+        """Assert that entries are apart, of the right class, and counted."""
+        cache = self._cache
+        self.entries.check()
+        end = unstored = 0
+        for offset, block in self.entries:
+            length = cache.lengths[block]
+            assert offset >= end
+            assert length > 0
+            end = offset + length
+            unstored += max(0, end - max(offset, self.stored))
+            assert (cache.classes[block] == ESSENTIAL) == (end > self.stored), (offset, end, self.stored)
+        assert unstored == self.unstored
+        assert self.end < 0 or end <= max(self.end, self.stored)
+        if self.tail_block != NO_BLOCK:
+            assert end == self.end == self.tail_offset + cache.lengths[self.tail_block]
+        for left, right in pairwise(self.redirects):
+            assert left.end <= right.offset
+
+
+def _offset_of(redirect: Redirect) -> int:
+    return redirect.offset

@@ -1,0 +1,198 @@
+"""Reads from long-term storage on behalf of readers: each range once, a bounded number at a time, cached
+afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.errors import ContainerOfflineError, DataCorruptionError, HeadraceError
+from headrace.segmentstore.readindex.prefetch_policy import PIECE_BYTES
+
+if TYPE_CHECKING:
+    from headrace.segmentstore.contract import StorageReader
+    from headrace.segmentstore.readindex.segment_index import SegmentIndex
+
+
+class Spawner(Protocol):
+    """Starts a coroutine that is not lost: a supervisor."""
+
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, None], /) -> object: ...
+
+
+@dataclass(slots=True, eq=False)
+class Fetch:
+    """``[start, end)`` of a segment on its way from storage."""
+
+    index: SegmentIndex
+    start: int
+    end: int
+    done: asyncio.Future[memoryview]
+    foreground: bool
+
+
+@dataclass(slots=True)
+class FetchStatistics:
+    in_flight: int = 0
+    queued: int = 0
+    reads: int = 0
+    bytes_read: int = 0
+    ahead_reads: int = 0
+    shared: int = 0
+    failures: int = 0
+
+
+class StorageFetches:
+    """All storage reads of one container.
+
+    At most ``fetches_max`` run at a time; further readers wait in line. Reading ahead never waits and never
+    makes anybody wait: it is left out when half of the places are taken.
+    """
+
+    def __init__(self, storage: StorageReader, spawner: Spawner, fetches_max: int) -> None:
+        self._storage = storage
+        self._spawner = spawner
+        self._fetches_max = fetches_max
+        self._pending: dict[SegmentIndex, list[Fetch]] = {}
+        self._places = asyncio.Semaphore(fetches_max)
+        self._closed = False
+        self.statistics = FetchStatistics()
+
+    async def fetch(self, index: SegmentIndex, offset: int, end: int) -> memoryview:
+        """Return bytes of ``[offset, end)`` from ``offset`` on: at least one, maybe fewer than all.
+
+        Who begins inside a range that is on its way gets its part of it. Cancelling a caller does not stop
+        the read.
+        """
+        fetch = self._find(index, offset)
+        if fetch is None:
+            fetch = self._start(index, offset, self._next_pending(index, offset, end), foreground=True)
+        else:
+            self.statistics.shared += 1
+        data = await asyncio.shield(fetch.done)
+        return data[offset - fetch.start : end - fetch.start]
+
+    def fetch_ahead(self, index: SegmentIndex, start: int, end: int) -> None:
+        """Begin to read what of ``[start, end)`` is stored, not cached, not on its way, as places allow."""
+        end = min(end, index.stored)
+        position = start
+        while position < end:
+            covered = index.covered_until(position)
+            pending = self._find(index, position)
+            redirect = index.find_redirect(position)
+            if covered > position:
+                position = covered
+            elif pending is not None:
+                position = pending.end
+            elif redirect is not None:
+                position = redirect.end
+            elif self.statistics.in_flight * 2 >= self._fetches_max:
+                return
+            else:
+                piece_end = min(end, (position // PIECE_BYTES + 1) * PIECE_BYTES)
+                piece_end = self._next_pending(index, position, index.next_cached(position, piece_end))
+                self._start(index, position, piece_end, foreground=False)
+                position = piece_end
+
+    def forget(self, index: SegmentIndex, error: HeadraceError) -> None:
+        """The segment is gone: who waits for it gets ``error``, and what still arrives is not cached."""
+        for fetch in self._pending.pop(index, ()):
+            self._fail(fetch, error)
+
+    def close(self) -> None:
+        """End every waiting read. Reads that storage has begun run on, unheard, until the spawner stops."""
+        self._closed = True
+        for index in list(self._pending):
+            self.forget(index, ContainerOfflineError("the container stops"))
+
+    def _find(self, index: SegmentIndex, offset: int) -> Fetch | None:
+        for fetch in self._pending.get(index, ()):
+            if fetch.start <= offset < fetch.end:
+                return fetch
+        return None
+
+    def _next_pending(self, index: SegmentIndex, offset: int, end: int) -> int:
+        for fetch in self._pending.get(index, ()):
+            if offset < fetch.start < end:
+                end = fetch.start
+        return end
+
+    def _start(self, index: SegmentIndex, start: int, end: int, *, foreground: bool) -> Fetch:
+        assert start < end
+        assert not self._closed
+        done: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        fetch = Fetch(index, start, end, done, foreground)
+        self._pending.setdefault(index, []).append(fetch)
+        if not foreground:
+            self.statistics.ahead_reads += 1
+        try:
+            self._spawner.spawn(f"read {index.state.name} {start}-{end}", self._run(fetch))
+        except HeadraceError:
+            self._remove(fetch)
+            raise
+        return fetch
+
+    async def _run(self, fetch: Fetch) -> None:
+        statistics = self.statistics
+        size = fetch.end - fetch.start
+        try:
+            statistics.queued += 1
+            try:
+                await self._places.acquire()
+            finally:
+                statistics.queued -= 1
+            statistics.in_flight += 1
+            try:
+                data = memoryview(await self._storage.read_stored(fetch.index.state.name, fetch.start, size))
+            finally:
+                statistics.in_flight -= 1
+                self._places.release()
+            if len(data) != size:
+                raise DataCorruptionError(
+                    f"storage answered {len(data)} instead of {size} bytes",
+                    path=fetch.index.state.name,
+                    offset=fetch.start,
+                )
+        except asyncio.CancelledError:
+            self._remove(fetch)
+            self._fail(fetch, ContainerOfflineError("the container stops"))
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the readers' answer
+            statistics.failures += 1
+            self._remove(fetch)
+            self._fail(fetch, error)
+            return
+        statistics.reads += 1
+        statistics.bytes_read += size
+        wanted = self._remove(fetch)
+        if not fetch.done.done():
+            fetch.done.set_result(data.toreadonly())
+        if wanted:
+            fetch.index.insert_history(fetch.start, data)
+
+    def _remove(self, fetch: Fetch) -> bool:
+        """Take a fetch off the list; False if the segment has left in the meantime."""
+        pending = self._pending.get(fetch.index)
+        if pending is None or fetch not in pending:
+            return False
+        pending.remove(fetch)
+        if not pending:
+            del self._pending[fetch.index]
+        return True
+
+    @staticmethod
+    def _fail(fetch: Fetch, error: Exception) -> None:
+        if not fetch.done.done():
+            fetch.done.set_exception(error)
+            fetch.done.exception()  # nobody may be waiting for a read ahead
+
+    def check(self) -> None:
+        """Assert that no byte is on its way twice."""
+        for index, fetches in self._pending.items():
+            ordered = sorted(fetches, key=lambda fetch: fetch.start)
+            assert all(fetch.index is index for fetch in ordered)
+            assert all(left.end <= right.start for left, right in pairwise(ordered))
