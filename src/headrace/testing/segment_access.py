@@ -1,7 +1,9 @@
-"""Segments in memory whose appends become durable when the test says so, for what is built on ``SegmentAccess``.
+"""Segments in memory whose appends become durable when the test says so, for what is built on
+``SegmentAccess``.
 
-Fault model: whatever was accepted and not made durable with :meth:`MemorySegmentAccess.commit` is gone after
-:meth:`~MemorySegmentAccess.crash`; the next append can be refused; a read returns only part of what was asked for.
+Fault model: whatever was accepted and not made durable with :meth:`MemorySegmentAccess.commit` is gone
+after :meth:`~MemorySegmentAccess.crash`; the next append can be refused; a read returns only part of what
+was asked for.
 """
 
 from __future__ import annotations

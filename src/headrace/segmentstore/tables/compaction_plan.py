@@ -1,9 +1,9 @@
 """When the log of a table is worth compacting, and which entries of its oldest part still count.
 
-Compaction moves the newest entries of keys found in the oldest part of the log to its end, with the versions they
-have, and then truncates the log behind them. The two steps need no mark between them: the log is replayed in the
-order of its offsets, so after a crash between them the moved entries simply supersede themselves, and the next
-round finds the oldest part dead.
+Compaction moves the newest entries of keys found in the oldest part of the log to its end, with the
+versions they have, and then truncates the log behind them. The two steps need no mark between them: the log
+is replayed in the order of its offsets, so after a crash between them the moved entries simply supersede
+themselves, and the next round finds the oldest part dead.
 """
 
 from __future__ import annotations
@@ -26,12 +26,17 @@ def is_compaction_due(
 
 @dataclass(slots=True)
 class CompactionRound:
-    """The oldest part of a log, while it is read: ``[start, end)``, and entries in it that may have to move."""
+    """The oldest part of a log, while it is read: ``[start, end)``, and entries in it that may have to
+    move.
+    """
 
     start: int
-    end: int
     bytes_max: int
+    end: int = -1
     candidates: list[tuple[int, TableEntry]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.end = self.start
 
     @property
     def is_full(self) -> bool:

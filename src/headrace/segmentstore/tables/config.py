@@ -12,7 +12,9 @@ class TablesConfig:
     """Settings of the tables of one container; sizes in bytes."""
 
     in_flight_bytes_max: int = 32 * MIB
-    """Updates of one table that are appended and not yet durable; further ones wait. One update always fits."""
+    """Updates of one table that are appended and not yet durable; further ones wait. One update always
+    fits.
+    """
 
     waiting_count_max: int = 10_000
     """Updates of one table that wait for that room; further ones are refused with ThrottledError."""

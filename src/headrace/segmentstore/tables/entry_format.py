@@ -1,4 +1,4 @@
-"""The bytes of one entry in the log of a table segment, so that a table can be rebuilt from its segment alone.
+"""The bytes of one entry in the log of a table, so that a table can be rebuilt from its segment alone.
 
 ======  ====  ==================================================================================
 offset  size  field
@@ -12,8 +12,8 @@ offset  size  field
 17 + k  v     value
 ======  ====  ==================================================================================
 
-All numbers are big-endian and signed. The version of an entry a caller wrote is its offset in the segment. Later
-entries replace earlier ones; there is no padding and no other framing.
+All numbers are big-endian and signed. The version of an entry a caller wrote is its offset in the segment.
+Later entries replace earlier ones; there is no padding and no other framing.
 
 Source: docs/formats/table-entry.md.
 """
@@ -43,8 +43,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 LoggedEntry = tuple[int, int, bytes, int, int, int]
-"""One entry found in a log: offset in the segment, offset of its end there, key, value length, version, and where
-in the data that were read its value begins. A plain tuple: logs hold millions of them."""
+"""One entry found in a log: offset in the segment, offset of its end there, key, value length, version, and
+where in the data that were read its value begins. A plain tuple: logs hold millions of them."""
 
 
 def entry_bytes(key: bytes, value_length: int) -> int:

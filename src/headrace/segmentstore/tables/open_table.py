@@ -9,13 +9,15 @@ from headrace.errors import HeadraceError, OffsetMismatchError, ThrottledError
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.tables.config import TablesConfig
-from headrace.segmentstore.tables.table_index import REMOVED, location_offset
+from headrace.segmentstore.tables.table_index import REMOVED, location_version
 from headrace.segmentstore.tables.table_state import Batch, TableState
 from headrace.segmentstore.tables.value_cache import ValueCache
 
 
 class OpenTable:
-    """A table whose index is in memory. After any await its caller asks whether it is still the table to use."""
+    """A table whose index is in memory. After any await its caller asks whether it is still the table to
+    use.
+    """
 
     def __init__(
         self,
@@ -169,7 +171,9 @@ class OpenTable:
         self.retire()
 
     def _on_applied(self, location: int, value: bytes | None, before: int) -> None:
-        if before != REMOVED:
-            self._cache.discard(self.number, location_offset(before))
+        if before != REMOVED and (
+            location == REMOVED or location_version(before) != location_version(location)
+        ):
+            self._cache.discard(self.number, location_version(before))
         if location != REMOVED and value is not None:
-            self._cache.put(self.number, location_offset(location), value)
+            self._cache.put(self.number, location_version(location), value)

@@ -1,13 +1,14 @@
 """Keys of one table in ascending order, so that iterators can go on after any key whatever changed meanwhile.
 
-Two levels: a list of short sorted lists, and the first key of each. Adding, removing and finding a place cost two
-binary searches and one short move, at any size.
+Two levels: a list of short sorted lists, and the first key of each. Adding, removing and finding a place
+cost two binary searches and one short move, at any size.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 BLOCK_KEYS_MAX: Final = 512
@@ -93,7 +94,7 @@ class OrderedKeys:
         assert self._firsts == [block[0] for block in self._blocks]
         assert self._count == sum(len(block) for block in self._blocks)
         flat = [key for block in self._blocks for key in block]
-        assert all(a < b for a, b in zip(flat, flat[1:], strict=False))
+        assert all(a < b for a, b in pairwise(flat))
         assert all(0 < len(block) <= BLOCK_KEYS_MAX for block in self._blocks)
 
     def _block_of(self, key: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Joins entries that lie close together in a log into few reads, because a read costs more than some bytes."""
+"""Joins entries that lie close together in a log into few reads: a read costs more than some bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class Span:
 
 
 def plan_spans(wanted: Sequence[tuple[int, int]]) -> list[Span]:
-    """Cover the wanted ``(offset, length)`` pairs with few reads; pairs may repeat but not overlap otherwise."""
+    """Cover the wanted ``(offset, length)`` pairs with few reads; pairs may repeat but not overlap
+    otherwise.
+    """
     spans: list[Span] = []
     last: Span | None = None
     for number in sorted(range(len(wanted)), key=lambda number: wanted[number]):

@@ -1,8 +1,9 @@
 """Where the newest durable entry of each key lies in the log of its table: one integer per key, no values.
 
-The index is not stored. The log is its own truth: entries take effect in the order of their offsets, whatever
-version they carry, because a copy is accepted only while its key still has the version that is copied. So an index
-is what replaying the log from its first retained byte gives, after a crash as after a clean stop.
+The index is not stored. The log is its own truth: entries take effect in the order of their offsets,
+whatever version they carry, because a copy is accepted only while its key still has the version that is
+copied. So an index is what replaying the log from its first retained byte gives, after a crash as after a
+clean stop.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
 _VERSION_MASK: Final = (1 << _VERSION_BITS) - 1
 _MOVED_SHIFT: Final = _LENGTH_BITS + _VERSION_BITS
 
-#: Bytes of memory per key besides the key itself: its slot, the two objects' headers. For statistics and eviction.
+#: Bytes of memory per key besides the key itself: its slot, the two objects' headers. For statistics and
+#: eviction.
 KEY_OVERHEAD_BYTES: Final = 170
 
 REMOVED: Final = -1
@@ -28,7 +30,9 @@ REMOVED: Final = -1
 
 
 def pack_location(offset: int, version: int, value_length: int) -> int:
-    """Pack place, version and value length of an entry into one integer that is small for entries never copied."""
+    """Pack place, version and value length of an entry into one integer that is small for entries never
+    copied.
+    """
     assert 0 <= version <= offset
     assert 0 <= value_length <= _LENGTH_MASK
     return (offset - version) << _MOVED_SHIFT | version << _LENGTH_BITS | value_length
@@ -116,7 +120,7 @@ class TableIndex:
             before = self.put(key, pack_location(offset, version, value_length))
             if version != offset and before != REMOVED and location_version(before) != version:
                 raise DataCorruptionError(
-                    f"a copy of version {version} follows version {location_version(before)} of key {key.hex()}",
+                    f"a copy of key {key.hex()} claims version {version}, not {location_version(before)}",
                     path=segment,
                     offset=offset,
                 )
@@ -147,7 +151,9 @@ class TableIndex:
         return not self._unordered
 
     def page(self, start: bytes, count: int, *, inclusive: bool) -> list[bytes]:
-        """Return up to ``count`` keys in ascending order from (or after) ``start``; needs :attr:`is_ordered`."""
+        """Return up to ``count`` keys in ascending order from (or after) ``start``; needs
+        :attr:`is_ordered`.
+        """
         assert self._ordered is not None
         assert not self._unordered
         return self._ordered.page(start, count, inclusive=inclusive)

@@ -1,9 +1,9 @@
 """What one table holds, accepted and durable, and whether the conditions of an update hold.
 
-Updates follow each other into the log without waiting: conditions are judged by what is *accepted*, that is, the
-durable index plus the updates whose append is under way. Readers see what is *durable*. An update that fails its
-condition only because of accepted updates is not refused before those are durable: had the answer been given, and
-the log been lost, it would speak of something that never happened.
+Updates follow each other into the log without waiting: conditions are judged by what is *accepted*, that
+is, the durable index plus the updates whose append is under way. Readers see what is *durable*. An update
+that fails its condition only because of accepted updates is not refused before those are durable: had the
+answer been given, and the log been lost, it would speak of something that never happened.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ class TableState:
             accepted[key] = (location, batch)
 
     def retract(self, batch: Batch) -> bool:
-        """``batch`` was not appended. Returns False if later batches were built upon it: the state is then void."""
+        """``batch`` was not appended. Returns False if later batches were built upon it: the state is then
+        void.
+        """
         if not self._batches or self._batches[-1] is not batch:
             return False
         self._batches.pop()

@@ -1,7 +1,7 @@
 """Values read or written lately, so that a hot key is answered without reading its segment.
 
-The entry at an offset of a table never changes, so nothing here is ever stale: superseded entries are discarded to
-save room, not for correctness.
+The value of one version of a key never changes, so nothing here is ever stale: superseded entries are
+discarded to save room, not for correctness.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ValueCacheStatistics:
 class ValueCache:
     """Least recently used values of all tables of one container, bounded in bytes.
 
-    A value is named by a number its table got when it was opened and the offset of its entry.
+    A value is named by a number its table got when it was opened and the version of its entry.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -40,8 +40,8 @@ class ValueCache:
         self._hits = 0
         self._misses = 0
 
-    def find(self, table: int, offset: int) -> bytes | None:
-        name = (table, offset)
+    def find(self, table: int, version: int) -> bytes | None:
+        name = (table, version)
         value = self._values.get(name)
         if value is None:
             self._misses += 1
@@ -50,12 +50,12 @@ class ValueCache:
         self._values.move_to_end(name)
         return value
 
-    def put(self, table: int, offset: int, value: bytes) -> None:
+    def put(self, table: int, version: int, value: bytes) -> None:
         """Remember ``value``; the least recently used ones make room. Large values are not kept."""
         size = len(value) + VALUE_OVERHEAD_BYTES
         if size > self._value_bytes_max:
             return
-        name = (table, offset)
+        name = (table, version)
         if name in self._values:
             return
         self._values[name] = value
@@ -64,9 +64,11 @@ class ValueCache:
             _, oldest = self._values.popitem(last=False)
             self._bytes -= len(oldest) + VALUE_OVERHEAD_BYTES
 
-    def discard(self, table: int, offset: int) -> None:
-        """Forget a value nobody will ask for any more. Those of closed tables grow old and leave by themselves."""
-        value = self._values.pop((table, offset), None)
+    def discard(self, table: int, version: int) -> None:
+        """Forget a value nobody will ask for any more. Those of closed tables grow old and leave by
+        themselves.
+        """
+        value = self._values.pop((table, version), None)
         if value is not None:
             self._bytes -= len(value) + VALUE_OVERHEAD_BYTES
 

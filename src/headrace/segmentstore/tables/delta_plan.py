@@ -1,0 +1,49 @@
+"""What changed in a table since a position of its log, gathered while the log is read.
+
+Source: protocol, "Table segments", ReadTableEntriesDelta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.model.tables import TableDelta, TableEntry
+from headrace.segmentstore.tables.entry_format import REMOVAL, LoggedEntry
+
+
+class DeltaWalk:
+    """Keeps the newest entry per key of ``[start, end)`` until there are enough of them.
+
+    Removals take a key out of the answer and are not visible in it. So an answer is cut only where it holds
+    an entry: a client takes an empty one as the end.
+    """
+
+    def __init__(self, start: int, end: int, count_max: int, bytes_max: int) -> None:
+        self.end = end
+        self._position = start
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._newest: dict[bytes, TableEntry] = {}
+        self._bytes = 0
+
+    def read(self, entries: Iterable[LoggedEntry], data: bytes) -> bool:
+        """Take entries in, in log order; return whether the answer is complete."""
+        newest = self._newest
+        for _, end, key, value_length, version, value_at in entries:
+            before = newest.pop(key, None)
+            if before is not None:
+                self._bytes -= len(key) + len(before.value)
+            if value_length != REMOVAL:
+                newest[key] = TableEntry(key, data[value_at : value_at + value_length], version)
+                self._bytes += len(key) + value_length
+            self._position = end
+            if len(newest) >= self._count_max or self._bytes >= self._bytes_max:
+                return True
+        return False
+
+    def delta(self) -> TableDelta:
+        return TableDelta(
+            list(self._newest.values()),
+            reached_end=self._position == self.end,
+            last_position=self._position,
+        )

@@ -1,0 +1,149 @@
+"""The tables of one container whose index is in memory: opened on first use, forgotten to make room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, ValuesView
+
+from headrace.errors import InvalidArgumentError
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.open_table import OpenTable
+from headrace.segmentstore.tables.request_limits import key_length_of
+from headrace.segmentstore.tables.table_index import TableIndex
+from headrace.segmentstore.tables.table_log import scan_log
+from headrace.segmentstore.tables.table_state import TableState
+from headrace.segmentstore.tables.value_cache import ValueCache
+
+
+class OpenTables:
+    """Finds, opens and forgets tables. ``on_opened`` is called with each table that was opened."""
+
+    def __init__(
+        self,
+        access: SegmentAccess,
+        config: TablesConfig,
+        cache: ValueCache,
+        on_opened: Callable[[OpenTable], None],
+    ) -> None:
+        self._access = access
+        self._config = config
+        self._cache = cache
+        self._on_opened = on_opened
+        self._tables: OrderedDict[str, OpenTable] = OrderedDict()
+        """Least recently used first."""
+        self._opening: dict[str, asyncio.Future[None]] = {}
+        self._retired: dict[str, list[OpenTable]] = {}
+        """Tables no longer used whose appends are under way; their successor waits for them."""
+        self.opened_count = 0
+
+    def values(self) -> ValuesView[OpenTable]:
+        return self._tables.values()
+
+    def get_segment(self, name: str) -> SegmentState:
+        """Return the segment of a table.
+
+        Raises:
+            NoSuchSegmentError: there is none.
+            InvalidArgumentError: the segment is not a table.
+        """
+        segment = self._access.get_segment(name)
+        if not segment.is_table:
+            raise InvalidArgumentError(f"segment {name!r} is not a table")
+        return segment
+
+    async def get(self, name: str) -> OpenTable:
+        """Return the table, with everything durable applied; its index is rebuilt if it is not in memory."""
+        return self._find(name) or await self._open(name)
+
+    def drop(self, name: str) -> None:
+        """Forget a table. It is opened again when next used."""
+        table = self._tables.pop(name, None)
+        if table is None:
+            return
+        table.retire()
+        if self._retired:
+            self._retired = {
+                other: left
+                for other, tables in self._retired.items()
+                if (left := [retired for retired in tables if not retired.is_drained])
+            }
+        if not table.is_drained:
+            self._retired.setdefault(name, []).append(table)
+
+    def drop_all(self) -> None:
+        for name in list(self._tables):
+            self.drop(name)
+
+    def trim(self) -> None:
+        """Forget indexes of idle tables, least recently used first, until the rest fits; the last used one
+        stays.
+        """
+        total = sum(table.state.index.memory_bytes for table in self._tables.values())
+        for name in list(self._tables)[:-1]:
+            if total <= self._config.index_bytes_max:
+                return
+            table = self._tables[name]
+            if table.is_idle:
+                total -= table.state.index.memory_bytes
+                self.drop(name)
+
+    def _find(self, name: str) -> OpenTable | None:
+        table = self._tables.get(name)
+        if table is None or table.retired or self._access.find_segment(name) is not table.segment:
+            return None
+        self._tables.move_to_end(name)
+        table.settle()
+        return table
+
+    async def _open(self, name: str) -> OpenTable:
+        while True:
+            table = self._find(name)
+            if table is not None:
+                return table
+            segment = self.get_segment(name)
+            if name in self._opening:
+                await asyncio.shield(self._opening[name])
+                continue
+            self.drop(name)
+            opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._opening[name] = opened
+            try:
+                for retired in self._retired.pop(name, []):
+                    await retired.wait_drained()
+                table = await self._load(segment)
+                self._tables[name] = table
+                self.trim()
+                self._on_opened(table)
+            finally:
+                del self._opening[name]
+                opened.set_result(None)
+
+    async def _load(self, segment: SegmentState) -> OpenTable:
+        """Rebuild the index of a table from its log. Nobody appends meanwhile: all requests wait for this."""
+        index = TableIndex()
+        at = segment.accepted_start_offset
+        while at < segment.accepted_length:
+            # What was accepted before will become durable, or the container ends: wait for it.
+            end = segment.accepted_length
+            async for entries, _ in scan_log(self._access, segment, at, end, wait=True):
+                index.replay(entries, segment.name)
+            at = end
+        self.opened_count += 1
+        return OpenTable(
+            self._access,
+            self._config,
+            segment,
+            TableState(segment.name, index, at),
+            self._cache,
+            number=self.opened_count,
+            key_length=key_length_of(segment),
+        )
+
+    def check(self) -> None:
+        """Assert the invariants of every open table. Touches every key."""
+        for name, table in self._tables.items():
+            assert table.segment.name == name
+            table.state.check()

@@ -1,0 +1,206 @@
+"""Answers reads of tables from the index, the value cache and the log: keys, pages of an iteration,
+changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.errors import (
+    DataCorruptionError,
+    InvalidArgumentError,
+    SegmentTruncatedError,
+    UnsupportedError,
+)
+from headrace.limits import TABLE_BATCH_BYTES_MAX
+from headrace.model.tables import TableDelta, TableEntry, TableKey
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.delta_plan import DeltaWalk
+from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, decode_value
+from headrace.segmentstore.tables.open_table import OpenTable
+from headrace.segmentstore.tables.open_tables import OpenTables
+from headrace.segmentstore.tables.read_spans import plan_spans
+from headrace.segmentstore.tables.request_limits import check_count, check_key, is_fixed, key_length_of
+from headrace.segmentstore.tables.table_index import (
+    REMOVED,
+    location_offset,
+    location_value_length,
+    location_version,
+)
+from headrace.segmentstore.tables.table_log import read_exactly, scan_log
+from headrace.segmentstore.tables.value_cache import ValueCache
+
+#: First byte of continuation tokens, so that another order of iteration can tell its own. The last key
+#: follows.
+_TOKEN_VERSION: Final = b"\x01"
+
+#: Keys put in order without a pause, when the first iterator asks for order: some milliseconds.
+_ORDER_STEP: Final = 5_000
+
+
+class TableReads:
+    """The reading half of a container's tables. Answers what is durable."""
+
+    def __init__(
+        self, access: SegmentAccess, config: TablesConfig, tables: OpenTables, cache: ValueCache
+    ) -> None:
+        self._access = access
+        self._config = config
+        self._tables = tables
+        self._cache = cache
+
+    # ---- keys one knows
+
+    async def get(self, name: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
+        """Return the entry of each key; each was the newest durable one at some moment of this call."""
+        key_length = key_length_of(self._tables.get_segment(name))
+        for key in keys:
+            check_key(key_length, key)
+        return await self._fetch(name, keys)
+
+    async def _fetch(self, name: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
+        found: list[TableEntry | None] = [None] * len(keys)
+        wanted: Sequence[int] = range(len(keys))
+        while wanted:
+            # Compaction may move entries between the look into the index and the read: look again.
+            wanted = await self._fetch_once(await self._tables.get(name), keys, wanted, found)
+        return found
+
+    async def _fetch_once(
+        self, table: OpenTable, keys: Sequence[bytes], wanted: Sequence[int], found: list[TableEntry | None]
+    ) -> list[int]:
+        """Fill ``found`` at the places ``wanted``; return those whose entry is no longer where it was."""
+        index, cache, number = table.state.index, self._cache, table.number
+        places: list[int] = []
+        ranges: list[tuple[int, int]] = []
+        versions: list[int] = []
+        total = 0
+        for place in wanted:
+            key = keys[place]
+            location = index.find(key)
+            if location == REMOVED:
+                continue
+            offset, version = location_offset(location), location_version(location)
+            value_length = location_value_length(location)
+            total += value_length
+            value = cache.find(number, version) if value_length else b""
+            if value is not None:
+                found[place] = TableEntry(key, value, version)
+            else:
+                places.append(place)
+                ranges.append((offset, ENTRY_HEADER_BYTES + len(key) + value_length))
+                versions.append(version)
+        if total > TABLE_BATCH_BYTES_MAX:
+            raise InvalidArgumentError(f"the values asked for take {total} bytes; ask for fewer keys")
+        moved: list[int] = []
+        for span in plan_spans(ranges):
+            try:
+                data = await read_exactly(self._access, table.segment, span.offset, span.length)
+            except SegmentTruncatedError:
+                if table.segment.start_offset <= span.offset:
+                    raise
+                moved += [places[member] for member in span.members]
+                continue
+            for member in span.members:
+                place, (offset, _) = places[member], ranges[member]
+                key, version = keys[place], versions[member]
+                value = decode_value(data, offset - span.offset, offset, key, version, table.segment.name)
+                cache.put(number, version, value)
+                found[place] = TableEntry(key, value, version)
+        return moved
+
+    # ---- keys in order
+
+    async def keys(
+        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes
+    ) -> tuple[list[TableKey], bytes]:
+        table, page, token = await self._page(name, token, count, from_key, to_key, with_values=False)
+        find = table.state.index.find
+        return [TableKey(key, location_version(find(key))) for key in page], token
+
+    async def entries(
+        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes
+    ) -> tuple[list[TableEntry], bytes]:
+        while True:
+            table, page, token = await self._page(name, token, count, from_key, to_key, with_values=True)
+            found = [entry for entry in await self._fetch(name, page) if entry is not None]
+            if found or not page:
+                return found, token
+            # The whole page was removed while its values were read; an empty answer would end the iteration.
+            if table.key_length:
+                from_key = page[-1] + b"\x00"
+
+    async def _page(
+        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes, *, with_values: bool
+    ) -> tuple[OpenTable, list[bytes], bytes]:
+        """Return the next keys of an iteration, and its next token."""
+        check_count(count)
+        if key_length_of(self._tables.get_segment(name)):
+            if token:
+                raise InvalidArgumentError(
+                    "tables with keys of fixed length are iterated by range, not by token"
+                )
+            start, inclusive = from_key, True
+        else:
+            if from_key or to_key:
+                raise InvalidArgumentError("hash tables are iterated by token, not by range")
+            if token and not token.startswith(_TOKEN_VERSION):
+                raise InvalidArgumentError("the continuation token is not one of ours")
+            start, inclusive = token[1:], not token
+        table = await self._get_ordered(name)
+        index = table.state.index
+        page: list[bytes] = []
+        room = self._config.page_bytes_max
+        for key in index.page(start, min(count, room // ENTRY_HEADER_BYTES + 1), inclusive=inclusive):
+            if (to_key and key > to_key) or room <= 0:
+                break
+            page.append(key)
+            room -= ENTRY_HEADER_BYTES + len(key)
+            if with_values:
+                room -= location_value_length(index.find(key))
+        return table, page, _TOKEN_VERSION + page[-1] if page and not table.key_length else b""
+
+    async def _get_ordered(self, name: str) -> OpenTable:
+        while True:
+            table = await self._tables.get(name)
+            if table.state.index.order_some(_ORDER_STEP):
+                return table
+            await asyncio.sleep(0)
+
+    # ---- changes
+
+    async def delta(self, name: str, position: int, count: int) -> TableDelta:
+        segment = self._tables.get_segment(name)
+        if is_fixed(segment):
+            raise UnsupportedError("a table with keys of fixed length has no delta iterator")
+        check_count(count)
+        if not 0 <= position <= segment.durable_length:
+            raise InvalidArgumentError(
+                f"position {position} is not in the log of table {name!r}, [0, {segment.durable_length}]"
+            )
+        while True:
+            start = max(position, segment.start_offset)
+            try:
+                delta = await self._walk(segment, start, count)
+            except SegmentTruncatedError:
+                if segment.start_offset <= start:
+                    raise
+                continue  # compaction went on meanwhile
+            except DataCorruptionError as error:
+                if start == position != segment.start_offset:
+                    # Any number may come from a client; damage to the log is found by whoever replays it.
+                    raise InvalidArgumentError(f"position {position} is not one of table {name!r}") from error
+                raise
+            delta.should_clear = position < start
+            return delta
+
+    async def _walk(self, segment: SegmentState, start: int, count: int) -> TableDelta:
+        walk = DeltaWalk(start, segment.durable_length, count, self._config.page_bytes_max)
+        async for entries, data in scan_log(self._access, segment, start, walk.end):
+            if walk.read(entries, data):
+                break
+        return walk.delta()
