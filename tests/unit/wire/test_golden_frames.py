@@ -1,12 +1,17 @@
 """The frames of docs/formats/wire.md, byte for byte."""
 
+import dataclasses
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from headrace.limits import INT64_MIN
+from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.wire import commands as c
+from headrace.wire import fields
+from headrace.wire.catalogue import LIVES
 from headrace.wire.frames import FrameDecoder, decode_payload, encode, encode_into
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "v17"
@@ -72,3 +77,41 @@ def test_decoding_the_golden_bytes_gives_the_command(name):
     decoder.feed(golden)
     assert decoder.next_command() == FRAMES[name]
     assert decoder.next_command() is None
+
+
+EXAMPLES = {
+    fields.Int8: -2,
+    fields.Int32: 0x01020304,
+    fields.Int64: 0x1112131415161718,
+    fields.Bool: True,
+    fields.Uuid: WRITER,
+    fields.Text: "sc/größe",
+    fields.View: b"view",
+    fields.Rest: b"rest",
+    fields.Event: b"event",
+    fields.Bytes: b"bytes",
+    fields.TableKeys: [TableKey(b"k1", 1), TableKey(b"k22", NO_VERSION)],
+    fields.TableEntries: [TableEntry(b"k1", b"v1", 1), TableEntry(b"k22", b"", NOT_EXISTS)],
+    fields.AttributeUpdates: [AttributeUpdate(WRITER, UpdateKind.REPLACE_IF_EQUALS, 5, INT64_MIN)],
+    fields.Versions: [0, -1],
+    fields.Texts: ["a", "bc"],
+    fields.MergedSegments: [fields.MergedSegment("a", 1), fields.MergedSegment("bc", 2)],
+    fields.ChunkInfos: [fields.ChunkInfo(1, 2, 3, "c", True)],
+}
+
+
+def example_of(command):
+    hints = get_type_hints(command, include_extras=True)
+    return command(*(EXAMPLES[hints[field.name]] for field in dataclasses.fields(command)))
+
+
+def test_an_example_of_every_command_is_pinned():
+    lines = [f"{life.command.__name__} {encode(example_of(life.command)).hex()}" for life in LIVES]
+    assert (GOLDEN / "catalogue.txt").read_text().splitlines()[1:] == lines
+
+
+def test_every_pinned_example_is_read_back():
+    pinned = dict(line.split() for line in (GOLDEN / "catalogue.txt").read_text().splitlines()[1:])
+    for life in LIVES:
+        frame = bytes.fromhex(pinned[life.command.__name__])
+        assert decode_payload(life.type_id, frame[8:]) == example_of(life.command)

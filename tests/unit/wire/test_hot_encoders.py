@@ -1,0 +1,31 @@
+"""The encoders of the hot paths write what the ordinary ones write."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.limits import INT64_MAX, INT64_MIN
+from headrace.wire import commands as c
+from headrace.wire.acknowledgement import encode_data_appended
+from headrace.wire.frames import encode
+from headrace.wire.read_reply import (
+    encode_segment_read_header,
+    encode_segment_read_trailer,
+    segment_read_bytes,
+)
+
+INT64 = st.integers(INT64_MIN, INT64_MAX)
+
+
+@given(st.binary(min_size=16, max_size=16), INT64, INT64, INT64, INT64)
+def test_an_acknowledgement_is_a_data_appended(writer, number, previous, request_id, offset):
+    expected = encode(c.DataAppended(writer, number, previous, request_id, offset))
+    assert encode_data_appended(writer, number, previous, request_id, offset) == expected
+
+
+@given(st.text(max_size=20), INT64, st.booleans(), st.booleans(), st.lists(st.binary(max_size=9)), INT64)
+def test_head_data_and_trailer_are_a_segment_read(segment, offset, at_tail, end, pieces, request_id):
+    data = b"".join(pieces)
+    expected = encode(c.SegmentRead(segment, offset, at_tail, end, data, request_id))
+    head = encode_segment_read_header(segment, offset, at_tail, end, len(data))
+    assert b"".join([head, *pieces, encode_segment_read_trailer(request_id)]) == expected
+    assert segment_read_bytes(segment, len(data)) == len(expected)
