@@ -211,6 +211,22 @@ class TransactionStateError(RequestError):
     """The transaction is in a state that does not allow the request (committed, aborted, expired)."""
 
 
+class NoSuchTableError(RequestError):
+    """A table of the metadata store does not exist: its scope is gone."""
+
+
+class NoSuchReaderGroupError(RequestError):
+    pass
+
+
+class NoSuchKeyValueTableError(RequestError):
+    pass
+
+
+class KeyValueTableExistsError(RequestError):
+    pass
+
+
 class PreconditionError(RequestError):
     """A precondition named in the message does not hold; nothing changed."""
 
@@ -271,6 +287,10 @@ class CacheFullError(OverloadError):
 
 class StorageFullError(OverloadError):
     """No space is left where the data must go; nothing was written. Free space and send again."""
+
+
+class StreamBusyError(OverloadError):
+    """A workflow holds the stream, or it is still being created; ask again soon."""
 
 
 class MetadataConflictError(OverloadError):

@@ -1,0 +1,1 @@
+"""Thin doors to the controller: parse, call, render."""

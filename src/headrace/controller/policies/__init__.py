@@ -1,0 +1,1 @@
+"""Decisions about streams that need no I/O."""

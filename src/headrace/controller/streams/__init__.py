@@ -1,0 +1,1 @@
+"""What one may do with scopes, streams, segments, reader groups and tables: one module per noun."""

@@ -1,0 +1,1 @@
+"""Transactions: states, leases, order of commits, batches."""

@@ -1,0 +1,1 @@
+"""How a stream moves from one consistent state to the next, in persisted steps that anyone can finish."""
