@@ -221,7 +221,7 @@ class BlockingPool:
         except BaseException:
             if room.done() and not room.cancelled():
                 self._wake_waiter()  # the room was for us, but we leave: pass it on
-            else:
+            elif room in self._waiting:  # else a wake-up has already passed over the cancelled future
                 self._waiting.remove(room)
             raise
 

@@ -114,7 +114,7 @@ class Mailbox(Generic[T]):
             except BaseException:
                 if arrival.done() and not arrival.cancelled():
                     self._wake_getter()  # the call was for us, but we leave: pass it on
-                else:
+                elif arrival in self._getters:  # else a wake-up has already passed over the cancelled future
                     self._getters.remove(arrival)
                 raise
         return self._take()

@@ -1,0 +1,132 @@
+r"""Log lines for people or for machines, to stderr, with ``key=value`` context that a component binds once.
+
+    log = logs.logger(__name__).bind(container=3)
+    log.info("recovered", operations=1_000_000, seconds=1.9)
+
+    2026-01-02T03:04:05.678Z INFO  headrace.segmentstore.container  recovered  container=3
+    operations=1000000 ... {"time": "2026-01-02T03:04:05.678Z", "level": "info", "logger": "...", "message":
+    "recovered", "container": 3}
+
+The names ``msg``, ``level``, ``args`` and those of logging itself (``exc_info``, ``extra``, ...) are no
+context keys. Nothing a peer sends can forge a line: line breaks and other control characters are written as
+escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping, MutableMapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TextIO
+
+LogFormat = Literal["human", "json"]
+
+_CONTEXT: Final = "headrace_context"
+_LOGGING_ARGUMENTS: Final = frozenset({"exc_info", "stack_info", "stacklevel", "extra"})
+_RESERVED: Final = frozenset({"time", "level", "logger", "message", "error"})
+
+
+class ContextLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose lines carry bound and given ``key=value`` pairs."""
+
+    def __init__(self, target: logging.Logger, context: Mapping[str, object]) -> None:
+        super().__init__(target, dict(context))
+        self.context = dict(context)
+
+    def bind(self, **context: object) -> ContextLogger:
+        """Return a logger that adds these pairs to every line."""
+        return ContextLogger(self.logger, {**self.context, **context})
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        passed = {key: value for key, value in kwargs.items() if key in _LOGGING_ARGUMENTS}
+        given = {key: value for key, value in kwargs.items() if key not in _LOGGING_ARGUMENTS}
+        passed["extra"] = {**(kwargs.get("extra") or {}), _CONTEXT: {**self.context, **given}}
+        return msg, passed
+
+
+def logger(name: str, **context: object) -> ContextLogger:
+    """Return the logger of a module with optional bound context."""
+    return ContextLogger(logging.getLogger(name), context)
+
+
+def configure(
+    *, level: str = "INFO", log_format: LogFormat = "human", stream: TextIO | None = None
+) -> logging.Handler:
+    """Send the lines of this package to ``stream`` (stderr) and return the handler. Replaces an earlier call.
+
+    Only the ``headrace`` logger is touched: a program that embeds this package keeps its own set-up.
+    """
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else HumanFormatter())
+    root = logging.getLogger("headrace")
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    root.propagate = False
+    return handler
+
+
+class HumanFormatter(logging.Formatter):
+    """One line per record, then the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        pairs = " ".join(f"{key}={_quoted(value)}" for key, value in _context_of(record).items())
+        line = f"{_time_of(record)} {record.levelname:<7} {record.name}  {_escaped(record.getMessage())}"
+        if pairs:
+            line += f"  {pairs}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        if record.stack_info:
+            line += "\n" + self.formatStack(record.stack_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line; a context key that collides with ours gets a trailing underscore."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _time_of(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for key, value in _context_of(record).items():
+            line[f"{key}_" if key in _RESERVED else key] = value
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=_plain)
+
+
+def _context_of(record: logging.LogRecord) -> dict[str, object]:
+    context: dict[str, object] = getattr(record, _CONTEXT, {})
+    return context
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    return str(value)
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = _plain(value)
+    if text and text.isprintable() and not any(c in ' "=' for c in text):
+        return text
+    return json.dumps(text)

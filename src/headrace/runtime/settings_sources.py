@@ -1,0 +1,144 @@
+"""Where settings come from: a TOML file, then the environment, then explicit overrides; nothing unknown is
+ignored.
+
+    data_dir = "/var/lib/headrace"
+
+    [segmentstore.durable_log]
+    frame_bytes_max = "256 KiB"
+
+The same in the environment: ``HEADRACE_SEGMENTSTORE__DURABLE_LOG__FRAME_BYTES_MAX=262144``. A variable
+without ``__`` is read only if it names a top-level setting; other programs may own variables with our
+prefix.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from headrace.errors import InvalidArgumentError
+from headrace.runtime.setting_values import parse_value
+from headrace.runtime.settings import Setting, check_range, fields_of, is_section, validate, walk
+
+C = TypeVar("C")
+
+#: A settings file larger than this is some other file.
+_FILE_BYTES_MAX: Final = 1 << 20
+
+
+def load(
+    cls: type[C],
+    *,
+    file: Path | str | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    variable_prefix: str = "HEADRACE",
+) -> C:
+    """Return the configuration that file, environment and overrides (dotted keys) describe; later ones win.
+
+    Args:
+        cls: the root of the settings.
+        file: TOML; it must exist if it is given.
+        environment: usually ``os.environ``.
+        overrides: usually from the command line; None as a value means "not given".
+        variable_prefix: what the names of environment variables start with.
+
+    Raises:
+        InvalidArgumentError: naming source and key, and value and range or the keys that exist.
+    """
+    known = {setting.key: setting for setting in walk(cls)}
+    values: dict[str, Any] = {}
+    if file is not None:
+        _merge(values, known, _read_file(Path(file), cls), f"in {file}")
+    if environment is not None:
+        _merge(values, known, _from_environment(environment, known, variable_prefix), "in the environment")
+    if overrides is not None:
+        given = {key: value for key, value in overrides.items() if value is not None}
+        _merge(values, known, given, "given explicitly")
+    config = _build(cls, "", values)
+    validate(config)
+    return config
+
+
+def _merge(values: dict[str, Any], known: Mapping[str, Setting], new: Mapping[str, Any], where: str) -> None:
+    for key, raw in new.items():
+        setting = known.get(key)
+        if setting is None:
+            raise InvalidArgumentError(f"unknown setting {key!r} {where}{_suggestion(key, known)}")
+        try:
+            values[key] = parse_value(key, setting.type, raw)
+            check_range(key, values[key], setting.tunable)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{error} ({where})") from None
+
+
+def _suggestion(key: str, known: Mapping[str, Setting]) -> str:
+    """Name the settings whose last word is the same, or those of the same section."""
+    last = key.rpartition(".")[2]
+    section = key.rpartition(".")[0]
+    near = [name for name in known if name.rpartition(".")[2] == last]
+    near = near or [name for name in known if name.rpartition(".")[0] == section]
+    return f"; known are {', '.join(sorted(near)[:8])}" if near else ""
+
+
+def _read_file(path: Path, cls: type[Any]) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise InvalidArgumentError(f"cannot read settings: {error}") from None
+    if len(text) > _FILE_BYTES_MAX:
+        raise InvalidArgumentError(f"{path} exceeds {_FILE_BYTES_MAX} bytes: this is no settings file")
+    try:
+        tree = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"{path}: {error}") from None
+    values: dict[str, Any] = {}
+    _flatten_tree(tree, cls, "", values, path)
+    return values
+
+
+def _flatten_tree(
+    tree: Mapping[str, Any], cls: type[Any], prefix: str, values: dict[str, Any], path: Path
+) -> None:
+    """Turn nested tables into dotted keys; a table where a value belongs, or the reverse, is refused."""
+    sections = {declared.name: kind for declared, kind in fields_of(cls) if is_section(kind)}
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if name not in sections:
+            values[key] = value
+        elif isinstance(value, dict):
+            _flatten_tree(value, sections[name], f"{key}.", values, path)
+        else:
+            raise InvalidArgumentError(f"{key} in {path} is a section: write [{key}]")
+
+
+def _from_environment(
+    environment: Mapping[str, str], known: Mapping[str, Setting], prefix: str
+) -> dict[str, str]:
+    by_variable = {setting.variable(prefix): key for key, setting in known.items()}
+    values: dict[str, str] = {}
+    for variable in sorted(environment):
+        if not variable.startswith(f"{prefix}_"):
+            continue
+        key = by_variable.get(variable)
+        if key is not None:
+            values[key] = environment[variable]
+        elif "__" in variable:
+            values[variable.removeprefix(f"{prefix}_").replace("__", ".").lower()] = environment[variable]
+    return values
+
+
+def _build(cls: type[C], prefix: str, values: Mapping[str, Any]) -> C:
+    arguments: dict[str, Any] = {}
+    for declared, kind in fields_of(cls):
+        key = f"{prefix}{declared.name}"
+        if is_section(kind):
+            arguments[declared.name] = _build(kind, f"{key}.", values)
+        elif key in values:
+            arguments[declared.name] = values[key]
+    assert dataclasses.is_dataclass(cls)
+    return cls(**arguments)
