@@ -56,6 +56,11 @@ class SegmentState:
         return self.attributes.get(attribute_id, ATTRIBUTE_NULL)
 
     @property
+    def storage_name(self) -> str:
+        """The name under which long-term storage knows this segment: unique even if the name is used again."""
+        return f"{self.name}.{self.segment_id:x}"
+
+    @property
     def type_bits(self) -> int:
         return max(0, self.accepted_attributes.get(attr.SEGMENT_TYPE, 0))
 

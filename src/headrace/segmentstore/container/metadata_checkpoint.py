@@ -1,0 +1,136 @@
+"""A metadata checkpoint: the whole accepted state of a container, as rows, written into its own log.
+
+A segment's row is encoded once and kept until the segment changes, so a checkpoint of 25,000 segments of which
+three changed encodes three. Rows travel in parts of bounded size between a *begin* and an *end* operation; they
+describe the state right before *begin*, whatever happens between the parts.
+
+::
+
+    segment row
+    0    1   row version (1)
+    1    1   flags: 1 sealed, 2 merged, 4 deleted
+    2    8   segment id
+    10   8   start offset
+    18   8   length
+    26   8   last modified, epoch ms
+    34   2+n name
+    ..   ..  attributes as in operations
+
+Source: ``docs/formats/operation.md``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.operations.catalogue import Buffer
+from headrace.segmentstore.operations.codec import decode_values, encode_values
+
+_ROW: Final = struct.Struct(">BBqqqqH")
+ROW_VERSION: Final = 1
+_SEALED: Final = 1
+_MERGED: Final = 2
+_DELETED: Final = 4
+
+
+def encode_segment_row(state: SegmentState) -> bytes:
+    """Return the row of the accepted side of ``state``, from its cache if nothing changed."""
+    if state.checkpoint_row is None:
+        name = state.name.encode()
+        flags = (
+            _SEALED * state.accepted_sealed + _MERGED * state.accepted_merged + _DELETED * state.accepted_deleted
+        )
+        head = _ROW.pack(
+            ROW_VERSION,
+            flags,
+            state.segment_id,
+            state.accepted_start_offset,
+            state.accepted_length,
+            state.last_modified_ms,
+            len(name),
+        )
+        state.checkpoint_row = head + name + encode_values(state.accepted_attributes)
+    return state.checkpoint_row
+
+
+def decode_segment_row(row: Buffer) -> SegmentState:
+    """Return a segment whose accepted and durable sides are what the row says; nothing is stored yet.
+
+    Raises:
+        DataCorruptionError: the row does not decode.
+    """
+    view = memoryview(row)
+    try:
+        version, flags, segment_id, start, length, modified, name_length = _ROW.unpack_from(view, 0)
+        if version != ROW_VERSION:
+            raise DataCorruptionError(f"segment row of unknown version {version}")
+        end = _ROW.size + name_length
+        name = str(view[_ROW.size : end], "utf-8")
+        values, end = decode_values(view, end)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise DataCorruptionError(f"segment row does not decode: {error}") from error
+    if end != len(view):
+        raise DataCorruptionError(f"segment row of {name!r} has {len(view) - end} bytes too many")
+    return SegmentState(
+        segment_id,
+        name,
+        start_offset=start,
+        accepted_start_offset=start,
+        durable_length=length,
+        accepted_length=length,
+        sealed=bool(flags & _SEALED),
+        accepted_sealed=bool(flags & _SEALED),
+        merged=bool(flags & _MERGED),
+        accepted_merged=bool(flags & _MERGED),
+        deleted=bool(flags & _DELETED),
+        accepted_deleted=bool(flags & _DELETED),
+        last_modified_ms=modified,
+        attributes=values,
+        accepted_attributes=dict(values),
+    )
+
+
+class CheckpointSnapshot:
+    """The rows of one checkpoint, taken at one instant."""
+
+    def __init__(self, container: ContainerState) -> None:
+        self.segment_rows = [encode_segment_row(state) for state in container.by_id.values()]
+        self.storage_rows = list(container.accepted_storage_rows.items())
+
+    def parts(self, bytes_max: int) -> Iterator[tuple[list[Buffer], dict[str, bytes]]]:
+        """Yield (segment rows, storage rows) in portions of about ``bytes_max`` bytes."""
+        segments: list[Buffer] = []
+        rows: dict[str, bytes] = {}
+        size = 0
+        for row in self.segment_rows:
+            segments.append(row)
+            size += len(row) + 4
+            if size >= bytes_max:
+                yield segments, rows
+                segments, rows, size = [], {}, 0
+        for key, value in self.storage_rows:
+            rows[key] = value
+            size += len(key) + len(value) + 8
+            if size >= bytes_max:
+                yield segments, rows
+                segments, rows, size = [], {}, 0
+        if segments or rows:
+            yield segments, rows
+
+
+def install(container: ContainerState, segment_rows: Iterable[Buffer], storage_rows: dict[str, bytes]) -> None:
+    """Replace everything ``container`` knows by the content of a checkpoint."""
+    container.by_id = {}
+    container.by_name = {}
+    for row in segment_rows:
+        state = decode_segment_row(row)
+        container.by_id[state.segment_id] = state
+        if not state.deleted and not state.merged:
+            container.by_name[state.name] = state
+    container.storage_rows = dict(storage_rows)
+    container.accepted_storage_rows = dict(storage_rows)

@@ -1,0 +1,328 @@
+"""What each operation may do, and what it does: the only code that changes segment and container state.
+
+Three steps, in this order, each a plain function:
+
+* *propose*: check a request against the accepted state, in the documented order of checks (attributes before
+  offsets), and return the operation that carries it out. Nothing has changed if it raises.
+* *accept*: change the accepted side, so that the next proposal sees it.
+* *apply*: the operation is durable; change the side that readers and callers see.
+
+Recovery runs *accept* and *apply* on what the log holds; :func:`check_replay` says what is wrong with it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headrace.errors import (
+    AttributeMismatchError,
+    DataCorruptionError,
+    InvalidArgumentError,
+    NoSuchSegmentError,
+    OffsetMismatchError,
+    SegmentExistsError,
+    SegmentMergedError,
+    SegmentNotSealedError,
+    SegmentSealedError,
+    SegmentTruncatedError,
+)
+from headrace.limits import INT64_MAX, INT64_MIN
+from headrace.model import attributes as attr
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations.catalogue import Buffer, Operation
+
+TRANSIENT_ATTRIBUTES_MAX = 16
+_UNMODIFIABLE = frozenset({attr.SEGMENT_TYPE, attr.ATTRIBUTE_ID_LENGTH})
+
+
+# ------------------------------------------------------------------------------------------ propose
+
+
+def check_live(segment: SegmentState) -> None:
+    if segment.accepted_deleted:
+        raise NoSuchSegmentError(segment.name)
+    if segment.accepted_merged:
+        raise SegmentMergedError(segment.name)
+
+
+def check_appendable(segment: SegmentState) -> None:
+    """Raise NoSuchSegmentError (also for merged ones, as the protocol wants) or SegmentSealedError."""
+    if segment.accepted_deleted or segment.accepted_merged:
+        raise NoSuchSegmentError(segment.name)
+    if segment.accepted_sealed:
+        raise SegmentSealedError(segment.name)
+
+
+def evaluate(segment: SegmentState, updates: Sequence[AttributeUpdate]) -> dict[bytes, int]:
+    """Return the values the updates lead to, evaluated in order, each against the previous result.
+
+    Raises:
+        AttributeMismatchError: a condition does not hold.
+        InvalidArgumentError: the attribute may not be changed, or the result leaves the 64-bit range.
+    """
+    values: dict[bytes, int] = {}
+    for update in updates:
+        key = update.attribute_id
+        if key in _UNMODIFIABLE:
+            raise InvalidArgumentError(f"attribute {key.hex()} is written once, at creation")
+        existing = values.get(key)
+        if existing is None:
+            existing = segment.accepted_attributes.get(key, ATTRIBUTE_NULL)
+        new = update.value
+        match update.kind:
+            case UpdateKind.SET_IF_ABSENT:
+                holds = existing == ATTRIBUTE_NULL
+            case UpdateKind.REPLACE:
+                holds = True
+            case UpdateKind.REPLACE_IF_GREATER:
+                holds = existing == ATTRIBUTE_NULL or new > existing
+            case UpdateKind.ACCUMULATE:
+                holds = True
+                new += 0 if existing == ATTRIBUTE_NULL else existing
+            case _:
+                holds = existing == update.expected
+        if not holds:
+            expected = update.expected if update.kind is UpdateKind.REPLACE_IF_EQUALS else new
+            raise AttributeMismatchError(segment.name, key, expected, existing)
+        if not INT64_MIN <= new <= INT64_MAX:
+            raise InvalidArgumentError(f"attribute {key.hex()} would become {new}")
+        values[key] = new
+    if segment.is_transient:
+        count = sum(1 for key in (segment.accepted_attributes | values) if not attr.is_core_attribute(key))
+        if count > TRANSIENT_ATTRIBUTES_MAX:
+            raise InvalidArgumentError(f"a transient segment holds at most {TRANSIENT_ATTRIBUTES_MAX} attributes")
+    return values
+
+
+def propose_append(
+    segment: SegmentState,
+    sequence: int,
+    data: Buffer,
+    updates: Sequence[AttributeUpdate],
+    expected_offset: int,
+) -> ops.Append:
+    check_appendable(segment)
+    values = evaluate(segment, updates)
+    if expected_offset >= 0 and expected_offset != segment.accepted_length:
+        raise OffsetMismatchError(segment.name, expected_offset, segment.accepted_length)
+    return ops.Append(sequence, segment.segment_id, segment.accepted_length, values, data)
+
+
+def propose_seal(segment: SegmentState, sequence: int) -> ops.Seal:
+    check_live(segment)
+    if segment.accepted_sealed:
+        raise SegmentSealedError(segment.name)
+    return ops.Seal(sequence, segment.segment_id, segment.accepted_length)
+
+
+def propose_truncate(segment: SegmentState, sequence: int, offset: int) -> ops.Truncate:
+    check_live(segment)
+    if not segment.accepted_start_offset <= offset <= segment.accepted_length:
+        raise SegmentTruncatedError(segment.name, segment.accepted_start_offset, offset)
+    return ops.Truncate(sequence, segment.segment_id, offset)
+
+
+def propose_merge(
+    target: SegmentState, source: SegmentState, sequence: int, updates: Sequence[AttributeUpdate]
+) -> ops.Merge:
+    check_appendable(target)
+    check_live(source)
+    if not source.accepted_sealed:
+        raise SegmentNotSealedError(source.name)
+    if source is target or source.accepted_start_offset != 0:
+        raise InvalidArgumentError(f"segment {source.name!r} is truncated, or the target itself: cannot merge")
+    values = evaluate(target, updates)
+    return ops.Merge(
+        sequence,
+        target.segment_id,
+        source.segment_id,
+        target.accepted_length,
+        source.accepted_length,
+        values,
+    )
+
+
+def propose_delete(segment: SegmentState, sequence: int) -> ops.Delete:
+    if segment.accepted_deleted or segment.accepted_merged:
+        raise NoSuchSegmentError(segment.name)
+    return ops.Delete(sequence, segment.segment_id)
+
+
+def propose_map(
+    container: ContainerState, sequence: int, name: str, values: Mapping[bytes, int]
+) -> ops.MapSegment:
+    if name in container.by_name:
+        raise SegmentExistsError(name)
+    return ops.MapSegment(sequence, sequence, name, values)
+
+
+def propose_update(
+    segment: SegmentState, sequence: int, updates: Sequence[AttributeUpdate]
+) -> ops.UpdateAttributes:
+    check_live(segment)
+    if segment.accepted_sealed:
+        raise SegmentSealedError(segment.name)
+    return ops.UpdateAttributes(sequence, segment.segment_id, evaluate(segment, updates))
+
+
+# ------------------------------------------------------------------------------------------ accept
+
+
+def _set_values(attributes: dict[bytes, int], values: Mapping[bytes, int]) -> None:
+    for key, value in values.items():
+        if value == ATTRIBUTE_NULL:
+            attributes.pop(key, None)
+        else:
+            attributes[key] = value
+
+
+def accept(container: ContainerState, operation: Operation) -> None:
+    """Change the accepted side. The operation was proposed against exactly this state, or is being replayed."""
+    match operation:
+        case ops.CheckpointBegin() | ops.CheckpointPart() | ops.CheckpointEnd():
+            return
+        case ops.StorageRows():
+            _set_rows(container.accepted_storage_rows, operation.changes)
+            return
+        case ops.MapSegment():
+            state = SegmentState(operation.segment_id, operation.name)
+            state.accepted_attributes = dict(operation.values)
+            container.by_id[state.segment_id] = state
+            container.by_name[state.name] = state
+            return
+        case _:
+            pass  # about one existing segment: below
+    segment = container.by_id[operation.segment_id]
+    segment.checkpoint_row = None
+    match operation:
+        case ops.AppendRun():
+            segment.accepted_length += len(operation.data)
+            counts = segment.accepted_attributes
+            counts[operation.writer_id] = operation.last_event_number
+            counts[attr.EVENT_COUNT] = counts.get(attr.EVENT_COUNT, 0) + operation.event_count
+        case ops.Append():
+            segment.accepted_length += len(operation.data)
+            _set_values(segment.accepted_attributes, operation.values)
+        case ops.Seal():
+            segment.accepted_sealed = True
+        case ops.Truncate():
+            segment.accepted_start_offset = operation.offset
+        case ops.Merge():
+            segment.accepted_length += operation.length
+            _set_values(segment.accepted_attributes, operation.values)
+            source = container.by_id[operation.source_id]
+            source.accepted_merged = True
+            source.checkpoint_row = None
+        case ops.Delete():
+            segment.accepted_deleted = True
+        case ops.UpdateAttributes():
+            _set_values(segment.accepted_attributes, operation.values)
+
+
+def _set_rows(rows: dict[str, bytes], changes: Mapping[str, bytes | None]) -> None:
+    for key, value in changes.items():
+        if value is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = value
+
+
+# ------------------------------------------------------------------------------------------ apply
+
+
+def apply(container: ContainerState, operation: Operation, time_ms: int) -> None:
+    """Change the durable side: the log has acknowledged ``operation``, in a frame sealed at ``time_ms``."""
+    match operation:
+        case ops.CheckpointBegin() | ops.CheckpointPart() | ops.CheckpointEnd():
+            return
+        case ops.StorageRows():
+            _set_rows(container.storage_rows, operation.changes)
+            return
+        case _:
+            pass  # about one segment: below
+    segment = container.by_id[operation.segment_id]
+    segment.last_modified_ms = time_ms
+    match operation:
+        case ops.AppendRun():
+            segment.durable_length = operation.offset + len(operation.data)
+            values = segment.attributes
+            values[operation.writer_id] = operation.last_event_number
+            values[attr.EVENT_COUNT] = values.get(attr.EVENT_COUNT, 0) + operation.event_count
+        case ops.Append():
+            segment.durable_length = operation.offset + len(operation.data)
+            _set_values(segment.attributes, operation.values)
+        case ops.Seal():
+            segment.sealed = True
+        case ops.Truncate():
+            segment.start_offset = operation.offset
+        case ops.Merge():
+            segment.durable_length = operation.offset + operation.length
+            _set_values(segment.attributes, operation.values)
+            source = container.by_id[operation.source_id]
+            source.merged = True
+            if container.by_name.get(source.name) is source:
+                del container.by_name[source.name]
+        case ops.Delete():
+            segment.deleted = True
+            if container.by_name.get(segment.name) is segment:
+                del container.by_name[segment.name]
+        case ops.MapSegment():
+            segment.attributes = dict(operation.values)
+        case ops.UpdateAttributes():
+            _set_values(segment.attributes, operation.values)
+
+
+# ------------------------------------------------------------------------------------------ replay
+
+
+def check_replay(container: ContainerState, operation: Operation) -> None:
+    """Compare an operation read back from the log with the state before it.
+
+    Raises:
+        DataCorruptionError: the log contradicts itself.
+    """
+    if operation.sequence <= container.sequence:
+        raise DataCorruptionError(f"operation {operation.sequence} follows {container.sequence} in the log")
+    match operation:
+        case ops.CheckpointBegin() | ops.CheckpointPart() | ops.CheckpointEnd() | ops.StorageRows():
+            return
+        case ops.MapSegment():
+            known = container.by_name.get(operation.name)
+            if known is not None or operation.segment_id in container.by_id:
+                raise DataCorruptionError(f"the log maps segment {operation.name!r} twice")
+            return
+        case _:
+            pass  # about one existing segment: below
+    segment = container.by_id.get(operation.segment_id)
+    if segment is None or segment.accepted_deleted or segment.accepted_merged:
+        raise DataCorruptionError(f"operation {operation.sequence} is about a segment that is gone")
+    finding = _replay_finding(container, segment, operation)
+    if finding:
+        raise DataCorruptionError(f"operation {operation.sequence} on {segment.name!r}: {finding}")
+
+
+def _replay_finding(container: ContainerState, segment: SegmentState, operation: Operation) -> str:
+    match operation:
+        case ops.AppendRun() | ops.Append():
+            if segment.accepted_sealed:
+                return "appends to a sealed segment"
+            if operation.offset != segment.accepted_length:
+                return f"appends at {operation.offset}, length is {segment.accepted_length}"
+        case ops.Seal():
+            if segment.accepted_sealed or operation.offset != segment.accepted_length:
+                return f"seals at {operation.offset}, length is {segment.accepted_length}"
+        case ops.Truncate():
+            if not segment.accepted_start_offset <= operation.offset <= segment.accepted_length:
+                return f"truncates at {operation.offset}"
+        case ops.Merge():
+            source = container.by_id.get(operation.source_id)
+            if source is None or source.accepted_length != operation.length or not source.accepted_sealed:
+                return "merges a source that does not fit"
+            if segment.accepted_sealed or operation.offset != segment.accepted_length:
+                return f"merges at {operation.offset}, length is {segment.accepted_length}"
+        case _:
+            pass
+    return ""

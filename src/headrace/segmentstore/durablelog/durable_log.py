@@ -1,0 +1,229 @@
+"""The durable log of one container: recovers it, processes its operations, checkpoints it, cuts it.
+
+``start`` is the only way in, and it is recovery: take ownership of the WAL (fencing whoever had it), replay what
+it holds, and make sure a metadata checkpoint of this owner follows. Source: ``docs/flows/recovery.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from headrace.errors import DataCorruptionError, HeadraceError
+from headrace.limits import KIB
+from headrace.runtime.clock import Clock
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot
+from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
+from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
+from headrace.segmentstore.durablelog.frame_reader import FrameReader
+from headrace.segmentstore.durablelog.log_replay import LogReplay
+from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.durablelog.operation_processor import (
+    OperationProcessor,
+    ProcessorLimits,
+    ProcessorStatistics,
+    Propose,
+)
+from headrace.segmentstore.durablelog.truncation import TruncationPoints
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations import codec
+from headrace.runtime.supervisor import Supervisor
+from headrace.wal.contract import Wal, WalStatistics
+
+
+@dataclass(slots=True)
+class DurableLogStatistics:
+    """What recovery met, and what happened since."""
+
+    recovered_operations: int
+    recovered_frames: int
+    checkpoints: int
+    truncations: int
+    memory_log_operations: int
+    processor: ProcessorStatistics
+    wal: WalStatistics
+
+
+class DurableLog:
+    """Owns the WAL, the operation processor and the memory log of one container."""
+
+    def __init__(
+        self,
+        container: ContainerState,
+        wal: Wal,
+        read_index: ReadIndex,
+        clock: Clock,
+        supervisor: Supervisor,
+        *,
+        memory_log_max: int,
+        limits: ProcessorLimits,
+        policy: CheckpointPolicy,
+        checkpoint_part_bytes: int = 256 * KIB,
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        self._container = container
+        self._wal = wal
+        self._read_index = read_index
+        self._clock = clock
+        self._supervisor = supervisor
+        self._limits = limits
+        self._policy = policy
+        self._part_bytes = checkpoint_part_bytes
+        self._on_failed = on_failed
+        self._truncation = TruncationPoints()
+        self._checkpointing = False
+        self._recovered_operations = 0
+        self._recovered_frames = 0
+        self._checkpoints = 0
+        self._truncations = 0
+        self._processor: OperationProcessor | None = None
+        self.memory_log = OperationMemoryLog(memory_log_max)
+        self.departed_in_log: set[int] = set()
+        """Segments whose merge or deletion recovery replayed: the storage writer will meet it again."""
+
+    @property
+    def processor(self) -> OperationProcessor:
+        assert self._processor is not None, "start the log first"
+        return self._processor
+
+    # -------------------------------------------------------------------------------------- start
+
+    async def start(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> None:
+        """Take ownership, replay, write a first checkpoint if the log is new.
+
+        ``on_storage_rows`` is told about the rows of long-term storage as they are met in the log.
+
+        Raises:
+            DataCorruptionError: the log contradicts itself.
+            FencedOutError: a newer owner exists.
+            StorageFullError: no room to take ownership.
+        """
+        await self._wal.open()
+        self._container.epoch = self._wal.epoch
+        recovered = self.replay(on_storage_rows)
+        self._processor = OperationProcessor(
+            self._wal,
+            self._container,
+            self.memory_log,
+            self._read_index,
+            self._clock,
+            self._limits,
+            self._on_failed,
+            self._on_frame_durable,
+        )
+        if not recovered:
+            await self.write_checkpoint()
+
+    def replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
+        """Rebuild the container's state from the WAL; False if the log is new."""
+        reader = FrameReader()
+        replay = LogReplay(self._container, self._read_index, self.memory_log, self._truncation, on_storage_rows)
+        decode = codec.decode
+        for record in self._wal.records():
+            for view in reader.feed(record.address, record.payload):
+                try:
+                    replay.feed(decode(view), reader.frame_time_ms, reader.start_address)
+                except KeyError as error:
+                    raise DataCorruptionError(f"the log refers to segment {error} before mapping it") from error
+        recovered = replay.finish()
+        self._recovered_operations = replay.operation_count
+        self._recovered_frames = reader.frame_count
+        self.departed_in_log = replay.departed
+        return recovered
+
+    # -------------------------------------------------------------------------------------- operations
+
+    def submit(self, propose: Propose, size_bytes: int = 0, *, critical: bool = False) -> asyncio.Future[Any]:
+        """See :meth:`OperationProcessor.submit`."""
+        return self.processor.submit(propose, size_bytes, critical=critical)
+
+    async def flush(self) -> None:
+        """Wait until everything accepted so far is durable, or the log has failed."""
+        await self.processor.flush()
+
+    # -------------------------------------------------------------------------------------- checkpoints
+
+    def _on_frame_durable(self, size_bytes: int) -> None:
+        if self._policy.on_frame(size_bytes) and not self._checkpointing:
+            self._checkpointing = True
+            self._supervisor.spawn("metadata checkpoint", self.write_checkpoint())
+
+    async def write_checkpoint(self) -> None:
+        """Write the whole metadata into the log; once durable, the log may be cut in front of it."""
+        self._checkpointing = True
+        self._policy.on_begin()
+        try:
+            begin, snapshot = await self._begin_checkpoint()
+            for segment_rows, storage_rows in snapshot.parts(self._part_bytes):
+                size = sum(map(len, segment_rows)) + sum(
+                    len(key) + len(value) for key, value in storage_rows.items()
+                )
+                count = len(segment_rows) + len(storage_rows)
+                part = partial(_propose_part, begin.operation.sequence, segment_rows, storage_rows)
+                await self.submit(part, size + 16 * count, critical=True)
+            end = await self.submit(partial(_propose_end, begin.operation.sequence, snapshot), critical=True)
+        finally:
+            self._checkpointing = False
+        self._checkpoints += 1
+        self._truncation.add(end.operation.sequence, begin.address)
+        self.memory_log.add(StoredCheckpoint(end.operation.sequence))
+
+    async def _begin_checkpoint(self) -> tuple[Any, CheckpointSnapshot]:
+        snapshots: list[CheckpointSnapshot] = []
+
+        def propose(sequence: int) -> ops.CheckpointBegin:
+            # The snapshot is taken in the very moment the operation gets its place in the log.
+            snapshots.append(CheckpointSnapshot(self._container))
+            return ops.CheckpointBegin(sequence, self._container.container_id, self._container.epoch)
+
+        begin = await self.submit(propose, critical=True)
+        return begin, snapshots[0]
+
+    async def acknowledge(self, sequence: int) -> None:
+        """Everything up to ``sequence`` is in long-term storage: cut the log if that frees anything."""
+        address = self._truncation.take(sequence)
+        if address is not None:
+            self._truncations += 1
+            await self._wal.truncate(address)
+
+    # -------------------------------------------------------------------------------------- end
+
+    def fail(self, error: HeadraceError) -> None:
+        if self._processor is not None:
+            self._processor.fail(error)
+
+    async def stop(self) -> None:
+        """Make durable what was accepted, then close the WAL."""
+        if self._processor is not None:
+            await self._processor.flush()
+        await self._wal.close()
+
+    def statistics(self) -> DurableLogStatistics:
+        return DurableLogStatistics(
+            self._recovered_operations,
+            self._recovered_frames,
+            self._checkpoints,
+            self._truncations,
+            len(self.memory_log),
+            self.processor.statistics(),
+            self._wal.statistics(),
+        )
+
+
+def _propose_part(
+    begin_sequence: int,
+    segment_rows: list[ops.Buffer],
+    storage_rows: dict[str, bytes],
+    sequence: int,
+) -> ops.CheckpointPart:
+    return ops.CheckpointPart(sequence, begin_sequence, segment_rows, storage_rows)
+
+
+def _propose_end(begin_sequence: int, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:
+    return ops.CheckpointEnd(
+        sequence, begin_sequence, len(snapshot.segment_rows), len(snapshot.storage_rows)
+    )

@@ -1,0 +1,158 @@
+"""Packs operations into data frames lent by the WAL: each payload byte is copied once, from where it came.
+
+The builder knows bytes and frames, not what an operation means. A frame collects the items (whatever the caller
+hands in) whose last byte it holds; when the frame is durable those items are, and all earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.segmentstore.durablelog.frame_format import (
+    ENTRY_HEADER,
+    FIRST,
+    FRAME_HEADER,
+    LAST,
+    VERSION,
+    WHOLE,
+)
+from headrace.wal.contract import Wal, WalFrame
+
+Buffer = bytes | bytearray | memoryview
+
+_ROOM_MIN = ENTRY_HEADER.size + 64
+"""A frame with less room than this is sealed rather than given a sliver of the next operation."""
+
+
+class OpenFrame:
+    """A frame being filled, and the items that will be durable with it."""
+
+    __slots__ = ("capacity", "first_sequence", "frame", "items", "used", "view")
+
+    def __init__(self, frame: WalFrame, capacity: int) -> None:
+        self.frame = frame
+        self.view = frame.view
+        self.capacity = capacity
+        self.used = FRAME_HEADER.size
+        self.items: list[Any] = []
+        self.first_sequence = -1
+
+
+class FrameBuilder:
+    """Fills frames. ``ready`` holds sealed ones, oldest first, for the caller to hand to the WAL."""
+
+    def __init__(self, wal: Wal) -> None:
+        self._wal = wal
+        self._capacity = wal.frame_bytes_max
+        self.current: OpenFrame | None = None
+        self.ready: deque[OpenFrame] = deque()
+
+    @property
+    def content_bytes_max(self) -> int:
+        """Bytes of one operation that fit into one frame."""
+        return self._capacity - FRAME_HEADER.size - ENTRY_HEADER.size
+
+    def frame_with_room(self, size_bytes: int) -> OpenFrame | None:
+        """Return a frame in which ``size_bytes`` more fit in one piece, sealing the current one if need be.
+
+        None: no frame is free now. ``size_bytes`` includes the entry header.
+        """
+        current = self.current
+        if current is not None:
+            if current.used + size_bytes <= current.capacity:
+                return current
+            self.seal()
+        return self._open()
+
+    def _open(self) -> OpenFrame | None:
+        frame = self._wal.acquire_frame()
+        if frame is None:
+            return None
+        self.current = OpenFrame(frame, self._capacity)
+        return self.current
+
+    def frames_needed(self, size_bytes: int) -> int:
+        """How many fresh frames an operation of ``size_bytes`` may take in the worst case."""
+        return 2 + size_bytes // self.content_bytes_max
+
+    def write(self, pieces: Sequence[Buffer], size_bytes: int, item: Any, sequence: int) -> bool:
+        """Write one operation, over as many frames as it takes; ``item`` belongs to the frame of its last byte.
+
+        Returns False, with nothing written, if there are not enough frames. The caller checks
+        :meth:`frames_needed` against the pool first, so that a False in the middle cannot happen.
+        """
+        current = self.current
+        need = ENTRY_HEADER.size + size_bytes
+        if current is None or current.used + need > current.capacity:
+            if current is not None and (
+                current.capacity - current.used < _ROOM_MIN or need <= self._capacity - FRAME_HEADER.size
+            ):
+                self.seal()
+                current = None
+            if current is None:
+                current = self._open()
+                if current is None:
+                    return False
+        if current.first_sequence < 0:
+            current.first_sequence = sequence
+        if current.used + need <= current.capacity:
+            ENTRY_HEADER.pack_into(current.view, current.used, size_bytes, WHOLE)
+            at = current.used + ENTRY_HEADER.size
+            for piece in pieces:
+                end = at + len(piece)
+                current.view[at:end] = piece
+                at = end
+            current.used = at
+            current.items.append(item)
+            return True
+        return self._write_spanning(current, pieces, size_bytes, item, sequence)
+
+    def _write_spanning(
+        self, current: OpenFrame, pieces: Sequence[Buffer], size_bytes: int, item: Any, sequence: int
+    ) -> bool:
+        remaining = size_bytes
+        flags = FIRST
+        source = iter(pieces)
+        piece = memoryview(next(source))
+        while True:
+            room = min(current.capacity - current.used - ENTRY_HEADER.size, remaining)
+            remaining -= room
+            if remaining == 0:
+                flags |= LAST
+            ENTRY_HEADER.pack_into(current.view, current.used, room, flags)
+            at = current.used + ENTRY_HEADER.size
+            while room:
+                while not len(piece):
+                    piece = memoryview(next(source))
+                part = piece[:room]
+                end = at + len(part)
+                current.view[at:end] = part
+                piece = piece[len(part) :]
+                room -= len(part)
+                at = end
+            current.used = at
+            if remaining == 0:
+                current.items.append(item)
+                return True
+            flags = 0
+            self.seal()
+            fresh = self._open()
+            assert fresh is not None, "frames were counted before the operation began"
+            current = fresh
+            current.first_sequence = sequence
+
+    def seal(self) -> None:
+        """Close the current frame, if it holds anything, and queue it for the WAL."""
+        current = self.current
+        if current is not None and current.used > FRAME_HEADER.size:
+            self.ready.append(current)
+            self.current = None
+
+    def take_ready(self, time_ms: int) -> OpenFrame:
+        """Remove the oldest sealed frame and finish its header."""
+        frame = self.ready.popleft()
+        FRAME_HEADER.pack_into(frame.view, 0, VERSION, 0, 0, frame.used - FRAME_HEADER.size, time_ms)
+        frame.frame.length = frame.used
+        return frame

@@ -1,0 +1,33 @@
+"""Bytes of a data frame: what one WAL record holds.
+
+::
+
+    offset  bytes  field
+    0       1      format version (1)
+    1       1      flags (0)
+    2       2      reserved, zero
+    4       4      content length: bytes of entries behind this header
+    8       8      time the frame was sealed, milliseconds since the epoch
+    16      ..     entries
+
+    entry
+    0       4      length of the bytes that follow the entry's header
+    4       1      flags: 1 = first entry of an operation, 2 = last entry of an operation
+    5       ..     bytes
+
+An operation is one or more entries, over one or more frames. Checksums, epoch and order of frames are the
+WAL's. Source: ``docs/formats/data-frame.md``; pinned by ``tests/golden/data-frame``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+VERSION: Final = 1
+FRAME_HEADER: Final = struct.Struct(">BBHIq")
+ENTRY_HEADER: Final = struct.Struct(">IB")
+
+FIRST: Final = 1
+LAST: Final = 2
+WHOLE: Final = FIRST | LAST

@@ -1,0 +1,151 @@
+"""Rebuilds a container from its log: the first whole metadata checkpoint, then everything after its beginning.
+
+Only what the log holds decides the outcome: any prefix of it, ending anywhere, recovers cleanly, and recovering
+twice gives the same state. What was durable but not yet stored is handed to the storage writer again through the
+memory log. Source: ``docs/flows/recovery.md``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.container import metadata_checkpoint, transitions
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
+from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.durablelog.operation_processor import make_visible
+from headrace.segmentstore.durablelog.truncation import TruncationPoints
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations.catalogue import Operation
+
+
+class LogReplay:
+    """Feed it every operation of the log in order, then call :meth:`finish`."""
+
+    def __init__(
+        self,
+        container: ContainerState,
+        read_index: ReadIndex,
+        memory_log: OperationMemoryLog,
+        truncation: TruncationPoints,
+        on_storage_rows: Callable[[Mapping[str, bytes | None]], None],
+    ) -> None:
+        self._container = container
+        self._read_index = read_index
+        self._memory_log = memory_log
+        self._truncation = truncation
+        self._on_storage_rows = on_storage_rows
+        self._installed = False
+        self._begin: ops.CheckpointBegin | None = None
+        self._begin_address = -1
+        self._parts: list[ops.CheckpointPart] = []
+        self._between: list[tuple[Operation, int]] = []
+        self._orphans = 0
+        self.operation_count = 0
+        self.departed: set[int] = set()
+        """Ids of segments whose merge or deletion was replayed, so that storage hears of it again."""
+
+    def feed(self, operation: Operation, time_ms: int, address: int) -> None:
+        """Take the next operation; ``address`` is the frame in which it begins, ``time_ms`` that frame's time.
+
+        Raises:
+            DataCorruptionError: the log contradicts itself.
+        """
+        self.operation_count += 1
+        match operation:
+            case ops.CheckpointBegin():
+                if operation.container_id != self._container.container_id:
+                    raise DataCorruptionError(
+                        f"this is the log of container {operation.container_id}, "
+                        f"not of {self._container.container_id}"
+                    )
+                self._begin = operation
+                self._begin_address = address
+                self._parts = []
+                self._between = []
+            case ops.CheckpointPart():
+                if self._begin is not None and operation.begin_sequence == self._begin.sequence:
+                    self._parts.append(operation)
+            case ops.CheckpointEnd():
+                self._on_checkpoint_end(operation)
+            case _:
+                self._on_operation(operation, time_ms)
+                return
+        if self._installed:
+            self._advance(operation)
+
+    def _advance(self, operation: Operation) -> None:
+        transitions.check_replay(self._container, operation)
+        self._container.sequence = operation.sequence
+
+    def _on_operation(self, operation: Operation, time_ms: int) -> None:
+        if self._installed:
+            self._replay(operation, time_ms)
+        elif self._begin is not None:
+            if isinstance(operation, ops.AppendRun | ops.Append):
+                operation = dataclasses.replace(operation, data=bytes(operation.data))
+            self._between.append((operation, time_ms))
+        else:
+            self._orphans += 1
+
+    def _on_checkpoint_end(self, end: ops.CheckpointEnd) -> None:
+        begin = self._begin
+        if begin is None or end.begin_sequence != begin.sequence:
+            if self._installed:
+                raise DataCorruptionError(f"checkpoint end {end.sequence} has no beginning")
+            return
+        if not self._installed:
+            self._install(begin, end)
+        self._truncation.add(end.sequence, self._begin_address)
+        self._memory_log.add(StoredCheckpoint(end.sequence))
+        self._begin = None
+        self._parts = []
+
+    def _install(self, begin: ops.CheckpointBegin, end: ops.CheckpointEnd) -> None:
+        rows = [row for part in self._parts for row in part.segment_rows]
+        storage_rows: dict[str, bytes] = {}
+        for part in self._parts:
+            storage_rows.update(part.storage_rows)
+        if len(rows) != end.segment_count or len(storage_rows) != end.storage_row_count:
+            raise DataCorruptionError(
+                f"checkpoint {begin.sequence} has {len(rows)} of {end.segment_count} segments, "
+                f"{len(storage_rows)} of {end.storage_row_count} storage rows"
+            )
+        metadata_checkpoint.install(self._container, rows, storage_rows)
+        self._container.sequence = begin.sequence
+        self._installed = True
+        self._on_storage_rows(storage_rows)
+        between, self._between = self._between, []
+        for operation, time_ms in between:
+            self._replay(operation, time_ms)
+
+    def _replay(self, operation: Operation, time_ms: int) -> None:
+        self._advance(operation)
+        transitions.accept(self._container, operation)
+        touched: dict[object, None] = {}
+        make_visible(
+            self._container,
+            operation,
+            time_ms,
+            self._read_index,
+            self._memory_log,
+            touched,  # type: ignore[arg-type]  # nobody waits on a segment during recovery
+        )
+        if isinstance(operation, ops.Merge):
+            self.departed.add(operation.source_id)
+        elif isinstance(operation, ops.Delete):
+            self.departed.add(operation.segment_id)
+        elif isinstance(operation, ops.StorageRows):
+            self._on_storage_rows(operation.changes)
+
+    def finish(self) -> bool:
+        """Say whether anything was recovered. False: the log is new and needs its first checkpoint.
+
+        Raises:
+            DataCorruptionError: operations without any whole checkpoint before or around them.
+        """
+        if not self._installed and (self._orphans or self._between):
+            raise DataCorruptionError("the log holds operations but no whole metadata checkpoint")
+        return self._installed

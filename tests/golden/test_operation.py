@@ -1,0 +1,64 @@
+"""The bytes of operations and data frames are pinned: a log written by version 1 stays readable."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.durablelog.frame_reader import FrameReader
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations.codec import decode, encode
+
+HERE = Path(__file__).parent
+WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
+
+OPERATIONS = {
+    "append_run": ops.AppendRun(9, 5, 28, WRITER, 4, 2, b"abc"),
+    "append": ops.Append(10, 5, 31, {WRITER: -1, b"\x80" + bytes(15): 7}, b"xy"),
+    "seal": ops.Seal(11, 5, 33),
+    "truncate": ops.Truncate(12, 5, 13),
+    "merge": ops.Merge(13, 5, 6, 33, 100, {WRITER: 5}),
+    "delete": ops.Delete(1, 2),
+    "map_segment": ops.MapSegment(15, 15, "sc/st/0.#epoch.0", {b"\x80" + bytes(15): 1}),
+    "update_attributes": ops.UpdateAttributes(16, 5, {WRITER: -(1 << 63)}),
+    "checkpoint_begin": ops.CheckpointBegin(17, 3, 2),
+    "checkpoint_part": ops.CheckpointPart(18, 17, [b"row"], {"s/a": b"1", "c/b": b""}),
+    "checkpoint_end": ops.CheckpointEnd(19, 17, 1, 2),
+    "storage_rows": ops.StorageRows(20, {"s/a": b"2", "c/b": None}),
+}
+
+
+def read_golden(name):
+    return bytes.fromhex((HERE / name).read_text())
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_has_the_bytes_it_always_had(name):
+    golden = read_golden(f"operation/v1/{name}.hex")
+    assert b"".join(bytes(piece) for piece in encode(OPERATIONS[name])) == golden
+    assert decode(memoryview(golden)) == OPERATIONS[name]
+
+
+def test_a_segment_row_has_the_bytes_it_always_had():
+    state = SegmentState(5, "sc/st/0.#epoch.0", accepted_start_offset=13, accepted_length=133)
+    state.accepted_sealed = True
+    state.last_modified_ms = 1_700_000_000_000
+    state.accepted_attributes = {WRITER: 4}
+    golden = read_golden("operation/v1/segment_row.hex")
+    assert encode_segment_row(state) == golden
+    decoded = decode_segment_row(golden)
+    assert (decoded.name, decoded.start_offset, decoded.durable_length, decoded.sealed) == (
+        "sc/st/0.#epoch.0",
+        13,
+        133,
+        True,
+    )
+    assert decoded.attributes == {WRITER: 4}
+
+
+def test_a_data_frame_has_the_bytes_it_always_had():
+    golden = read_golden("data_frame/v1/one_delete.hex")
+    reader = FrameReader()
+    assert [decode(view) for view in reader.feed(1, memoryview(golden))] == [OPERATIONS["delete"]]
+    assert reader.frame_time_ms == 7
