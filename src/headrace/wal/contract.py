@@ -1,12 +1,14 @@
 """The contract of a write-ahead log: ordered, fenced, durable records. Every implementation passes one kit.
 
-A log belongs to one container. ``open`` takes exclusive ownership: it fences every earlier owner, advances the
-container epoch durably, and only then may records be read and frames appended. Acknowledgements come in
-submission order; an acknowledged frame implies all earlier ones are durable. After a newer owner finished
-``open``, no frame of an older owner is ever acknowledged: it fails with FencedOutError.
+A log belongs to one container. ``open`` takes exclusive ownership: it fences every earlier owner,
+advances the container epoch durably, and only then may records be read and frames appended.
+Acknowledgements come in submission order; an acknowledged frame implies all earlier ones are durable.
+After a newer owner finished ``open``, no frame of an older owner is ever acknowledged: it fails with
+FencedOutError.
 
-Frames are buffers lent by the log so that the caller serialises straight into what is written: the payload is
-copied once, from the socket to the frame. All methods are called on the owner's event loop; callbacks run there.
+Frames are buffers lent by the log so that the caller serialises straight into what is written: the
+payload is copied once, from the socket to the frame. All methods are called on the owner's event loop;
+callbacks run there.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ class WalFrame(Protocol):
     """A writable buffer lent by the log until it is released."""
 
     view: memoryview
-    """Where the content goes: ``view[0:length]``. Room for the log's own header and padding lies outside of it."""
+    """Where the content goes: ``view[0:length]``. Room for the log's own header and padding lies outside
+    of it.
+    """
 
     length: int
     """Bytes of content; set by the caller before ``append``."""
@@ -72,8 +76,8 @@ class Wal(Protocol):
     def records(self) -> Iterator[WalRecord]:
         """Iterate the log from its truncation point, once, after ``open`` and before the first ``append``.
 
-        A torn tail ends the iteration silently (it was never acknowledged). Damage in front of a valid record is
-        not a tail: it raises.
+        A torn tail ends the iteration silently (it was never acknowledged). Damage in front of a valid
+        record is not a tail: it raises.
 
         Raises:
             DataCorruptionError: with path and offset.
@@ -93,7 +97,8 @@ class Wal(Protocol):
         """Write ``frame`` durably; ``done`` is called later on the loop, in submission order.
 
         The error is None, FencedOutError, StorageFullError (nothing of it is durable and the log is still
-        consistent) or WalWriteError. After any error every later frame fails too; the log must be opened anew.
+        consistent) or WalWriteError. After any error every later frame fails too; the log must be opened
+        anew.
         """
 
     def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:

@@ -1,0 +1,328 @@
+"""The write-ahead log on local files: one directory per log.
+
+This is the driver. It owns threads and descriptors and the order of steps; what bytes mean is decided in
+``recovery_plan``, who may acknowledge in ``owner_record``, what is written when in ``group_commit`` and
+``log_tail``. Addresses of this log are record sequences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from headrace.errors import DataCorruptionError, FencedOutError
+from headrace.runtime.blocking import SystemThreads, Threads
+from headrace.runtime.clock import Clock, SystemClock
+from headrace.runtime.entropy import Entropy, SystemEntropy
+from headrace.runtime.filesystem import Filesystem, OsFilesystem
+from headrace.wal.config import WalConfig
+from headrace.wal.contract import WalFrame, WalRecord, WalStatistics
+from headrace.wal.file.group_commit import GroupCommit
+from headrace.wal.file.log_tail import LogTail
+from headrace.wal.file.owner_format import OwnerRecord
+from headrace.wal.file.owner_record import OwnerFile
+from headrace.wal.file.recovery_plan import LogExtent, RecordCursor, RecoveredLog, recover_log
+from headrace.wal.file.segment_files import FileReader, SegmentFile, SegmentFiles, translate_error
+from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, TruncationMark, short_log_id
+from headrace.wal.frame_pool import Frame, FramePool
+
+T = TypeVar("T")
+
+#: Another opener holds the lock of the owner record for milliseconds; after this it is taken to hang.
+_TAKE_OVER_S: Final = 10.0
+_TAKE_OVER_STEP_S: Final = 0.005
+#: An older owner may remove truncated files while the log is being read; then it is read again.
+_RECOVERY_ATTEMPTS: Final = 3
+
+
+@dataclass(slots=True)
+class _LogFile:
+    """A file with living records, for truncation."""
+
+    name: str
+    first_sequence: int
+    end_offset: int
+    segment: SegmentFile | None
+    """Set if this owner wrote it: only then nobody else can still write into it and it may be recycled."""
+
+
+class FileWal:
+    """A ``Wal`` in ``directory``, which is on a file system local to this machine."""
+
+    def __init__(
+        self,
+        directory: str,
+        config: WalConfig | None = None,
+        *,
+        filesystem: Filesystem | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        threads: Threads | None = None,
+    ) -> None:
+        self._directory = directory
+        self._config = WalConfig() if config is None else config
+        self._filesystem = OsFilesystem() if filesystem is None else filesystem
+        self._clock = SystemClock() if clock is None else clock
+        self._entropy = SystemEntropy() if entropy is None else entropy
+        self._threads = SystemThreads() if threads is None else threads
+        name = directory.rstrip("/").rsplit("/", 1)[-1]
+        self._work = self._threads.pool(1, f"wal-files-{name}")
+        self._writers = self._threads.pool(self._config.frames_in_flight_max, f"wal-{name}")
+        self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max)
+        self._files = SegmentFiles(directory, self._filesystem)
+        self._owner = OwnerFile(directory, self._filesystem)
+        self._record: OwnerRecord | None = None
+        self._recovered = RecoveredLog()
+        self._commit: GroupCommit | None = None
+        self._tail: LogTail | None = None
+        self._older: deque[_LogFile] = deque()
+        self._truncation_sequence = 0
+        self._statistics = WalStatistics()
+        self._appended = False
+        self._closed = False
+
+    @property
+    def epoch(self) -> int:
+        assert self._record is not None  # valid after open
+        return self._record.epoch
+
+    @property
+    def frame_bytes_max(self) -> int:
+        return self._config.frame_bytes_max
+
+    # ---- opening
+
+    async def open(self) -> None:
+        """Take ownership; see ``Wal.open``.
+
+        The steps, in this order: publish the epoch (fences everybody before), read the log, sync what no
+        later record vouches for, make the first file of this epoch (it says where older owners end), see
+        that nobody has taken over meanwhile, remove dead files.
+        """
+        assert self._record is None
+        assert not self._closed
+        try:
+            self._record = record = await self._take_over()
+            recovered = await self._recover(record)
+            await self._run(self._files.sync, [file.name for file in recovered.unproven])
+            head = FileHead(
+                record.log_id,
+                record.epoch,
+                recovered.next_number,
+                recovered.next_sequence,
+                recovered.truncation_sequence,
+            )
+            first = await self._run(self._files.create, head)
+            self._start(recovered, first, head)
+            if not await self._run(self._owner.still_held):
+                raise FencedOutError("a newer owner has taken the log")
+            await self._remove([file.name for file in recovered.dead])
+        except OSError as error:
+            raise translate_error(error, f"opening the log in {self._directory}") from error
+
+    async def _take_over(self) -> OwnerRecord:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _TAKE_OVER_S
+        while True:
+            record = await self._run(self._owner.try_take, self._clock, self._entropy)
+            if record is not None:
+                return record
+            if loop.time() > deadline:
+                raise FencedOutError(f"somebody else is taking the log in {self._directory}")
+            await asyncio.sleep(_TAKE_OVER_STEP_S)
+
+    async def _recover(self, record: OwnerRecord) -> RecoveredLog:
+        for attempt in range(_RECOVERY_ATTEMPTS):
+            try:
+                return await self._run(self._read_log, record.log_id)
+            except (FileNotFoundError, DataCorruptionError):
+                if attempt == _RECOVERY_ATTEMPTS - 1:
+                    raise
+        raise AssertionError  # the last attempt returned or raised
+
+    def _read_log(self, log_id: bytes) -> RecoveredLog:
+        reader = FileReader(self._directory, self._filesystem)
+        try:
+            return recover_log(self._files.find(), log_id, reader.read_at, self._directory)
+        finally:
+            reader.close()
+
+    def _start(self, recovered: RecoveredLog, first: SegmentFile, head: FileHead) -> None:
+        self._recovered = recovered
+        self._truncation_sequence = recovered.truncation_sequence
+        for extent in recovered.extents:
+            self._older.append(_LogFile(extent.file.name, extent.first_sequence, extent.end_offset, None))
+            self._statistics.log_bytes += extent.end_offset - DATA_OFFSET
+        self._commit = commit = GroupCommit(
+            files=self._files,
+            writers=self._writers,
+            owner=self._owner,
+            epoch=head.epoch,
+            log=short_log_id(head.log_id),
+            next_sequence=recovered.next_sequence,
+            statistics=self._statistics,
+        )
+        self._tail = LogTail(self._files, self._work, self._config, first, head, commit.on_tail_progress)
+        commit.attach(self._tail)
+        self._tail.start()
+
+    # ---- reading back
+
+    def records(self) -> Iterator[WalRecord]:
+        """Iterate the log; see ``Wal.records``. Reads ahead in large pieces, on the caller's thread."""
+        assert self._record is not None
+        assert not self._appended
+        log = short_log_id(self._record.log_id)
+        reader = FileReader(self._directory, self._filesystem)
+        try:
+            for extent in self._recovered.extents:
+                yield from self._extent_records(extent, RecordCursor(reader.read_at, extent.file, log))
+        except OSError as error:
+            raise translate_error(error, f"reading the log in {self._directory}") from error
+        finally:
+            reader.close()
+
+    def _extent_records(self, extent: LogExtent, cursor: RecordCursor) -> Iterator[WalRecord]:
+        truncation = self._truncation_sequence
+        record = WalRecord(0, memoryview(b""))
+        for sequence in range(extent.first_sequence, extent.end_sequence):
+            at = cursor.offset
+            found = cursor.next_record()
+            if found is None or found[0].sequence != sequence:
+                path = f"{self._directory}/{extent.file.name}"
+                raise DataCorruptionError(f"record {sequence} is damaged", path=path, offset=at)
+            if sequence >= truncation:
+                record.address = sequence
+                record.payload = found[1]
+                yield record
+
+    # ---- appending
+
+    def acquire_frame(self) -> WalFrame | None:
+        return self._pool.acquire()
+
+    def release_frame(self, frame: WalFrame) -> None:
+        assert isinstance(frame, Frame)
+        self._pool.release(frame)
+
+    def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
+        self._pool.set_on_frame_free(hook)
+
+    @property
+    def slots_free(self) -> int:
+        assert self._commit is not None
+        return max(0, self._config.frames_in_flight_max - self._commit.frames_pending)
+
+    def append(self, frame: WalFrame, done: Callable[[WalFrame, Exception | None], None]) -> None:
+        assert isinstance(frame, Frame)
+        assert frame.lent
+        assert frame.done is None
+        assert 0 <= frame.length <= self._config.frame_bytes_max
+        assert self._commit is not None
+        assert not self._closed
+        self._appended = True
+        self._commit.append(frame, done)
+
+    # ---- truncating
+
+    async def truncate(self, address: int) -> None:
+        """Drop records before ``address``: at once for readers of the log, by whole files on disk.
+
+        Raises:
+            FencedOutError: a newer owner has taken the log; nothing was dropped.
+            WalWriteError: whether the records are dropped is unknown.
+        """
+        assert self._commit is not None
+        assert self._tail is not None
+        address = min(address, self._commit.durable_sequence + 1)
+        if address <= self._truncation_sequence:
+            return
+        try:
+            await self._write_mark(address)
+            await self._drop_files()
+        except OSError as error:
+            raise translate_error(error, f"truncating the log in {self._directory}") from error
+
+    async def _write_mark(self, address: int) -> None:
+        assert self._record is not None
+        assert self._tail is not None
+        if not await self._run(self._owner.still_held):
+            raise FencedOutError("a newer owner has taken the log")
+        file = self._tail.current
+        file.mark_turn += 1
+        mark = TruncationMark(self._record.log_id, self.epoch, file.number, file.mark_turn, address)
+        await self._run(self._files.write_mark, file, mark)
+        self._truncation_sequence = max(self._truncation_sequence, address)
+        self._tail.truncation_sequence = self._truncation_sequence
+
+    async def _drop_files(self) -> None:
+        """Remove or keep for recycling each file whose successor begins at or before the truncation point."""
+        assert self._commit is not None
+        assert self._tail is not None
+        used = self._commit.used_files
+        removed = []
+        while self._older:
+            following = self._older[1].first_sequence if len(self._older) > 1 else self._first_of_epoch()
+            if following is None or following > self._truncation_sequence:
+                break
+            file = self._older.popleft()
+            self._statistics.log_bytes -= file.end_offset - DATA_OFFSET
+            removed.append(file.name)
+        while not self._older and len(used) > 1 and used[1].first_sequence <= self._truncation_sequence:
+            segment = used.pop(0)
+            self._statistics.log_bytes -= segment.position - DATA_OFFSET
+            await self._run(self._files.close, segment)
+            if not self._tail.take_spare(segment):
+                removed.append(segment.name)
+        await self._remove(removed)
+
+    def _first_of_epoch(self) -> int | None:
+        assert self._commit is not None
+        used = self._commit.used_files
+        return used[0].first_sequence if used else None
+
+    async def _remove(self, names: list[str]) -> None:
+        if names:
+            await self._run(self._remove_files, names)
+
+    def _remove_files(self, names: list[str]) -> None:
+        self._files.remove(names, missing_ok=True)
+
+    # ---- ending
+
+    async def close(self) -> None:
+        """Wait for frames in flight, vouch for the last of them, let go of files and threads."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._commit is not None and self._tail is not None:
+            await self._commit.wait_idle()
+            self._tail.stop()
+            frame = self._pool.acquire()
+            if frame is not None:
+                await self._commit.write_close_mark(frame)
+                self._pool.release(frame)
+        self._writers.close()
+        await self._writers.wait_closed()
+        if self._commit is not None and self._tail is not None:
+            for file in {*self._commit.used_files, *self._tail.open_files()}:
+                await self._run(self._files.close, file)
+        await self._run(self._owner.close)
+        self._work.close()
+        await self._work.wait_closed()
+
+    def statistics(self) -> WalStatistics:
+        pending = 0 if self._commit is None else self._commit.frames_pending
+        return replace(self._statistics, frames_in_flight=pending, frames_free=self._pool.frames_free)
+
+    def check(self) -> None:
+        """Assert the invariants of the parts."""
+        self._pool.check()
+        if self._commit is not None:
+            self._commit.check()
+
+    async def _run(self, fn: Callable[..., T], *args: object) -> T:
+        return await self._work.run(fn, *args)

@@ -1,0 +1,157 @@
+"""Where the next record goes, and that zeroed room is there when it comes.
+
+A log writes into its current file from front to back. Behind the scenes, one job at a time: the current
+file is zeroed ahead of the write position in steps, and when it is nearly full the next file is made
+ready, of a recycled one if there is any. A record never overlaps a step of zeroing in progress: it waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.runtime.blocking import BlockingWork
+from headrace.wal.config import WalConfig
+from headrace.wal.file.segment_files import SegmentFile, SegmentFiles, translate_error
+from headrace.wal.file.segment_format import DATA_OFFSET, FileHead
+
+
+class LogTail:
+    """The file being written, the one after it, and the spare ones. Used on one loop."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        work: BlockingWork,
+        config: WalConfig,
+        current: SegmentFile,
+        head: FileHead,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.current = current
+        self.error: HeadraceError | None = None
+        """Why there will be no further file; set once."""
+        self.truncation_sequence = head.truncation_sequence
+        self._files = files
+        self._work = work
+        self._config = config
+        self._head = head
+        self._next: SegmentFile | None = None
+        self._next_number = head.number + 1
+        self._spare: deque[SegmentFile] = deque()
+        self._zeroing: tuple[SegmentFile, int, int] | None = None
+        self._busy = False
+        self._stopped = False
+        self._on_progress = on_progress
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs in the background."""
+        return self._busy
+
+    def place(self, padded: int) -> SegmentFile | None:
+        """Reserve ``padded`` bytes; return the file, or None if the caller has to wait for ``on_progress``.
+
+        The place is ``file.position - padded``. Returns None for ever once ``error`` is set and no room
+        is left.
+        """
+        file = self.current
+        if file.position + padded > self._config.segment_file_bytes:
+            if self._next is None:
+                self._kick()
+                return None
+            file = self._next
+            self._next = None
+            self.current = file
+        start = file.position
+        if self._zeroing is not None and self._zeroing[0] is file:
+            _, zero_start, zero_end = self._zeroing
+            if start < zero_end and zero_start < start + padded:
+                return None
+        file.position = start + padded
+        file.zeroed_until = max(file.zeroed_until, file.position)
+        if not self._busy:
+            self._kick()
+        return file
+
+    def needs_next(self, padded: int) -> bool:
+        """Say whether a record of this size waits for another file."""
+        return self._next is None and self.current.position + padded > self._config.segment_file_bytes
+
+    def take_spare(self, file: SegmentFile) -> bool:
+        """Keep a truncated file of this owner for recycling; False if there are enough."""
+        if len(self._spare) >= self._config.spare_files_max:
+            return False
+        self._spare.append(file)
+        return True
+
+    def stop(self) -> None:
+        """Begin no more background work."""
+        self._stopped = True
+
+    def open_files(self) -> list[SegmentFile]:
+        """Return the files that ``close`` of the log has to close."""
+        return [self.current] if self._next is None else [self.current, self._next]
+
+    def start(self) -> None:
+        """Begin to work ahead."""
+        self._kick()
+
+    # ---- in the background
+
+    def _kick(self) -> None:
+        if self._busy or self._stopped or self.error is not None:
+            return
+        size = self._config.segment_file_bytes
+        ahead = self._config.zero_ahead_bytes
+        if self._zero_towards(self.current, min(size, self.current.position + ahead)):
+            return
+        if self._next is None:
+            if size - self.current.position <= max(ahead, self._config.frame_bytes_max * 2):
+                self._prepare_next()
+        else:
+            self._zero_towards(self._next, min(size, DATA_OFFSET + ahead))
+
+    def _zero_towards(self, file: SegmentFile, target: int) -> bool:
+        start = file.zeroed_until
+        if start >= target:
+            return False
+        end = min(start + self._config.zero_step_bytes, self._config.segment_file_bytes)
+        self._zeroing = (file, start, end)
+        self._busy = True
+        self._work.submit(self._files.zero, (file, start, end), self._on_zeroed)
+        return True
+
+    def _on_zeroed(self, _result: Any, error: BaseException | None) -> None:
+        assert self._zeroing is not None
+        file, _, end = self._zeroing
+        self._zeroing = None
+        self._busy = False
+        # Not being able to work ahead is no failure yet: the record that finds no room will tell.
+        file.zeroed_until = end if error is None else self._config.segment_file_bytes
+        self._kick()
+        self._on_progress()
+
+    def _prepare_next(self) -> None:
+        number = self._next_number
+        self._next_number += 1
+        head = self._head._replace(number=number, truncation_sequence=self.truncation_sequence)
+        self._busy = True
+        if self._spare:
+            self._work.submit(self._files.recycle, (self._spare.popleft(), head), self._on_prepared)
+        else:
+            self._work.submit(self._files.create, (head,), self._on_prepared)
+
+    def _on_prepared(self, file: SegmentFile | None, error: BaseException | None) -> None:
+        self._busy = False
+        if file is not None:
+            self._next = file
+            self._kick()
+        elif isinstance(error, OSError):
+            self.error = translate_error(error, "making the next log file")
+        else:
+            assert error is not None
+            raise error
+        self._on_progress()

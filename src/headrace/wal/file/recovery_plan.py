@@ -1,0 +1,316 @@
+"""What a log's files mean after any ending: which records live, where the log ends, which files are dead.
+No I/O.
+
+The log is a line of records with sequences 1, 2, 3 ... without gaps. Owners take turns; the files of one
+owner carry its epoch and say at which sequence it began. So the record with sequence *s* lives in the
+files of the newest epoch that began at or below *s*; what older owners wrote at or above that point is
+stale, whenever it reached the disk.
+
+Within the newest epoch the log ends at the first record that is not whole. That is a torn tail if no whole
+record behind it vouches for it (its ``durable`` is lower), and corruption otherwise. In older epochs the end
+is known, so any gap is corruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from headrace.errors import DataCorruptionError
+from headrace.limits import MIB
+from headrace.wal.config import BLOCK_BYTES
+from headrace.wal.file.segment_format import (
+    DATA_OFFSET,
+    MARK_OFFSETS,
+    FileHead,
+    decode_head,
+    decode_mark,
+    short_log_id,
+)
+from headrace.wal.record_format import (
+    FIRST_SEQUENCE,
+    KIND_DATA,
+    MAGIC,
+    RECORD_HEADER_BYTES,
+    RecordHeader,
+    decode_header,
+    is_whole,
+    padded_bytes,
+)
+
+WINDOW_BYTES: Final = 2 * MIB
+
+#: ``read(name, offset, length)`` returns the bytes there, fewer only at the end of the file. They are valid
+#: until the next call.
+ReadAt = Callable[[str, int, int], memoryview]
+
+
+class FoundFile(NamedTuple):
+    """A segment file as the directory shows it."""
+
+    name: str
+    number: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class LogExtent:
+    """The living records of one file: sequences ``first_sequence <= s < end_sequence``, from ``offset``
+    on.
+    """
+
+    file: FoundFile
+    first_sequence: int
+    end_sequence: int
+    end_offset: int
+    durable_sequence: int
+
+
+@dataclass(slots=True)
+class RecoveredLog:
+    """The whole log."""
+
+    extents: list[LogExtent] = field(default_factory=list)
+    dead: list[FoundFile] = field(default_factory=list)
+    unproven: list[FoundFile] = field(default_factory=list)
+    """Files with records that no later record vouches for: they must be synced before they are relied
+    upon.
+    """
+    next_sequence: int = FIRST_SEQUENCE
+    truncation_sequence: int = FIRST_SEQUENCE
+    next_number: int = 1
+
+
+@dataclass(slots=True)
+class _Image:
+    """A file with a good head."""
+
+    file: FoundFile
+    head: FileHead
+    first_sequence: int | None
+    """Sequence of its first record, None if that is not whole."""
+
+
+class RecordCursor:
+    """Walks the records of one file in order, verifying each."""
+
+    def __init__(self, read: ReadAt, file: FoundFile, log: int, offset: int = DATA_OFFSET) -> None:
+        self.offset = offset
+        self._read = read
+        self._file = file
+        self._log = log
+        self._base = offset
+        self._window = memoryview(b"")
+
+    def next_record(self) -> tuple[RecordHeader, memoryview] | None:
+        """Return the whole record of this file's present use at ``offset`` and advance, or None.
+
+        The content is valid until the next call.
+        """
+        local = self.offset - self._base
+        header = decode_header(self._window, local)
+        if header is None:
+            self._fill(WINDOW_BYTES)
+            local = 0
+            header = decode_header(self._window)
+        if header is None or not belongs_to(header, self._file, self._log):
+            return None
+        end = local + RECORD_HEADER_BYTES + header.length
+        if end > len(self._window):
+            self._fill(max(WINDOW_BYTES, padded_bytes(header.length)))
+            end -= local
+            local = 0
+        if not is_whole(self._window, local, header):
+            return None
+        self.offset += padded_bytes(header.length)
+        return header, self._window[local + RECORD_HEADER_BYTES : end]
+
+    def _fill(self, length: int) -> None:
+        self._window = self._read(self._file.name, self.offset, length)
+        self._base = self.offset
+
+
+def belongs_to(header: RecordHeader, file: FoundFile, log: int) -> bool:
+    """Say whether the record was written into ``file`` in its present use."""
+    return header.file_number == file.number and header.epoch == file.epoch and header.log == log
+
+
+def find_records(read: ReadAt, file: FoundFile, log: int, offset: int) -> Iterator[tuple[int, RecordHeader]]:
+    """Yield place and header of every whole record of the file's present use at or behind ``offset``.
+
+    Looks at every block, so it finds records behind damage of any size.
+    """
+    while True:
+        data = bytes(read(file.name, offset, WINDOW_BYTES))
+        window = memoryview(data)
+        at = data.find(MAGIC)
+        while at >= 0:
+            header = decode_header(window, at) if at % BLOCK_BYTES == 0 else None
+            if header is not None and belongs_to(header, file, log):
+                record = window[at:]
+                if len(record) < RECORD_HEADER_BYTES + header.length:
+                    record = read(file.name, offset + at, padded_bytes(header.length))
+                if is_whole(record, 0, header):
+                    yield offset + at, header
+            at = data.find(MAGIC, at + 1)
+        if len(window) < WINDOW_BYTES:
+            return
+        offset += WINDOW_BYTES
+
+
+def recover_log(files: Sequence[FoundFile], log_id: bytes, read: ReadAt, path: str = "") -> RecoveredLog:
+    """Decide what ``files`` mean.
+
+    Raises:
+        DataCorruptionError: an acknowledged record, or a head in front of one, is damaged or missing.
+    """
+    return _Recovery(log_id, read, path).run(files)
+
+
+class _Recovery:
+    def __init__(self, log_id: bytes, read: ReadAt, path: str) -> None:
+        self._log_id = log_id
+        self._log = short_log_id(log_id)
+        self._read = read
+        self._path = path
+        self._result = RecoveredLog()
+
+    def run(self, files: Sequence[FoundFile]) -> RecoveredLog:
+        result = self._result
+        images = []
+        for file in sorted(files, key=lambda found: (found.epoch, found.number)):
+            result.next_number = max(result.next_number, file.number + 1)
+            image = self._look_at(file)
+            if image is None:
+                result.dead.append(file)
+            else:
+                images.append(image)
+        images = self._skip_truncated(self._skip_stale(images))
+        if images:
+            result.next_sequence = self._walk_epochs(images)
+        else:
+            result.next_sequence = result.truncation_sequence
+        return result
+
+    def _look_at(self, file: FoundFile) -> _Image | None:
+        head = decode_head(self._read(file.name, 0, BLOCK_BYTES))
+        if head is None or (head.log_id, head.epoch, head.number) != (self._log_id, file.epoch, file.number):
+            for _offset, _header in find_records(self._read, file, self._log, DATA_OFFSET):
+                raise self._corruption("the head of a log file is damaged", file, 0)
+            return None  # its owner ended before the file came into use
+        truncation = head.truncation_sequence
+        for offset in MARK_OFFSETS:
+            mark = decode_mark(self._read(file.name, offset, BLOCK_BYTES))
+            if mark is not None and (mark.log_id, mark.epoch, mark.number) == head[:3]:
+                truncation = max(truncation, mark.truncation_sequence)
+        self._result.truncation_sequence = max(self._result.truncation_sequence, truncation)
+        record = RecordCursor(self._read, file, self._log).next_record()
+        return _Image(file, head, None if record is None else record[0].sequence)
+
+    def _skip_stale(self, images: list[_Image]) -> list[_Image]:
+        """Drop files of older epochs that hold nothing, or only what is stale."""
+        began = {image.file.epoch: image.head.epoch_first_sequence for image in images}
+        ends: dict[int, int] = {}
+        for epoch, following in pairwise(began):
+            if began[epoch] > began[following]:
+                raise self._corruption("an older epoch begins behind a newer one", images[-1].file, 0)
+            ends[epoch] = began[following]
+        living = []
+        for image in images:
+            end = ends.get(image.file.epoch)
+            start = None if end is None else self._find_start(image)
+            if end is None or (start is not None and start < end):
+                living.append(image)
+            else:
+                self._result.dead.append(image.file)
+        return living
+
+    def _skip_truncated(self, images: list[_Image]) -> list[_Image]:
+        """Drop the files in front of the one in which the truncation point lies."""
+        start = 0
+        for index, image in enumerate(images):
+            if image.first_sequence is not None and image.first_sequence <= self._result.truncation_sequence:
+                start = index
+        self._result.dead.extend(image.file for image in images[:start])
+        return images[start:]
+
+    def _find_start(self, image: _Image) -> int | None:
+        """Return the sequence with which a file begins, or None if it holds nothing."""
+        if image.first_sequence is not None:
+            return image.first_sequence
+        for _offset, header in find_records(self._read, image.file, self._log, DATA_OFFSET):
+            return header.file_first_sequence
+        return None
+
+    def _walk_epochs(self, images: list[_Image]) -> int:
+        result = self._result
+        truncation = result.truncation_sequence
+        start = self._find_start(images[0])
+        if start is None:
+            start = max(truncation, images[0].head.epoch_first_sequence)
+        if start > truncation:
+            message = f"the log begins at {start} but was truncated at {truncation}"
+            raise self._corruption(message, images[0].file, DATA_OFFSET)
+        sequence = start
+        epochs = sorted({image.file.epoch for image in images})
+        groups = [[image for image in images if image.file.epoch == epoch] for epoch in epochs]
+        for index, group in enumerate(groups[:-1]):
+            end = groups[index + 1][0].head.epoch_first_sequence
+            sequence, broken, offset = self._walk(group, sequence, end)
+            if sequence != end:
+                raise self._corruption(f"record {sequence} is damaged or missing", broken, offset)
+        sequence = self._walk_newest(groups[-1], sequence)
+        if sequence < truncation:
+            message = f"the log ends at {sequence} but was truncated at {truncation}"
+            raise self._corruption(message, images[-1].file, DATA_OFFSET)
+        return sequence
+
+    def _walk_newest(self, group: list[_Image], sequence: int) -> int:
+        first = sequence
+        sequence, broken, offset = self._walk(group, sequence, None)
+        durable = 0
+        for extent in self._result.extents:
+            durable = max(durable, extent.durable_sequence)
+        for image in group:
+            if image.file.number >= broken.number:
+                start = offset if image.file is broken else DATA_OFFSET
+                for _offset, header in find_records(self._read, image.file, self._log, start):
+                    durable = max(durable, header.durable_sequence)
+        if durable >= sequence:
+            raise self._corruption(f"record {sequence} is damaged but was acknowledged", broken, offset)
+        for extent in self._result.extents:
+            if extent.first_sequence >= first and extent.end_sequence - 1 > durable:
+                self._result.unproven.append(extent.file)
+        return sequence
+
+    def _walk(self, group: list[_Image], sequence: int, end: int | None) -> tuple[int, FoundFile, int]:
+        """Walk one epoch's files; return where the line ends or breaks: sequence, file and offset."""
+        broken, offset = group[0].file, DATA_OFFSET
+        for image in group:
+            extent = LogExtent(image.file, sequence, sequence, DATA_OFFSET, 0)
+            if image.first_sequence == sequence:
+                self._walk_file(extent, end)
+                broken, offset = image.file, extent.end_offset
+                sequence = extent.end_sequence
+            if extent.end_sequence > extent.first_sequence:
+                self._result.extents.append(extent)
+            else:
+                self._result.dead.append(image.file)
+        return sequence, broken, offset
+
+    def _walk_file(self, extent: LogExtent, end: int | None) -> None:
+        cursor = RecordCursor(self._read, extent.file, self._log)
+        sequence = extent.first_sequence
+        while sequence != end:
+            record = cursor.next_record()
+            if record is None or record[0].sequence != sequence or record[0].kind != KIND_DATA:
+                break
+            sequence += 1
+            extent.durable_sequence = record[0].durable_sequence
+            extent.end_offset = cursor.offset
+        extent.end_sequence = sequence
+
+    def _corruption(self, message: str, file: FoundFile, offset: int) -> DataCorruptionError:
+        return DataCorruptionError(message, path=f"{self._path}/{file.name}", offset=offset)

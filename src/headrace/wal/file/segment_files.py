@@ -1,0 +1,244 @@
+"""The files of one log on disk: made, recycled, zeroed, written, read, removed. Every method here blocks.
+
+Writes are direct and synchronous (``O_DIRECT|O_DSYNC``) where the file system takes that, and ``pwrite`` with
+``fdatasync`` where not; the first write of a file decides. Nothing here decides where a record goes or what a
+record means.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from headrace.errors import HeadraceError, StorageFullError, WalWriteError
+from headrace.limits import MIB
+from headrace.runtime.filesystem import Filesystem
+from headrace.wal.config import BLOCK_BYTES
+from headrace.wal.file.recovery_plan import FoundFile
+from headrace.wal.file.segment_format import (
+    DATA_OFFSET,
+    MARK_OFFSETS,
+    FileHead,
+    TruncationMark,
+    encode_head,
+    encode_mark,
+    format_name,
+    parse_name,
+)
+from headrace.wal.frame_pool import Frame
+from headrace.wal.record_format import seal_record
+
+_ZERO_BYTES: Final = 1 * MIB
+_zeros = memoryview(mmap.mmap(-1, _ZERO_BYTES))
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def translate_error(error: OSError, doing: str) -> HeadraceError:
+    """Return the error of ours that says what an ``OSError`` met by the log means."""
+    if error.errno in _FULL:
+        return StorageFullError(f"no space left while {doing}")
+    return WalWriteError(f"{doing} failed: {error}")
+
+
+class SegmentFile:
+    """A file of this owner, open for writing.
+
+    The loop owns ``position``, ``first_sequence`` and ``zeroed_until``; threads are told offsets.
+    """
+
+    __slots__ = ("epoch", "fd", "first_sequence", "mark_turn", "name", "number", "position", "zeroed_until")
+
+    def __init__(self, number: int, epoch: int, fd: int, zeroed_until: int) -> None:
+        self.number = number
+        self.epoch = epoch
+        self.name = format_name(number, epoch)
+        self.fd = fd
+        self.first_sequence = 0
+        self.position = DATA_OFFSET
+        self.zeroed_until = zeroed_until
+        self.mark_turn = 0
+
+
+class SegmentFiles:
+    """The directory of one log."""
+
+    def __init__(self, directory: str, filesystem: Filesystem) -> None:
+        self.directory = directory
+        self._filesystem = filesystem
+        self.direct = True
+        """Whether writes bypass the page cache; decided by the first write."""
+
+    def find(self) -> list[FoundFile]:
+        """Return the segment files, as their names tell."""
+        found = []
+        for name in self._filesystem.listdir(self.directory):
+            parsed = parse_name(name)
+            if parsed is not None:
+                found.append(FoundFile(name, *parsed))
+        return found
+
+    def create(self, head: FileHead) -> SegmentFile:
+        """Make a file; name and head are durable when this returns. What failed midway is removed again."""
+        path = self._path(format_name(head.number, head.epoch))
+        try:
+            return self._prepare(path, head, DATA_OFFSET)
+        except OSError:
+            self.remove([os.path.basename(path)], missing_ok=True)  # noqa: PTH119 - str paths throughout
+            raise
+
+    def recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile:
+        """Make a file of one that holds nothing living any more.
+
+        The new name is durable before the head changes: under the old name the file stays what it was.
+        """
+        path = self._path(format_name(head.number, head.epoch))
+        self._filesystem.rename(self._path(old.name), path)
+        self._filesystem.fsync_directory(self.directory)
+        return self._prepare(path, head, old.zeroed_until)
+
+    def _prepare(self, path: str, head: FileHead, zeroed_until: int) -> SegmentFile:
+        fd = self._open(path, os.O_RDWR | os.O_CREAT, synchronous=True)
+        try:
+            data = _aligned(encode_head(head))
+            try:
+                self._write(fd, data, 0)
+            except OSError as error:
+                if error.errno != errno.EINVAL or not self.direct:
+                    raise
+                self.direct = False
+                self._filesystem.close(fd)
+                fd = -1
+                fd = self._open(path, os.O_RDWR, synchronous=True)
+                self._write(fd, data, 0)
+            self._filesystem.fsync(fd)
+            self._filesystem.fsync_directory(self.directory)
+        except BaseException:
+            if fd >= 0:
+                self._filesystem.close(fd)
+            raise
+        return SegmentFile(head.number, head.epoch, fd, zeroed_until)
+
+    def zero(self, file: SegmentFile, start: int, end: int) -> None:
+        """Write zeros, durably. Blocks once written are quicker to write again: no metadata changes."""
+        fd = self._open(self._path(file.name), os.O_RDWR, synchronous=False)
+        try:
+            for offset in range(start, end, _ZERO_BYTES):
+                self._write_fully(fd, _zeros[: min(_ZERO_BYTES, end - offset)], offset)
+            self._filesystem.fdatasync(fd)
+        finally:
+            self._filesystem.close(fd)
+
+    def write_record(self, frame: Frame) -> Frame:
+        """Seal and write the frame where it was placed, durably. Runs in a writer thread.
+
+        An ``OSError`` is kept in the frame, so that the answer always says which frame it is about.
+        """
+        file = frame.file
+        assert file is not None
+        try:
+            seal_record(frame.buffer, frame.length)
+            self._write(file.fd, frame.buffer[: frame.padded], frame.offset)
+        except OSError as error:
+            frame.error = translate_error(error, f"writing the log record {frame.address}")
+        return frame
+
+    def write_mark(self, file: SegmentFile, mark: TruncationMark) -> None:
+        """Store a truncation point, durably, over the older of the two marks."""
+        self._write(file.fd, _aligned(encode_mark(mark)), MARK_OFFSETS[mark.turn % len(MARK_OFFSETS)])
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Make files durable that somebody else may have left unsynced."""
+        for name in names:
+            fd = self._filesystem.open(self._path(name), os.O_RDWR)
+            try:
+                self._filesystem.fsync(fd)
+            finally:
+                self._filesystem.close(fd)
+
+    def remove(self, names: Iterable[str], *, missing_ok: bool = False) -> None:
+        """Delete files and make that durable."""
+        for name in names:
+            try:
+                self._filesystem.unlink(self._path(name))
+            except FileNotFoundError:
+                if not missing_ok:
+                    raise
+        self._filesystem.fsync_directory(self.directory)
+
+    def close(self, file: SegmentFile) -> None:
+        """Close the descriptor; idempotent."""
+        if file.fd >= 0:
+            fd, file.fd = file.fd, -1
+            self._filesystem.close(fd)
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    def _open(self, path: str, flags: int, *, synchronous: bool) -> int:
+        if self.direct:
+            direct = flags | os.O_DIRECT | (os.O_DSYNC if synchronous else 0)
+            try:
+                return self._filesystem.open(path, direct)
+            except OSError as error:
+                if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
+                    raise
+                self.direct = False
+        return self._filesystem.open(path, flags)
+
+    def _write(self, fd: int, data: memoryview, offset: int) -> None:
+        self._write_fully(fd, data, offset)
+        if not self.direct:
+            self._filesystem.fdatasync(fd)
+
+    def _write_fully(self, fd: int, data: memoryview, offset: int) -> None:
+        written = self._filesystem.pwrite(fd, data, offset)
+        while written < len(data):  # short: the disk is about to be full, or the call was interrupted
+            step = written & -BLOCK_BYTES
+            if step == 0:
+                raise OSError(errno.ENOSPC, "short write")
+            data, offset = data[step:], offset + step
+            written = self._filesystem.pwrite(fd, data, offset)
+
+
+class FileReader:
+    """Reads pieces of segment files into one buffer of its own. One user at a time."""
+
+    def __init__(self, directory: str, filesystem: Filesystem) -> None:
+        self._directory = directory
+        self._filesystem = filesystem
+        self._buffer = memoryview(b"")
+        self._name = ""
+        self._fd = -1
+
+    def read_at(self, name: str, offset: int, length: int) -> memoryview:
+        """Return the bytes there, fewer only at the end of the file; valid until the next call."""
+        if name != self._name:
+            self.close()
+            self._fd = self._filesystem.open(f"{self._directory}/{name}", os.O_RDONLY)
+            self._name = name
+        if len(self._buffer) < length:
+            self._buffer = memoryview(mmap.mmap(-1, length))
+        count = 0
+        while count < length:
+            step = self._filesystem.pread_into(self._fd, self._buffer[count:length], offset + count)
+            if step == 0:
+                break
+            count += step
+        return self._buffer[:count]
+
+    def close(self) -> None:
+        """Close the file that was read last."""
+        if self._fd >= 0:
+            self._filesystem.close(self._fd)
+            self._fd = -1
+            self._name = ""
+
+
+def _aligned(data: bytes) -> memoryview:
+    """Return ``data`` in memory that starts on a page."""
+    pages = mmap.mmap(-1, len(data))
+    pages[:] = data
+    return memoryview(pages)

@@ -1,0 +1,173 @@
+"""The write-ahead log in memory: the same contract without a disk, for ``--in-memory`` and for tests.
+
+A ``MemoryLogStore`` plays the disk: it outlives the logs opened on it, so a second ``open`` of a name finds
+what the first one had acknowledged, and fences it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from headrace.errors import FencedOutError, StorageFullError
+from headrace.limits import GIB
+from headrace.wal.config import WalConfig
+from headrace.wal.contract import WalFrame, WalRecord, WalStatistics
+from headrace.wal.frame_pool import Done, Frame, FramePool
+from headrace.wal.record_format import FIRST_SEQUENCE
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """What is durable of one log."""
+
+    epoch: int = 0
+    records: deque[tuple[int, bytes]] = field(default_factory=deque)
+    next_address: int = FIRST_SEQUENCE
+    truncation_address: int = FIRST_SEQUENCE
+
+
+class MemoryLogStore:
+    """Logs by name, with one bound in bytes for all of them: beyond it appends fail as on a full disk."""
+
+    def __init__(self, bytes_max: int = 4 * GIB) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_used = 0
+        self._logs: dict[str, MemoryLog] = {}
+
+    def get_log(self, name: str) -> MemoryLog:
+        """Return the log ``name``, new if nobody opened it before."""
+        return self._logs.setdefault(name, MemoryLog())
+
+
+class MemoryWal:
+    """A ``Wal`` named ``name`` in ``store``. A frame is durable one turn of the loop after its ``append``."""
+
+    def __init__(self, store: MemoryLogStore, name: str, config: WalConfig | None = None) -> None:
+        self._store = store
+        self._log = store.get_log(name)
+        self._config = WalConfig() if config is None else config
+        self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max)
+        self._epoch = 0
+        self._in_flight: deque[Frame] = deque()
+        self._next_address = 0
+        self._failure: Exception | None = None
+        self._appended = False
+        self._closed = False
+        self._idle: asyncio.Future[None] | None = None
+        self._statistics = WalStatistics()
+
+    @property
+    def epoch(self) -> int:
+        assert self._epoch  # valid after open
+        return self._epoch
+
+    @property
+    def frame_bytes_max(self) -> int:
+        return self._config.frame_bytes_max
+
+    async def open(self) -> None:
+        assert not self._epoch
+        assert not self._closed
+        self._log.epoch += 1
+        self._epoch = self._log.epoch
+        self._next_address = self._log.next_address
+        self._statistics.log_bytes = sum(len(content) for _, content in self._log.records)
+
+    def records(self) -> Iterator[WalRecord]:
+        assert self._epoch
+        assert not self._appended
+        for address, content in list(self._log.records):
+            yield WalRecord(address, memoryview(content))
+
+    def acquire_frame(self) -> WalFrame | None:
+        return self._pool.acquire()
+
+    def release_frame(self, frame: WalFrame) -> None:
+        assert isinstance(frame, Frame)
+        self._pool.release(frame)
+
+    def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
+        self._pool.set_on_frame_free(hook)
+
+    @property
+    def slots_free(self) -> int:
+        return max(0, self._config.frames_in_flight_max - len(self._in_flight))
+
+    def append(self, frame: WalFrame, done: Done) -> None:
+        assert isinstance(frame, Frame)
+        assert frame.lent
+        assert frame.done is None
+        assert 0 <= frame.length <= self._config.frame_bytes_max
+        assert self._epoch
+        assert not self._closed
+        self._appended = True
+        frame.address = self._next_address
+        frame.done = done
+        self._next_address += 1
+        self._in_flight.append(frame)
+        loop = asyncio.get_running_loop()
+        frame.started_at = loop.time()
+        loop.call_soon(self._store_next)
+
+    def _store_next(self) -> None:
+        """Make the oldest frame in flight durable, unless it must not be, and answer it."""
+        frame = self._in_flight.popleft()
+        if self._failure is None:
+            self._failure = self._find_failure(frame)
+        if self._failure is None:
+            content = bytes(frame.view[: frame.length])
+            self._log.records.append((frame.address, content))
+            self._log.next_address = frame.address + 1
+            self._store.bytes_used += len(content)
+            self._statistics.frames_written += 1
+            self._statistics.bytes_written += len(content)
+            self._statistics.log_bytes += len(content)
+            seconds = asyncio.get_running_loop().time() - frame.started_at
+            self._statistics.write_seconds_last = seconds
+            self._statistics.write_seconds_total += seconds
+        done = frame.done
+        frame.done = None
+        assert done is not None
+        if self._idle is not None and not self._in_flight:
+            self._idle.set_result(None)
+            self._idle = None
+        done(frame, self._failure)
+
+    def _find_failure(self, frame: Frame) -> Exception | None:
+        if self._log.epoch != self._epoch:
+            return FencedOutError("a newer owner has taken the log")
+        if self._store.bytes_used + frame.length > self._store.bytes_max:
+            return StorageFullError("the memory of the log store is used up")
+        return None
+
+    async def truncate(self, address: int) -> None:
+        if self._log.epoch != self._epoch:
+            raise FencedOutError("a newer owner has taken the log")
+        log = self._log
+        log.truncation_address = max(log.truncation_address, min(address, log.next_address))
+        while log.records and log.records[0][0] < log.truncation_address:
+            _, content = log.records.popleft()
+            self._store.bytes_used -= len(content)
+            self._statistics.log_bytes -= len(content)
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._in_flight:
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def statistics(self) -> WalStatistics:
+        return replace(
+            self._statistics, frames_in_flight=len(self._in_flight), frames_free=self._pool.frames_free
+        )
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self._pool.check()
+        addresses = [address for address, _ in self._log.records]
+        assert addresses == sorted(set(addresses))
+        assert all(self._log.truncation_address <= address < self._log.next_address for address in addresses)
