@@ -52,6 +52,8 @@ from headrace.wal.contract import Wal, WalFrame
 
 _RUN_HEAD: Final = codec.RUN.size
 _RUN_OVERHEAD: Final = ENTRY_HEADER.size + _RUN_HEAD
+_REQUEST_OVERHEAD: Final = 128
+"""Upper bound of what an operation takes besides its payload, values and names."""
 
 Propose = Callable[[int], Operation]
 """Check a request against the accepted state and return its operation under the given sequence number."""
@@ -265,6 +267,7 @@ class OperationProcessor:
         run = self._run
         if run is not None and (
             run.owner is not owner
+            or run.segment is not segment
             or expected_offset >= 0
             or run.frame.used + size > run.frame.capacity  # type: ignore[union-attr]  # open runs have a frame
         ):
@@ -381,7 +384,7 @@ class OperationProcessor:
         if self._failed is not None:
             future.set_exception(ContainerOfflineError("the container has stopped"))
             return future
-        request = _Request(propose, size_bytes + 1024, future)
+        request = _Request(propose, size_bytes + _REQUEST_OVERHEAD, future)
         if self._builder.frames_needed(request.size_bytes) > self._pool_size():
             future.set_exception(EventTooLargeError(size_bytes, self._pool_size() * MIB))
             return future

@@ -1,0 +1,411 @@
+"""The durable log from append block to recovered state, on a WAL that becomes durable frame by frame."""
+
+import asyncio
+import random
+from functools import partial
+
+import pytest
+
+from headrace.errors import (
+    AttributeMismatchError,
+    ContainerOfflineError,
+    DataCorruptionError,
+    OffsetMismatchError,
+    SegmentSealedError,
+    WalWriteError,
+)
+from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
+from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
+from headrace.segmentstore.durablelog.durable_log import DurableLog
+from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
+from headrace.segmentstore.operations import catalogue as ops
+from tests.unit.segmentstore.durablelog.memory_wal import ScriptedWal
+
+
+class BytesIndex:
+    """A read index that only remembers: segment id -> bytes from the first offset it was given."""
+
+    def __init__(self):
+        self.data = {}
+        self.changed = []
+        self.unstored = 0
+
+    def append(self, segment, offset, data):
+        base, known = self.data.setdefault(segment.segment_id, (offset, bytearray()))
+        assert base + len(known) == offset, "appends are contiguous"
+        known += data
+
+    def begin_merge(self, target, offset, source, length):
+        base, known = self.data.setdefault(target.segment_id, (offset, bytearray()))
+        known += self.data.get(source.segment_id, (0, b""))[1]
+
+    def on_changed(self, segment):
+        self.changed.append(segment.name)
+
+    def unstored_bytes(self):
+        return self.unstored
+
+    def content(self, segment):
+        return bytes(self.data.get(segment.segment_id, (0, b""))[1])
+
+
+class Owner:
+    def __init__(self, number):
+        self.writer_id = number.to_bytes(16, "big")
+        self.acks = []
+        self.failures = []
+
+    def on_durable(self, last_event_number, request_id, segment_length):
+        self.acks.append((last_event_number, request_id, segment_length))
+
+    def on_failed(self, error):
+        self.failures.append(error)
+
+
+class Bench:
+    """One container's durable log with everything a test wants to see."""
+
+    def __init__(self, records=None, auto=False, **wal):
+        self.wal = ScriptedWal(records=records, auto=auto, **wal)
+        self.state = ContainerState(3)
+        self.index = BytesIndex()
+        self.failed = []
+        self.log = DurableLog(
+            self.state,
+            self.wal,
+            self.index,
+            SystemClock(),
+            Supervisor("test"),
+            memory_log_max=1000,
+            limits=ProcessorLimits(),
+            policy=CheckpointPolicy(10**9, 10**9),
+            checkpoint_part_bytes=100,
+            on_failed=self.failed.append,
+        )
+
+    async def start(self):
+        starting = asyncio.ensure_future(self.log.start(lambda rows: None))
+        while not starting.done():
+            await self.settle()
+        await starting
+        return self
+
+    async def settle(self):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        while self.wal.waiting and not self.wal.auto:
+            self.wal.step()
+            await asyncio.sleep(0)
+
+    async def map(self, name):
+        future = self.log.submit(lambda seq: transitions.propose_map(self.state, seq, name, {}))
+        await self.settle()
+        await future
+        return self.state.get(name)
+
+    def append(self, segment, owner, data, *, previous=None, last, count=1, expected=-1, request=0):
+        if previous is None:
+            previous = segment.accepted_attributes.get(owner.writer_id, ATTRIBUTE_NULL)
+        self.log.processor.append_block(
+            segment, owner, [memoryview(data)], len(data), previous, last, count, request, expected
+        )
+
+    async def recover(self):
+        return await Bench(records=list(self.wal.stored), frame_bytes=self.wal.frame_bytes_max).start()
+
+
+async def test_nothing_is_acknowledged_or_visible_before_its_frame_is_durable():
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.append(segment, owner, b"hello", last=1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (segment.accepted_length, segment.durable_length, owner.acks) == (5, 0, [])
+    assert bench.index.content(segment) == b""
+    bench.wal.step()
+    assert (segment.durable_length, owner.acks) == (5, [(1, 0, 5)])
+    assert bench.index.content(segment) == b"hello"
+    assert "s" in bench.index.changed
+
+
+async def test_blocks_of_one_read_are_one_run_with_one_acknowledgement():
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    for number in range(1, 6):
+        bench.append(segment, owner, b"x" * number, last=number, request=number)
+    bench.log.processor.end_of_read()
+    bench.append(segment, owner, b"y", last=6, request=6)
+    await bench.settle()
+    assert owner.acks == [(5, 5, 15), (6, 6, 16)]
+    assert segment.attribute(EVENT_COUNT) == 6
+    assert segment.attribute(owner.writer_id) == 6
+
+
+async def test_conditional_blocks_are_acknowledged_one_by_one():
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.append(segment, owner, b"aa", last=1, expected=0)
+    bench.append(segment, owner, b"bb", last=2, expected=2)
+    with pytest.raises(OffsetMismatchError):
+        bench.append(segment, owner, b"cc", last=3, expected=2)
+    bench.append(segment, owner, b"dd", last=4, expected=4)
+    await bench.settle()
+    assert [ack[0] for ack in owner.acks] == [1, 2, 4]
+    assert bench.index.content(segment) == b"aabbdd"
+
+
+async def test_the_attribute_is_checked_before_the_offset():
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    with pytest.raises(AttributeMismatchError):
+        bench.append(segment, owner, b"a", previous=7, last=8, expected=99)
+    assert segment.accepted_length == 0
+    assert owner.writer_id not in segment.accepted_attributes
+
+
+async def test_a_refused_block_leaves_its_neighbours_alone():
+    bench = await Bench().start()
+    first, second = await bench.map("a"), await bench.map("b")
+    owner = Owner(1)
+    bench.append(first, owner, b"1", last=1)
+    sealing = bench.log.submit(partial(transitions.propose_seal, second))
+    other = Owner(2)
+    with pytest.raises(SegmentSealedError):
+        bench.append(second, other, b"2", last=1)
+    bench.append(first, owner, b"3", last=2)
+    await bench.settle()
+    assert sealing.done()
+    assert bench.index.content(first) == b"13"
+    assert owner.acks[-1] == (2, 0, 2)
+    assert other.acks == []
+
+
+async def test_frames_fill_while_the_wal_is_busy():
+    bench = await Bench(frame_bytes=600, slots=1).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    for number in range(1, 5):
+        bench.append(segment, owner, b"x", last=number)
+        bench.log.processor.end_of_read()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert len(bench.wal.waiting) == 1
+    bench.wal.step()
+    bench.wal.step()
+    assert not bench.wal.waiting, "three appends waited in one frame"
+    assert len(owner.acks) == 4
+
+
+async def test_no_free_frame_means_back_pressure_and_a_wake_up():
+    bench = await Bench(frame_bytes=200, frames=3, slots=1).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    processor = bench.log.processor
+    woken = []
+    number = 0
+    while processor.can_accept(50):
+        number += 1
+        bench.append(segment, owner, b"z" * 50, last=number)
+        processor.end_of_read()
+    assert 2 <= number < 10
+    processor.wait_capacity(lambda: woken.append(processor.can_accept(50)))
+    await asyncio.sleep(0)
+    bench.wal.step()
+    await asyncio.sleep(0)
+    assert woken == [True]
+    await bench.settle()
+    assert len(owner.acks) == number
+
+
+async def test_a_block_larger_than_a_frame_is_one_atomic_append():
+    bench = await Bench(frame_bytes=200, frames=30).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    big = random.Random(1).randbytes(3000)
+    bench.append(segment, owner, b"a", last=1)
+    bench.append(segment, owner, big, last=2)
+    bench.append(segment, owner, b"b", last=3)
+    await bench.settle()
+    assert bench.index.content(segment) == b"a" + big + b"b"
+    assert [ack[0] for ack in owner.acks] == [1, 2, 3]
+    again = await bench.recover()
+    assert again.index.content(again.state.get("s")) == b"a" + big + b"b"
+
+
+async def test_a_failed_write_ends_everything_that_was_not_acknowledged():
+    bench = await Bench(slots=2).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.append(segment, owner, b"1", last=1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bench.append(segment, owner, b"2", last=2)
+    sealing = bench.log.submit(partial(transitions.propose_seal, segment))
+    bench.wal.step(OSError("disk on fire"))
+    assert owner.acks == []
+    assert len(owner.failures) == 1
+    assert isinstance(owner.failures[0], WalWriteError)
+    assert isinstance(sealing.exception(), WalWriteError)
+    assert len(bench.failed) == 1
+    with pytest.raises(ContainerOfflineError):
+        bench.append(segment, owner, b"3", last=3)
+    assert isinstance(bench.log.submit(partial(transitions.propose_seal, segment)).exception(), ContainerOfflineError)
+
+
+async def test_memory_pressure_holds_back_user_requests_but_not_critical_ones():
+    bench = await Bench().start()
+    segment = await bench.map("s")
+    bench.index.unstored = 1 << 40
+    assert not bench.log.processor.can_accept(1)
+    normal = bench.log.submit(partial(transitions.propose_seal, segment))
+    critical = bench.log.submit(lambda seq: ops.StorageRows(seq, {"k": b"v"}), critical=True)
+    await bench.settle()
+    assert critical.done()
+    assert not normal.done()
+    bench.index.unstored = 0
+    bench.log.processor.on_memory_freed()
+    await bench.settle()
+    assert normal.done()
+
+
+async def test_recovery_restores_what_was_acknowledged_and_hands_it_to_the_storage_writer():
+    bench = await Bench(frame_bytes=300).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.append(segment, owner, b"hello", last=1)
+    bench.log.processor.end_of_read()
+    bench.append(segment, owner, b"world", last=2)
+    await bench.settle()
+    again = await bench.recover()
+    found = again.state.get("s")
+    assert (found.durable_length, found.accepted_length) == (10, 10)
+    assert found.attribute(owner.writer_id) == 2
+    assert found.attribute(EVENT_COUNT) == 2
+    assert again.state.epoch == 1
+    taken = await again.log.memory_log.take(10, 1)
+    assert [type(item) for item in taken] == [StoredCheckpoint, StoredAppend]
+    assert (taken[1].offset, taken[1].length) == (0, 10)
+
+
+async def test_a_checkpoint_lets_the_log_be_cut_and_nothing_is_forgotten():
+    bench = await Bench(frame_bytes=300, frames=40).start()
+    segments = [await bench.map(f"s{n}") for n in range(20)]
+    owner = Owner(1)
+    for number, segment in enumerate(segments):
+        bench.append(segment, owner, b"x" * number, last=number) if number else None
+    rows = bench.log.submit(lambda seq: ops.StorageRows(seq, {"row": b"1"}), critical=True)
+    await bench.settle()
+    await rows
+    writing = asyncio.ensure_future(bench.log.write_checkpoint())
+    await asyncio.sleep(0)
+    bench.append(segments[1], owner, b"between", last=50)
+    while not writing.done():
+        await bench.settle()
+    end = (await bench.log.memory_log.take(1000, 1))[-1]
+    assert isinstance(end, StoredCheckpoint)
+    await bench.log.acknowledge(end.sequence)
+    assert bench.wal.truncated > 1
+    bench.wal.stored = [item for item in bench.wal.stored if item[0] >= bench.wal.truncated]
+    again = await bench.recover()
+    assert {name: state.durable_length for name, state in again.state.by_name.items()} == {
+        name: state.durable_length for name, state in bench.state.by_name.items()
+    }
+    assert again.state.get("s1").attribute(owner.writer_id) == 50
+    assert again.state.storage_rows == {"row": b"1"}
+    assert again.state.sequence >= bench.state.sequence
+
+
+async def test_a_log_without_a_whole_checkpoint_is_corruption():
+    bench = await Bench(frame_bytes=300).start()
+    await bench.map("s")
+    bench.wal.stored = bench.wal.stored[1:]
+    with pytest.raises(DataCorruptionError, match="no whole metadata checkpoint"):
+        await bench.recover()
+
+
+async def test_the_log_of_another_container_is_refused():
+    bench = await Bench().start()
+    other = Bench(records=bench.wal.stored)
+    other.state.container_id = 4
+    with pytest.raises(DataCorruptionError, match="container 3"):
+        await other.start()
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
+    """Random work, killed after any frame: the recovered state is that of the durable operations, exactly."""
+    rng = random.Random(seed)
+    bench = await Bench(frame_bytes=rng.choice([200, 300, 1000]), frames=60).start()
+    names = []
+    models = {}  # per count of durable frames: name -> (content, start, sealed, last event numbers)
+    owners = {}
+
+    def snapshot():
+        return {
+            name: (
+                bench.index.content(state),
+                state.start_offset,
+                state.sealed,
+                dict(state.attributes),
+            )
+            for name, state in bench.state.by_name.items()
+            if state.attributes  # set when the mapping is durable
+        }
+
+    models[len(bench.wal.stored)] = snapshot()
+    checkpoint = None
+    for step in range(120):
+        choice = rng.random()
+        live = [n for n in names if not bench.state.by_name[n].accepted_deleted] if names else []
+        live = [n for n in live if not bench.state.by_name[n].accepted_merged]
+        if choice < 0.15 or not live:
+            name = f"s{step}"
+            bench.log.submit(lambda seq, name=name: transitions.propose_map(bench.state, seq, name, {EVENT_COUNT: 0}))
+            if name in bench.state.by_name:
+                names.append(name)
+        elif choice < 0.7:
+            segment = bench.state.by_name[rng.choice(live)]
+            owner = owners.setdefault((segment.name, rng.randrange(2)), Owner(rng.randrange(1 << 60)))
+            data = rng.randbytes(rng.choice([1, 10, 90, 400]))
+            if not segment.accepted_sealed and bench.log.processor.can_accept(len(data)):
+                bench.append(segment, owner, data, last=step)
+        elif choice < 0.75:
+            segment = bench.state.by_name[rng.choice(live)]
+            bench.log.submit(partial(transitions.propose_seal, segment)).add_done_callback(lambda f: f.exception())
+        elif choice < 0.8:
+            segment = bench.state.by_name[rng.choice(live)]
+            offset = rng.randint(0, segment.accepted_length)
+            bench.log.submit(
+                lambda seq, s=segment, o=offset: transitions.propose_truncate(s, seq, o)
+            ).add_done_callback(lambda f: f.exception())
+        elif choice < 0.83:
+            segment = bench.state.by_name[rng.choice(live)]
+            bench.log.submit(partial(transitions.propose_delete, segment)).add_done_callback(lambda f: f.exception())
+        elif choice < 0.86 and checkpoint is None:
+            checkpoint = asyncio.ensure_future(bench.log.write_checkpoint())
+        else:
+            await asyncio.sleep(0)
+            if bench.wal.waiting:
+                bench.wal.step()
+                models[len(bench.wal.stored)] = snapshot()
+            names = [n for n in names if n in bench.state.by_name]
+        if checkpoint is not None and checkpoint.done():
+            checkpoint = None
+    while bench.wal.waiting or not bench.log.processor.idle:
+        await asyncio.sleep(0)
+        if bench.wal.waiting:
+            bench.wal.step()
+            models[len(bench.wal.stored)] = snapshot()
+    if checkpoint is not None:
+        checkpoint.cancel()
+
+    for kept in {min(models), max(models), *rng.sample(sorted(models), min(8, len(models)))}:
+        records = bench.wal.stored[:kept]
+        for _ in range(2):
+            again = Bench(records=list(records), frame_bytes=2000, frames=60)
+            await again.start()
+            assert {
+                name: (again.index.content(state), state.start_offset, state.sealed, dict(state.attributes))
+                for name, state in again.state.by_name.items()
+            } == models[kept]
+            again.state.check()

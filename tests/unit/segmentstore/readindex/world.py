@@ -1,0 +1,182 @@
+"""A container's surroundings, reduced to what a read index can see: states, storage, and bytes to compare with."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.errors import NoSuchSegmentError, StorageReadError
+from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.readindex import BlockCache, CacheConfig, ContainerReadIndex, ReadIndexConfig
+
+BLOCK = 4096
+
+
+def small_cache(blocks: int, **config) -> BlockCache:
+    """A cache of so many blocks, in arenas of 64, with extents of up to 16."""
+    defaults = {"arena_bytes": 64 * BLOCK, "extent_bytes_max": 16 * BLOCK}
+    return BlockCache(CacheConfig(bytes_max=blocks * BLOCK, **{**defaults, **config}))
+
+
+class FakeStorage:
+    """Stored bytes by segment. Reads can be held back, made to fail, and are listed."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, bytearray] = {}
+        self.reads: list[tuple[str, int, int]] = []
+        self.failures = 0
+        self.short_answers = 0
+        self._gate = asyncio.Event()
+        self._gate.set()
+
+    def hold(self) -> None:
+        self._gate.clear()
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+    async def read_stored(self, segment: str, offset: int, length: int) -> bytes:
+        self.reads.append((segment, offset, length))
+        await asyncio.sleep(0)
+        await self._gate.wait()
+        if self.failures:
+            self.failures -= 1
+            raise StorageReadError(f"{segment} at {offset}")
+        if segment not in self.segments:
+            raise NoSuchSegmentError(segment)
+        data = bytes(self.segments[segment][offset : offset + length])
+        assert len(data) == length, "the read index asked for bytes that are not stored"
+        if self.short_answers:
+            self.short_answers -= 1
+            return data[:-1]
+        return data
+
+
+class World:
+    """Does to states, storage and read index what container and storage writer would do, in their order."""
+
+    def __init__(self, cache: BlockCache | None = None, **config) -> None:
+        self.cache = cache or small_cache(256)
+        self.storage = FakeStorage()
+        self.supervisor = Supervisor("test")
+        self.index = ContainerReadIndex(self.cache, self.storage, self.supervisor, ReadIndexConfig(**config))
+        self.bytes: dict[SegmentState, bytearray] = {}
+        self._next_id = 0
+
+    def create(self, name: str = "s") -> SegmentState:
+        self._next_id += 1
+        segment = SegmentState(self._next_id, name)
+        self.bytes[segment] = bytearray()
+        self.storage.segments[segment.storage_name] = bytearray()
+        return segment
+
+    def create_stored(self, name: str, length: int) -> SegmentState:
+        """A segment known from a checkpoint: everything is in storage, nothing was appended here."""
+        segment = self.create(name)
+        self.bytes[segment] += pattern(0, length)
+        self.storage.segments[segment.storage_name] += self.bytes[segment]
+        segment.accepted_length = segment.durable_length = segment.stored_length = length
+        return segment
+
+    def append(self, segment: SegmentState, data: bytes | int) -> None:
+        offset = segment.durable_length
+        if isinstance(data, int):
+            data = pattern(offset, data)
+        frame = bytearray(data)  # reused at once, as a frame would be
+        self.bytes[segment] += data
+        segment.accepted_length = segment.durable_length = offset + len(data)
+        self.index.append(segment, offset, memoryview(frame))
+        frame[:] = bytes(len(frame))
+        self.index.on_changed(segment)
+
+    def store(self, segment: SegmentState, length: int | None = None) -> None:
+        """The storage writer has written everything below ``length``, out of the read index."""
+        length = segment.durable_length if length is None else length
+        offset = segment.stored_length
+        if length > offset:
+            views = self.index.read_direct(segment, offset, length - offset)
+            assert views is not None
+            stored = self.storage.segments[segment.storage_name]
+            assert len(stored) == offset
+            stored += b"".join(views)
+            assert stored == self.bytes[segment][:length]
+            segment.stored_length = length
+        self.index.on_changed(segment)
+
+    def seal(self, segment: SegmentState) -> None:
+        segment.accepted_sealed = segment.sealed = True
+        self.index.on_changed(segment)
+
+    def truncate(self, segment: SegmentState, offset: int) -> None:
+        segment.accepted_start_offset = segment.start_offset = offset
+        self.index.on_changed(segment)
+
+    def begin_merge(self, target: SegmentState, source: SegmentState) -> None:
+        if not source.sealed:
+            self.seal(source)
+        offset = target.durable_length
+        source.accepted_merged = source.merged = True
+        self.bytes[target] += self.bytes[source]
+        target.accepted_length = target.durable_length = offset + source.durable_length
+        self.index.begin_merge(target, offset, source, source.durable_length)
+        self.index.on_changed(target)
+        self.index.on_changed(source)
+
+    def join_in_storage(self, target: SegmentState, source: SegmentState) -> None:
+        """The first half of completing a merge: long-term storage does not know the source any more."""
+        self.store(source)
+        self.storage.segments[target.storage_name] += self.storage.segments.pop(source.storage_name)
+
+    def complete_merge(self, target: SegmentState, source: SegmentState) -> None:
+        """The second half: the read index learns of it."""
+        target.stored_length += source.durable_length
+        source.deleted = source.accepted_deleted = source.stored_deleted = True
+        self.index.complete_merge(target, source)
+        self.index.on_changed(target)
+
+    def delete(self, segment: SegmentState) -> None:
+        segment.accepted_deleted = segment.deleted = True
+        self.index.on_changed(segment)
+        self.storage.segments.pop(segment.storage_name, None)
+        self.index.drop(segment)
+
+    async def read(self, segment: SegmentState, offset: int, length: int, *, wait: bool = False) -> bytes:
+        """Read once; a short answer is short."""
+        result = await self.index.read(segment, offset, length, wait=wait)
+        assert result.length <= length
+        return result.to_bytes()
+
+    async def read_exactly(self, segment: SegmentState, offset: int, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            piece = await self.read(segment, offset + len(data), length - len(data))
+            assert piece
+            data += piece
+        return data
+
+    def check(self) -> None:
+        self.cache.check()
+        self.index.check()
+        for segment in self.bytes:
+            segment.check()
+
+    async def close(self) -> None:
+        self.index.close()
+        self.storage.let_go()
+        await self.supervisor.stop()
+        self.cache.check()
+
+
+def pattern(offset: int, length: int) -> bytes:
+    """Bytes which tell where they belong: each aligned group of four holds its number."""
+    first = offset // 4
+    words = b"".join(
+        (number * 2654435761 & 0xFFFF_FFFF).to_bytes(4, "big") for number in range(first, (offset + length) // 4 + 1)
+    )
+    return words[offset - 4 * first : offset - 4 * first + length]
+
+
+async def settle() -> None:
+    """Let every callback and task that can run do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)

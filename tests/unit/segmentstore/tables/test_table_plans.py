@@ -1,0 +1,141 @@
+"""The small plans: read spans, delta walks, compaction, the value cache."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.tables import TableEntry
+from headrace.segmentstore.tables.compaction_plan import CompactionRound, is_compaction_due
+from headrace.segmentstore.tables.delta_plan import DeltaWalk
+from headrace.segmentstore.tables.entry_format import (
+    decode_entries,
+    encode_copies,
+    encode_entries,
+    encode_removals,
+)
+from headrace.segmentstore.tables.read_spans import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
+from headrace.segmentstore.tables.table_index import REMOVED, TableIndex, pack_location
+from headrace.segmentstore.tables.table_state import Batch, TableState
+from headrace.segmentstore.tables.value_cache import VALUE_OVERHEAD_BYTES, ValueCache
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), max_size=30))
+def test_spans_cover_every_wanted_entry_once(steps):
+    wanted, at = [], 0
+    for step, length in steps:
+        at += step * 700
+        wanted.append((at, length * 30_000 if step % 7 == 0 else length))
+        at += wanted[-1][1]
+    wanted = wanted[::2] + wanted[1::2]
+    spans = plan_spans(wanted)
+    assert sorted(member for span in spans for member in span.members) == list(range(len(wanted)))
+    for span in spans:
+        inside = [wanted[member] for member in span.members]
+        assert span.offset == min(offset for offset, _ in inside)
+        assert span.offset + span.length == max(offset + length for offset, length in inside)
+        assert span.length <= SPAN_BYTES_MAX or len(inside) == 1
+        assert span.length - sum(length for _, length in inside) <= GAP_BYTES_MAX * (len(inside) - 1)
+
+
+def test_the_same_entry_wanted_twice_is_read_once():
+    assert [(span.offset, span.length, span.members) for span in plan_spans([(5, 9), (5, 9)])] == [
+        (5, 9, [0, 1])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("log_bytes", "live_bytes", "due"),
+    [(0, 0, False), (1000, 900, False), (200, 100, False), (201, 100, True), (10_000, 7600, False),
+     (10_000, 7499, True), (10_000, 7500, False), (10_000, 0, True)],
+)  # fmt: skip
+def test_a_log_is_compacted_when_its_dead_bytes_are_many_both_in_number_and_in_share(
+    log_bytes, live_bytes, due
+):
+    assert is_compaction_due(log_bytes, live_bytes, dead_bytes_min=100, utilization_percent_min=75) is due
+
+
+def test_survivors_are_the_newest_durable_entries_no_update_under_way_supersedes():
+    log = encode_entries([TableEntry(key, b"1") for key in (b"a", b"b", b"c", b"d", b"e")])[0]
+    log += encode_entries([TableEntry(b"b", b"2")])[0] + encode_removals([b"c"])[0]
+    index = TableIndex()
+    entries, _ = decode_entries(log, 0, "t")
+    index.replay(entries, "t")
+    state = TableState("t", index, len(log))
+    part = CompactionRound(0, 95)
+    part.read(entries, log, state)
+    assert part.is_full
+    assert part.end == 95  # the five puts, nothing after them
+    state.accept(Batch(len(log), len(log) + 18, [b"d"], [REMOVED], []))
+    state.accept(Batch(len(log) + 18, len(log) + 37, [b"new"], [pack_location(131, 131, 1)], []))
+    assert [(entry.key, entry.value, entry.version) for entry in part.survivors(state)] == [
+        (b"a", b"1", 0),
+        (b"e", b"1", 76),
+    ]
+
+
+def test_survivors_come_in_the_order_of_their_versions_even_if_they_were_copied_before():
+    first = encode_entries([TableEntry(b"x", b"")])[0]
+    log = first + encode_entries([TableEntry(b"y", b"")])[0] + encode_copies([TableEntry(b"x", b"", 0)])[0]
+    entries, _ = decode_entries(log, 0, "t")
+    index = TableIndex()
+    index.replay(entries, "t")
+    part = CompactionRound(18, 10_000)
+    part.read(entries[1:], log, TableState("t", index, len(log)))
+    assert [entry.key for entry in part.survivors(TableState("t", index, len(log)))] == [b"x", b"y"]
+
+
+def walk(
+    log: bytes, start: int, count: int, bytes_max: int = 1 << 20
+) -> tuple[list[tuple[bytes, bytes]], int, bool]:
+    delta_walk = DeltaWalk(start, len(log), count, bytes_max)
+    entries, _ = decode_entries(log[start:], start, "t")
+    delta_walk.read(entries, log[start:])
+    delta = delta_walk.delta()
+    return [(entry.key, entry.value) for entry in delta.entries], delta.last_position, delta.reached_end
+
+
+def test_a_delta_holds_the_newest_entry_per_key_and_no_removed_one():
+    log = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"b", b"1"), TableEntry(b"a", b"2")])[0]
+    log += encode_removals([b"b"])[0]
+    assert walk(log, 0, 10) == ([(b"a", b"2")], len(log), True)
+    assert walk(log, 0, 2) == ([(b"a", b"1"), (b"b", b"1")], 38, False)
+    assert walk(log, 38, 10) == ([(b"a", b"2")], len(log), True)
+    assert walk(log, 57, 10) == ([], len(log), True)
+
+
+def test_a_delta_that_ends_with_the_last_entry_has_reached_the_end():
+    log = encode_entries([TableEntry(b"a", b"1")])[0]
+    assert walk(log, 0, 1) == ([(b"a", b"1")], len(log), True)
+
+
+def test_a_delta_is_cut_when_it_holds_enough_bytes():
+    log = encode_entries([TableEntry(bytes([n]), b"x" * 100) for n in range(10)])[0]
+    found, position, reached_end = walk(log, 0, 10, bytes_max=250)
+    assert (len(found), position, reached_end) == (3, 3 * 118, False)
+
+
+def test_the_value_cache_forgets_the_values_used_least_lately():
+    cache = ValueCache(64 * (VALUE_OVERHEAD_BYTES + 10))
+    for version in range(64):
+        cache.put(1, version, b"x" * 10)
+    assert cache.find(1, 0) == b"x" * 10
+    cache.put(1, 64, b"y" * 10)
+    cache.check()
+    assert cache.find(1, 1) is None
+    assert cache.find(1, 0) == b"x" * 10
+    assert cache.find(2, 0) is None
+    cache.discard(1, 0)
+    cache.discard(1, 0)
+    cache.check()
+    assert cache.find(1, 0) is None
+    assert cache.statistics().hits == 2
+    assert cache.statistics().misses == 3
+
+
+def test_a_value_too_large_for_the_cache_pushes_nothing_out():
+    cache = ValueCache(100_000)
+    cache.put(1, 1, b"small")
+    cache.put(1, 2, b"x" * 10_000)
+    assert cache.find(1, 1) == b"small"
+    assert cache.find(1, 2) is None
+    ValueCache(0).put(1, 1, b"")
