@@ -202,7 +202,9 @@ class FrameDecoder:
         if needed > self._buffer_bytes:
             self._quiet_reads = 0
         if needed > len(self.buffer):
-            fresh = bytearray(needed + RECEIVE_SLACK_BYTES)
+            # A backlog that nobody takes doubles the buffer: all growth together copies it about once.
+            backlog = 2 * left if left >= self.wanted else 0
+            fresh = bytearray(max(needed + RECEIVE_SLACK_BYTES, backlog))
             fresh[:left] = self.view[self.begin : self.end]
             self._use(fresh)
         else:
