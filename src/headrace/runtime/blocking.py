@@ -9,38 +9,20 @@ and descriptors and returns values.
 from __future__ import annotations
 
 import asyncio
-import logging
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from headrace.errors import ClosedError, MailboxFullError
+from headrace.runtime.bounded_work import BlockingStatistics, BoundedWork, Done, Job
 
 T = TypeVar("T")
-Done = Callable[[Any, BaseException | None], None]
-
-_logger = logging.getLogger(__name__)
 
 QUEUE_MAX_DEFAULT: Final = 1024
 
 #: An idle worker looks this often whether the program is ending, so that a pool nobody closed cannot hang
 #: the exit.
 _IDLE_CHECK_S: Final = 2.0
-
-
-@dataclass(slots=True)
-class BlockingStatistics:
-    """Gauges of now and counts since creation."""
-
-    threads: int
-    pending: int
-    pending_max: int
-    waiting: int
-    completed: int
-    failed: int
 
 
 class ThreadHandle(Protocol):
@@ -108,91 +90,22 @@ class SystemThreads:
         return BlockingPool(threads, name, queue_max=queue_max)
 
 
-class _Job:
-    __slots__ = ("args", "done", "fn")
-
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], done: Done) -> None:
-        self.fn = fn
-        self.args = args
-        self.done = done
-
-
-class BlockingPool:
+class BlockingPool(BoundedWork):
     """A bounded pool of threads with a bounded queue. Belongs to the loop that first uses it.
 
-    Threads start when there is work for them. All bookkeeping happens on the loop; threads only take jobs
-    and post answers, so there are no locks. At most ``threads + queue_max`` jobs are pending, that is,
-    queued, running or finished but not yet answered; ``submit`` then raises, ``run`` waits its turn.
+    Threads start when there is work for them. All bookkeeping happens on the loop; threads only take jobs and
+    post answers, so there are no locks.
     """
 
     def __init__(self, threads: int, name: str, *, queue_max: int = QUEUE_MAX_DEFAULT) -> None:
-        assert threads >= 1
-        assert queue_max >= 0
-        self.name = name
-        self._threads_max = threads
-        self._pending_max = threads + queue_max
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        super().__init__(threads, name, queue_max)
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._threads: list[ThreadHandle] = []
         self._threads_ended = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pending = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self._ended: list[asyncio.Future[None]] = []
-        self._closed = False
-        self._completed = 0
-        self._failed = 0
-
-    # ---- asking
-
-    async def run(self, fn: Callable[..., T], *args: Any) -> T:
-        while not self._closed and (self._pending >= self._pending_max or self._waiting):
-            await self._wait_for_room()
-            if self._pending < self._pending_max:
-                break
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def done(result: Any, error: BaseException | None) -> None:
-            if future.cancelled():
-                if error is not None:
-                    _logger.warning("%s: work failed after its caller had left", self.name, exc_info=error)
-            elif error is None:
-                future.set_result(result)
-            elif isinstance(error, StopIteration):  # a future cannot carry it
-                future.set_exception(RuntimeError("blocking work raised StopIteration"))
-            else:
-                future.set_exception(error)
-
-        self.submit(fn, args, done)
-        return await future
-
-    def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], done: Done) -> None:
-        if self._closed:
-            raise ClosedError(f"{self.name} is closed")
-        if self._pending >= self._pending_max:
-            raise MailboxFullError(f"{self.name}: {self._pending} jobs are pending")
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-        assert self._loop is loop  # the counters belong to one loop
-        self._pending += 1
-        self._queue.put(_Job(fn, args, done))
-        if len(self._threads) < min(self._threads_max, self._pending):
-            self._threads.append(start_thread(f"{self.name}-{len(self._threads)}", self._work))
-
-    # ---- ending
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        for _ in self._threads:
-            self._queue.put(None)
-        while self._waiting:
-            room = self._waiting.popleft()
-            if not room.done():
-                room.set_result(None)  # they look at _closed
 
     async def wait_closed(self) -> None:
+        """See ``BlockingWork.wait_closed``."""
         assert self._closed
         if self._threads_ended < len(self._threads):
             ended = asyncio.get_running_loop().create_future()
@@ -201,43 +114,19 @@ class BlockingPool:
         for thread in self._threads:
             thread.join()  # at once: each has announced its end
 
-    def statistics(self) -> BlockingStatistics:
-        return BlockingStatistics(
-            threads=len(self._threads) - self._threads_ended,
-            pending=self._pending,
-            pending_max=self._pending_max,
-            waiting=len(self._waiting),
-            completed=self._completed,
-            failed=self._failed,
-        )
-
     # ---- on the loop
 
-    async def _wait_for_room(self) -> None:
-        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(room)
-        try:
-            await room
-        except BaseException:
-            if room.done() and not room.cancelled():
-                self._wake_waiter()  # the room was for us, but we leave: pass it on
-            elif room in self._waiting:  # else a wake-up has already passed over the cancelled future
-                self._waiting.remove(room)
-            raise
+    def _dispatch(self, job: Job) -> None:
+        self._queue.put(job)
+        if len(self._threads) < min(self._threads_max, self._pending):
+            self._threads.append(start_thread(f"{self.name}-{len(self._threads)}", self._work))
 
-    def _wake_waiter(self) -> None:
-        while self._waiting:
-            room = self._waiting.popleft()
-            if not room.done():
-                room.set_result(None)
-                return
+    def _end(self) -> None:
+        for _ in self._threads:
+            self._queue.put(None)
 
-    def _deliver(self, job: _Job, result: Any, error: BaseException | None) -> None:
-        self._pending -= 1
-        self._completed += 1
-        self._failed += error is not None
-        self._wake_waiter()
-        job.done(result, error)
+    def _performers(self) -> int:
+        return len(self._threads) - self._threads_ended
 
     def _on_thread_ended(self) -> None:
         self._threads_ended += 1
@@ -250,13 +139,8 @@ class BlockingPool:
 
     def _work(self) -> None:
         while (job := self._next_job()) is not None:
-            result, error = None, None
-            try:
-                result = job.fn(*job.args)
-            except BaseException as raised:  # noqa: BLE001 - it belongs to the caller
-                error = raised
-            self._post(self._deliver, job, result, error)
-            del job, result, error  # an idle thread keeps nothing alive
+            self._post(self._deliver, job, *job.perform())
+            del job  # an idle thread keeps nothing alive
         self._post(self._on_thread_ended)
 
     def _post(self, callback: Callable[..., None], *args: Any) -> None:
