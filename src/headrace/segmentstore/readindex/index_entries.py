@@ -73,6 +73,15 @@ class IndexEntries:
                 self._firsts[page] = offsets[0]
         return block
 
+    def floor(self, offset: int) -> tuple[int, int]:
+        """Return the last entry that begins at or before ``offset`` as (offset, block), or (-1, -1)."""
+        page = bisect_right(self._firsts, offset) - 1
+        if page < 0:
+            return -1, -1
+        offsets = self._offsets[page]
+        slot = bisect_right(offsets, offset) - 1
+        return offsets[slot], self._blocks[page][slot]
+
     def from_floor(self, offset: int) -> Iterator[tuple[int, int]]:
         """Entries as (offset, block), from the last one that begins at or before ``offset`` (or the first)
         on.

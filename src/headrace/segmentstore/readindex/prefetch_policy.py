@@ -18,6 +18,16 @@ RUNS_MAX: Final = 16
 """Runs remembered per segment; the one that has been silent longest is forgotten first."""
 
 
+def grant_window(share_bytes: int, active: int) -> int:
+    """How far one of ``active`` runs may read ahead when ``share_bytes`` of the cache are for history.
+
+    All windows together fill half of the share. Runs that ended unnoticed still count, so nobody gets less
+    than two pieces, unless the share is too small for that as well: then nothing is read ahead.
+    """
+    fair = max(2 * PIECE_BYTES, share_bytes // (2 * max(1, active)))
+    return min(fair, share_bytes // 4, WINDOW_BYTES_MAX) // PIECE_BYTES * PIECE_BYTES
+
+
 @dataclass(slots=True)
 class Run:
     """One reader going through a segment, known only by where it will read next."""
@@ -30,10 +40,11 @@ class Run:
 class SequentialRuns:
     """The runs of one segment. Pure: it is told about reads and answers with ranges."""
 
-    __slots__ = ("_runs",)
+    __slots__ = ("_runs", "active")
 
     def __init__(self) -> None:
         self._runs: dict[int, Run] = {}
+        self.active = 0  # runs with a window
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -53,15 +64,21 @@ class SequentialRuns:
         if run is None:
             run = Run(end)
             if len(self._runs) >= RUNS_MAX:
-                del self._runs[next(iter(self._runs))]
+                silent = self._runs.pop(next(iter(self._runs)))
+                self.active -= silent.window > 0
+        if (other := self._runs.pop(end, None)) is not None:  # two readers meet: they are one from here
+            self.active -= other.window > 0
+            run.ahead = max(run.ahead, other.ahead)
         self._runs[end] = run
-        window_max = min(window_max, WINDOW_BYTES_MAX)
         if (fresh and offset != start_offset) or window_max < PIECE_BYTES:
             return None
-        begin = max(run.ahead, end)
-        target = (end + max(run.window, PIECE_BYTES)) // PIECE_BYTES * PIECE_BYTES
-        if target < begin // PIECE_BYTES * PIECE_BYTES + PIECE_BYTES:
-            return None
+        if run.window and (end + run.window) // PIECE_BYTES * PIECE_BYTES <= run.ahead:
+            return None  # no whole piece has been used up since the last time
+        self.active += run.window == 0
         run.window = min(max(run.window * 2, PIECE_BYTES), window_max)
+        begin = max(run.ahead, end)
+        target = (end + run.window) // PIECE_BYTES * PIECE_BYTES
+        if target <= begin:
+            return None
         run.ahead = target
         return begin, target

@@ -7,11 +7,11 @@ It decides nothing itself: ``read_plan`` says what a read needs, ``segment_index
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ContainerOfflineError, NoSuchSegmentError, SegmentSealedError
 from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.readindex.prefetch_policy import PIECE_BYTES, SequentialRuns
+from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
 from headrace.segmentstore.readindex.read_plan import (
     Need,
     ReadPlan,
@@ -19,7 +19,7 @@ from headrace.segmentstore.readindex.read_plan import (
     plan_read,
     plan_storage_range,
 )
-from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
+from headrace.segmentstore.readindex.segment_index import SLACK_BYTES, SegmentIndex, UnstoredBytes
 from headrace.segmentstore.readindex.storage_fetches import FetchStatistics, Spawner, StorageFetches
 
 if TYPE_CHECKING:
@@ -30,13 +30,16 @@ if TYPE_CHECKING:
     from headrace.segmentstore.readindex.cache.cache import BlockCache
     from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 
+RUNS_SEGMENTS_MAX: Final = 64
+"""Segments whose readers are followed; the one read from storage longest ago is forgotten first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadIndexConfig:
     """How one container reads from long-term storage."""
 
-    fetches_max: int = 32
-    """Storage reads in flight; half of them at most for reading ahead."""
+    fetches_max: int = 16
+    """Storage reads in flight, of at most READ_BYTES_MAX each; half of them at most for reading ahead."""
     read_ahead: bool = True
 
 
@@ -65,6 +68,7 @@ class ContainerReadIndex:
         config: ReadIndexConfig | None = None,
     ) -> None:
         self._cache = cache
+        cache.containers += 1
         self._config = config or ReadIndexConfig()
         self._fetches = StorageFetches(storage, spawner, self._config.fetches_max)
         self._indexes: dict[SegmentState, SegmentIndex] = {}
@@ -95,7 +99,7 @@ class ContainerReadIndex:
             return
         if index.merged_into is not None:
             target_index = self._index_of(target)
-            self._follow(target_index)
+            target_index.follow()
             target_index.complete_merge(index.merged_into)
             target_index.waiters.wake_all()
         self._forget(index, NoSuchSegmentError(source.name))
@@ -104,23 +108,13 @@ class ContainerReadIndex:
         index = self._indexes.get(segment)
         if index is None:
             return
-        self._follow(index)
+        if segment.stored_length != index.stored or segment.start_offset != index.start:
+            index.follow()
         if index.waiters:
             if segment.sealed or segment.deleted or segment.merged:
                 index.waiters.wake_all()
             else:
                 index.waiters.wake_below(segment.durable_length)
-
-    @staticmethod
-    def _follow(index: SegmentIndex) -> None:
-        """Take over what the segment's state says about storage and start."""
-        segment = index.state
-        if segment.stored_length != index.stored:
-            index.set_stored(segment.stored_length)
-            if segment.start_offset > 0:
-                index.set_start(segment.start_offset)
-        elif segment.start_offset != index.start:
-            index.set_start(segment.start_offset)
 
     def drop(self, segment: SegmentState) -> None:
         index = self._indexes.get(segment)
@@ -131,7 +125,10 @@ class ContainerReadIndex:
             )
 
     def close(self) -> None:
+        if self._closed:
+            return
         self._closed = True
+        self._cache.containers -= 1
         self._fetches.close()
         for index in list(self._indexes.values()):
             self._forget(index, ContainerOfflineError("the container stops"))
@@ -162,8 +159,9 @@ class ContainerReadIndex:
         limit = min(length_max, length - offset)
         if limit <= 0:
             if segment.sealed or not length_max:
+                past = offset >= length
                 return ReadResult(
-                    offset, at_tail=not segment.sealed, end_of_segment=segment.sealed and offset == length
+                    offset, at_tail=past and not segment.sealed, end_of_segment=past and segment.sealed
                 )
             return None
         index = self._indexes.get(segment)
@@ -244,9 +242,10 @@ class ContainerReadIndex:
         """Bytes from storage for a plan, and a look ahead."""
         self._storage_reads += 1
         index, start = plan.index, plan.index.state.start_offset
-        runs = self._runs.get(index)
-        if runs is None:
-            runs = self._runs[index] = SequentialRuns()
+        runs = self._runs.pop(index, None) or SequentialRuns()
+        self._runs[index] = runs
+        if len(self._runs) > RUNS_SEGMENTS_MAX:
+            del self._runs[next(iter(self._runs))]
         sequential = runs.is_sequential(plan.offset, start)
         end = plan_storage_range(index, plan.offset, plan.length, sequential=sequential)
         data = await self._fetches.fetch(index, plan.offset, end)
@@ -261,7 +260,8 @@ class ContainerReadIndex:
         runs = self._runs.get(index)
         if runs is None:
             return
-        window_max = self._cache.history_bytes_max // (2 * len(self._runs)) // PIECE_BYTES * PIECE_BYTES
+        share = self._cache.history_bytes_max // self._cache.containers
+        window_max = grant_window(share, sum(other.active for other in self._runs.values()))
         ahead = runs.on_read(offset, size, index.state.start_offset, window_max)
         if ahead is not None:
             self._fetches.fetch_ahead(index, *ahead)
@@ -281,6 +281,7 @@ class ContainerReadIndex:
     # ---------------------------------------------------------------------------------- introspection
 
     def unstored_bytes(self) -> int:
+        """Memory that storage must free by catching up: bytes, and two blocks per segment with any."""
         return self._unstored.count
 
     def statistics(self) -> ReadIndexStatistics:
@@ -298,5 +299,6 @@ class ContainerReadIndex:
         for index in self._indexes.values():
             index.check()
         self._fetches.check()
-        assert self._unstored.count == sum(index.unstored for index in self._indexes.values())
+        unstored = [index.unstored for index in self._indexes.values() if index.unstored]
+        assert self._unstored.count == sum(unstored) + SLACK_BYTES * len(unstored)
         assert all(index in self._indexes.values() for index in self._runs)

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, SegmentTruncatedError
-from headrace.limits import KIB, MIB
+from headrace.limits import KIB, MIB, READ_BYTES_MAX
 
 if TYPE_CHECKING:
     from headrace.segmentstore.container.segment_state import SegmentState
@@ -78,15 +78,16 @@ def plan_read(index: SegmentIndex, offset: int, length_max: int) -> ReadPlan:
         if covered > offset:
             return ReadPlan(Need.CACHED, index, offset, min(length, covered - offset), redirect)
         found = index.find_redirect(offset)
-        if found is None:
+        if found is None or found.end <= index.state.stored_length:
             break
         redirect = found
         length = min(length, found.end - offset)
         offset -= found.offset
         index = found.source
-    if offset >= index.stored:
+    stored = index.state.stored_length
+    if offset >= stored:
         return ReadPlan(Need.CHANGE, index, offset, length, redirect)
-    return ReadPlan(Need.STORAGE, index, offset, min(length, index.stored - offset), redirect)
+    return ReadPlan(Need.STORAGE, index, offset, min(length, stored - offset), redirect)
 
 
 def plan_storage_range(index: SegmentIndex, offset: int, length: int, *, sequential: bool) -> int:
@@ -96,4 +97,4 @@ def plan_storage_range(index: SegmentIndex, offset: int, length: int, *, sequent
     """
     alignment = SEQUENTIAL_READ_ALIGNMENT if sequential else STORAGE_READ_ALIGNMENT
     end = -(-(offset + length) // alignment) * alignment
-    return index.next_cached(offset, min(end, index.stored))
+    return index.next_cached(offset, min(end, index.state.stored_length, offset + READ_BYTES_MAX))

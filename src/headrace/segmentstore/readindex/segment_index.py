@@ -29,10 +29,17 @@ MERGE_COPY_BYTES_MAX: Final = 16 * KIB
 own.
 """
 
+SLACK_BYTES: Final = 2 * BLOCK_BYTES
+"""What the unstored bytes of one segment may keep beyond their own size."""
+
 
 @dataclass(slots=True)
 class UnstoredBytes:
-    """How many cached bytes of one container storage does not hold. Shared by its segment indexes."""
+    """Memory of one container that cannot be evicted because storage does not hold it yet, in bytes.
+
+    Two blocks are counted extra for each segment that has any: its first and last byte may each keep a block
+    that is hardly used. Shared by the segment indexes.
+    """
 
     count: int = 0
 
@@ -96,30 +103,36 @@ class SegmentIndex:
         """Copy ``data`` behind the bytes appended so far; all of it or, with CacheFullError, nothing."""
         assert offset == self.end or self.end < 0, f"append at {offset}, the index ends at {self.end}"
         size = len(data)
+        cache = self._cache
         block = self.tail_block
         if not size:
-            self.end = offset
-        elif block != NO_BLOCK:
-            if self._cache.classes[block]:
-                self._cache.set_essential(block)
-            room = self._cache.room(block)
+            pass
+        elif block == NO_BLOCK:
+            self._append_extents(offset, data, 0)
+        else:
+            if cache.classes[block]:
+                cache.set_essential(block)
+            room = (BLOCK_BYTES << cache.orders[block]) - cache.lengths[block]
             if size <= room:
-                self._cache.append(block, data)
+                cache.append(block, data)
             else:
                 self._append_extents(offset, data, room)
-        else:
-            self._append_extents(offset, data, 0)
         self.end = offset + size
-        below = self.stored - offset
-        if below > 0:  # recovery replays what storage already holds
+        if offset < self.stored:  # recovery replays what storage already holds
             self._settle(offset)
-            size = max(0, size - below)
-        self.unstored += size
-        self._account.count += size
+            size = max(0, self.end - self.stored)
+        if self.unstored:
+            self.unstored += size
+            self._account.count += size
+        else:
+            self._count_unstored(size)
 
     def _append_extents(self, offset: int, data: memoryview, room: int) -> None:
         cache = self._cache
+        self.follow()
         tail = self.tail_block
+        if tail != NO_BLOCK:
+            cache.set_essential(tail)
         fresh: list[int] = []
         planned = room
         grown_from = cache.orders[tail] if tail != NO_BLOCK else -1
@@ -165,27 +178,37 @@ class SegmentIndex:
         if block != NO_BLOCK:
             start = offset - self.tail_offset
             if start >= 0:
-                end = min(lengths[block], start + length_max)
-                if end <= start:
-                    return 0
+                end = start + length_max
+                if end > lengths[block]:
+                    end = lengths[block]
+                    if end <= start:
+                        return 0
                 pieces.append(cache.view(block, start, end))
                 blocks.append(block)
-                cache.touch(block)
                 return end - start
-        got = 0
-        for first, block in self.entries.from_floor(offset):
-            start = offset + got - first
-            length = lengths[block]
-            if start < 0 or start >= length:
-                break  # a gap
-            end = min(length, start + length_max - got)
+        first, block = self.entries.floor(offset)
+        if block == NO_BLOCK:
+            return 0
+        length = lengths[block]
+        start = offset - first
+        if start >= length:
+            return 0
+        end = start + length_max
+        if end <= length:  # most reads lie within one extent
             pieces.append(cache.view(block, start, end))
             blocks.append(block)
-            cache.touch(block)
-            got += end - start
-            if got >= length_max:
-                break
-        return got
+            return length_max
+        wanted = offset + length_max
+        position = offset
+        for first, block in self.entries.from_floor(offset):
+            start = position - first
+            if start < 0 or position >= wanted:
+                break  # a gap, or enough
+            end = min(lengths[block], start + wanted - position)
+            pieces.append(cache.view(block, start, end))
+            blocks.append(block)
+            position += end - start
+        return position - offset
 
     def is_history(self, block: int) -> bool:
         return self._cache.classes[block] == HISTORY
@@ -241,6 +264,16 @@ class SegmentIndex:
             self.entries.insert(position, block)
             position += size
 
+    def follow(self) -> None:
+        """Take over what the segment's state says about storage and about its start."""
+        state = self.state
+        if state.stored_length != self.stored:
+            self.set_stored(state.stored_length)
+            if state.start_offset > 0:
+                self.set_start(state.start_offset)
+        elif state.start_offset != self.start:
+            self.set_start(state.start_offset)
+
     def set_stored(self, stored: int) -> None:
         """Storage holds the bytes below ``stored``: their extents may leave. The line may also move back."""
         before, self.stored = self.stored, stored
@@ -262,8 +295,17 @@ class SegmentIndex:
                 released += max(0, min(end, stored) - max(offset, before))
                 if before < end <= stored:
                     cache.set_stored(block)
-        self.unstored -= released
-        self._account.count -= released
+        self._count_unstored(-released)
+
+    def _count_unstored(self, change: int) -> None:
+        """Keep count of what may not be evicted, as memory."""
+        before, after = self.unstored, self.unstored + change
+        self.unstored = after
+        if not before and after:
+            change += SLACK_BYTES
+        elif before and not after:
+            change -= SLACK_BYTES
+        self._account.count += change
 
     def set_start(self, start: int) -> None:
         """The segment begins at ``start`` now: stored extents wholly below it are of no use to anybody."""
@@ -288,6 +330,7 @@ class SegmentIndex:
 
     def shed(self) -> None:
         """Give back room the tail holds in reserve, and cut off what storage holds of it."""
+        self.follow()
         block = self.tail_block
         cache = self._cache
         if block == NO_BLOCK:
@@ -309,7 +352,11 @@ class SegmentIndex:
     def begin_merge(self, offset: int, source: SegmentIndex, length: int) -> None:
         """``[offset, offset + length)`` is the content of ``source`` from now on."""
         assert offset == self.end or self.end < 0
+        self.follow()
         redirect = Redirect(offset, length, source)
+        if redirect.end <= self.stored:  # recovery: storage has joined them already
+            self.end, self.tail_block = redirect.end, NO_BLOCK
+            return
         pieces: list[memoryview] = []
         if length > MERGE_COPY_BYTES_MAX or source.collect(0, length, pieces, []) < length:
             self.end, self.tail_block = offset + length, NO_BLOCK
@@ -344,9 +391,7 @@ class SegmentIndex:
                 cache.set_stored(block)
             else:
                 cache.set_essential(block)
-                unstored = end - max(offset, self.stored)
-                self.unstored += unstored
-                self._account.count += unstored
+                self._count_unstored(end - max(offset, self.stored))
         redirect.parked.wake_all()
 
     def next_overlap(self, offset: int, end: int) -> bool:
@@ -363,8 +408,7 @@ class SegmentIndex:
         """Let go of all entries without freeing them: somebody else owns the extents now."""
         self.entries = IndexEntries()
         self.tail_block = NO_BLOCK
-        self._account.count -= self.unstored
-        self.unstored = 0
+        self._count_unstored(-self.unstored)
 
     def close(self) -> None:
         """Free everything. The index must not be used afterwards."""

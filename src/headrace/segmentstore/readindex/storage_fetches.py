@@ -59,6 +59,7 @@ class StorageFetches:
         self._fetches_max = fetches_max
         self._pending: dict[SegmentIndex, list[Fetch]] = {}
         self._places = asyncio.Semaphore(fetches_max)
+        self._ahead = 0  # reads ahead that have not ended
         self._closed = False
         self.statistics = FetchStatistics()
 
@@ -78,7 +79,7 @@ class StorageFetches:
 
     def fetch_ahead(self, index: SegmentIndex, start: int, end: int) -> None:
         """Begin to read what of ``[start, end)`` is stored, not cached, not on its way, as places allow."""
-        end = min(end, index.stored)
+        end = min(end, index.state.stored_length)
         position = start
         while position < end:
             covered = index.covered_until(position)
@@ -90,7 +91,7 @@ class StorageFetches:
                 position = pending.end
             elif redirect is not None:
                 position = redirect.end
-            elif self.statistics.in_flight * 2 >= self._fetches_max:
+            elif self._ahead >= self._fetches_max // 2 or self.statistics.queued:
                 return
             else:
                 piece_end = min(end, (position // PIECE_BYTES + 1) * PIECE_BYTES)
@@ -127,36 +128,21 @@ class StorageFetches:
         done: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         fetch = Fetch(index, start, end, done, foreground)
         self._pending.setdefault(index, []).append(fetch)
-        if not foreground:
-            self.statistics.ahead_reads += 1
         try:
             self._spawner.spawn(f"read {index.state.name} {start}-{end}", self._run(fetch))
         except HeadraceError:
             self._remove(fetch)
             raise
+        if not foreground:
+            self._ahead += 1
+            self.statistics.ahead_reads += 1
         return fetch
 
     async def _run(self, fetch: Fetch) -> None:
+        """Perform one read and settle everybody who waits for it. Only a cancellation leaves it."""
         statistics = self.statistics
-        size = fetch.end - fetch.start
         try:
-            statistics.queued += 1
-            try:
-                await self._places.acquire()
-            finally:
-                statistics.queued -= 1
-            statistics.in_flight += 1
-            try:
-                data = memoryview(await self._storage.read_stored(fetch.index.state.name, fetch.start, size))
-            finally:
-                statistics.in_flight -= 1
-                self._places.release()
-            if len(data) != size:
-                raise DataCorruptionError(
-                    f"storage answered {len(data)} instead of {size} bytes",
-                    path=fetch.index.state.name,
-                    offset=fetch.start,
-                )
+            data = await self._read(fetch)
         except asyncio.CancelledError:
             self._remove(fetch)
             self._fail(fetch, ContainerOfflineError("the container stops"))
@@ -165,14 +151,34 @@ class StorageFetches:
             statistics.failures += 1
             self._remove(fetch)
             self._fail(fetch, error)
-            return
-        statistics.reads += 1
-        statistics.bytes_read += size
-        wanted = self._remove(fetch)
-        if not fetch.done.done():
-            fetch.done.set_result(data.toreadonly())
-        if wanted:
-            fetch.index.insert_history(fetch.start, data)
+        else:
+            statistics.reads += 1
+            statistics.bytes_read += len(data)
+            if self._remove(fetch):
+                fetch.done.set_result(data)
+                fetch.index.insert_history(fetch.start, data)
+        finally:
+            self._ahead -= not fetch.foreground
+
+    async def _read(self, fetch: Fetch) -> memoryview:
+        statistics = self.statistics
+        name, size = fetch.index.state.storage_name, fetch.end - fetch.start
+        statistics.queued += 1
+        try:
+            await self._places.acquire()
+        finally:
+            statistics.queued -= 1
+        statistics.in_flight += 1
+        try:
+            data = memoryview(await self._storage.read_stored(name, fetch.start, size)).toreadonly()
+        finally:
+            statistics.in_flight -= 1
+            self._places.release()
+        if len(data) != size:
+            raise DataCorruptionError(
+                f"storage answered {len(data)} instead of {size} bytes", path=name, offset=fetch.start
+            )
+        return data
 
     def _remove(self, fetch: Fetch) -> bool:
         """Take a fetch off the list; False if the segment has left in the meantime."""

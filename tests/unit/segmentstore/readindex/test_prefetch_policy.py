@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +40,7 @@ def test_a_reader_from_the_start_is_helped_at_once():
 def test_the_window_doubles_up_to_its_bound_and_ranges_follow_each_other():
     runs = SequentialRuns()
     ranges = read_through(runs, 10 * MIB, 1 * MIB, 30)
-    for (_, end), (begin, _) in zip(ranges, ranges[1:], strict=False):
+    for (_, end), (begin, _) in pairwise(ranges):
         assert begin == end
     reach = [end - (10 + number + 2) * MIB for number, (_, end) in enumerate(ranges)]
     assert reach[:4] == [1 * MIB, 2 * MIB, 4 * MIB, 8 * MIB]

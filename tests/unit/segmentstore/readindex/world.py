@@ -1,8 +1,9 @@
-"""A container's surroundings, reduced to what a read index can see: states, storage, and bytes to compare with."""
+"""A container's surroundings, as far as a read index sees them: states, storage, bytes to compare with."""
 
 from __future__ import annotations
 
 import asyncio
+from array import array
 
 from headrace.errors import NoSuchSegmentError, StorageReadError
 from headrace.runtime.supervisor import Supervisor
@@ -170,9 +171,7 @@ class World:
 def pattern(offset: int, length: int) -> bytes:
     """Bytes which tell where they belong: each aligned group of four holds its number."""
     first = offset // 4
-    words = b"".join(
-        (number * 2654435761 & 0xFFFF_FFFF).to_bytes(4, "big") for number in range(first, (offset + length) // 4 + 1)
-    )
+    words = array("I", range(first, (offset + length) // 4 + 1)).tobytes()
     return words[offset - 4 * first : offset - 4 * first + length]
 
 

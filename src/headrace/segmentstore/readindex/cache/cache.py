@@ -103,6 +103,7 @@ class BlockCache:
         self._links = (before, after)
         self._queues = {TAIL: RecencyQueue(before, after), HISTORY: RecencyQueue(before, after)}
 
+        self.containers = 0  # read indexes that share this cache
         self._owners: dict[int, ExtentOwner] = {}
         self._owner_next = 0
         self._owners_free: list[int] = []
@@ -237,6 +238,7 @@ class BlockCache:
         """Write ``data`` behind the bytes of an extent; the caller knows that it fits."""
         used = self.lengths[block]
         size = len(data)
+        assert used + size <= BLOCK_BYTES << self.orders[block]
         start = ((block & self._arena_mask) * BLOCK_BYTES) + used
         self._writable[block >> self._arena_shift][start : start + size] = data
         self.lengths[block] = used + size
@@ -328,11 +330,10 @@ class BlockCache:
 
     def touch(self, block: int) -> None:
         """A reader came for this extent: it stays longer."""
-        if self._stamps[block] != self.generation:
-            self._stamps[block] = self.generation
-            extent_class = self.classes[block]
-            if extent_class in self._queues:
-                self._queues[extent_class].refresh(block)
+        self._stamps[block] = self.generation
+        extent_class = self.classes[block]
+        if extent_class in self._queues:
+            self._queues[extent_class].refresh(block)
 
     def hold(self, pieces: list[memoryview], blocks: list[int], size: int) -> Callable[[], None] | None:
         """Make ``pieces`` of the extents ``blocks`` valid for as long as the reader wants.
@@ -340,6 +341,10 @@ class BlockCache:
         Small reads, and all reads while too much is held already, are replaced by a copy in place and need no
         release. Otherwise answers what the reader has to call, once.
         """
+        stamps, generation = self._stamps, self.generation
+        for block in blocks:
+            if stamps[block] != generation:
+                self.touch(block)
         if size <= COPY_BYTES_MAX or self.pinned_blocks >= self.policy.pinned_max:
             pieces[:] = [memoryview(b"".join(pieces))]
             return None

@@ -75,7 +75,9 @@ def test_extents_never_overlap_and_every_block_is_accounted_for(blocks, steps):
                 taken.append((block, order))
         layout.check()
         owned = [number for block, order in taken for number in range(block, block + (1 << order))]
-        free = [number for block, order in layout.free_extents() for number in range(block, block + (1 << order))]
+        free = [
+            number for block, order in layout.free_extents() for number in range(block, block + (1 << order))
+        ]
         assert sorted(owned + free) == list(range(blocks))
 
 

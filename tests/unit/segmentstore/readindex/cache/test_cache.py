@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import CacheFullError
+from headrace.limits import MIB
+from headrace.segmentstore.readindex.cache.block_layout import NO_BLOCK
+from headrace.segmentstore.readindex.cache.cache import BlockCache, CacheConfig
+from tests.unit.segmentstore.readindex.world import BLOCK, pattern, small_cache
+
+
+class Owner:
+    """Keeps what it put into the cache, by offset."""
+
+    def __init__(self, cache: BlockCache) -> None:
+        self.cache = cache
+        self.extents: dict[int, int] = {}
+        self.evicted: list[int] = []
+        self.shed_calls = 0
+        self.number = cache.register(self)
+
+    def on_evicted(self, offset: int) -> None:
+        del self.extents[offset]
+        self.evicted.append(offset)
+
+    def shed(self) -> None:
+        self.shed_calls += 1
+        for block in self.extents.values():
+            self.cache.trim(block)
+
+    def put(self, offset: int, size: int, *, stored: bool = True) -> int:
+        block = self.cache.allocate_tail(self.number, offset, size, -1)
+        self.cache.append(block, memoryview(pattern(offset, size)))
+        self.extents[offset] = block
+        if stored:
+            self.cache.set_stored(block)
+        self.cache.check()
+        return block
+
+    def put_history(self, offset: int, size: int) -> int:
+        block = self.cache.allocate_history(self.number, offset, size)
+        if block != NO_BLOCK:
+            self.cache.append(block, memoryview(pattern(offset, size)))
+            self.extents[offset] = block
+        self.cache.check()
+        return block
+
+    def hold(self, block: int):
+        length = self.cache.lengths[block]
+        pieces = [self.cache.view(block, 0, length)]
+        return pieces, self.cache.hold(pieces, [block], length)
+
+
+@pytest.fixture
+def cache():
+    return small_cache(16, history_share_max=0.5, history_share_min=0.0)
+
+
+@pytest.fixture
+def owner(cache):
+    return Owner(cache)
+
+
+def fill(owner: Owner, *, stored: bool = True, first: int = 0) -> None:
+    for number in range(first, 16):
+        owner.put(number * BLOCK, BLOCK, stored=stored)
+
+
+def test_memory_is_taken_in_arenas_when_it_is_first_needed():
+    cache = BlockCache(CacheConfig(bytes_max=20 * MIB))
+    assert cache.statistics().arena_bytes == 0
+    owner = Owner(cache)
+    owner.put(0, 1)
+    assert cache.statistics().arena_bytes == 8 * MIB
+    for number in range(1, 20):
+        owner.put(number * MIB, MIB, stored=False)
+    assert cache.statistics().arena_bytes == 20 * MIB
+
+
+def test_the_bound_is_never_exceeded_and_the_oldest_stored_extent_makes_room(cache, owner):
+    fill(owner)
+    owner.put(16 * BLOCK, BLOCK)
+    assert owner.evicted == [0]
+    assert cache.statistics().used_bytes == 16 * BLOCK
+
+
+def test_what_storage_does_not_hold_is_never_evicted(cache, owner):
+    fill(owner, stored=False)
+    with pytest.raises(CacheFullError):
+        owner.put(16 * BLOCK, BLOCK)
+    assert owner.evicted == []
+    cache.check()
+    cache.set_stored(owner.extents[5 * BLOCK])
+    owner.put(16 * BLOCK, BLOCK)
+    assert owner.evicted == [5 * BLOCK]
+
+
+def test_an_extent_that_was_used_leaves_after_those_that_were_not(cache, owner):
+    fill(owner)
+    cache.generation += 1
+    cache.hold([memoryview(b"x")], [owner.extents[0]], 1)
+    owner.put(16 * BLOCK, BLOCK)
+    assert owner.evicted == [BLOCK]
+
+
+def test_a_held_extent_stays_and_its_view_does_not_change(cache, owner):
+    fill(owner)
+    pinned = small_views(owner, [0, 1])
+    for number in range(16, 40):
+        owner.put(number * BLOCK, BLOCK)
+    for number, (pieces, release) in enumerate(pinned):
+        assert number * BLOCK in owner.extents
+        assert bytes(pieces[0]) == pattern(number * BLOCK, BLOCK)
+        release()
+    cache.check()
+    assert cache.statistics().pinned_bytes == 0
+
+
+def small_views(owner: Owner, numbers):
+    """Hold extents of one block, which are too small to be held by themselves."""
+    held = []
+    for number in numbers:
+        block = owner.extents[number * BLOCK]
+        pieces = [owner.cache.view(block, 0, BLOCK)]
+        held.append((pieces, owner.cache.hold(pieces, [block], BLOCK + 1)))
+        assert held[-1][1] is not None
+    return held
+
+
+def test_memory_freed_under_a_reader_is_reused_only_after_its_release(cache, owner):
+    fill(owner, stored=False)
+    ((pieces, release),) = small_views(owner, [3])
+    cache.free(owner.extents.pop(3 * BLOCK))
+    cache.check()
+    with pytest.raises(CacheFullError):
+        owner.put(16 * BLOCK, BLOCK)
+    assert bytes(pieces[0]) == pattern(3 * BLOCK, BLOCK)
+    release()
+    cache.check()
+    owner.put(16 * BLOCK, BLOCK)
+
+
+def test_two_readers_of_one_extent_both_have_to_release_it(cache, owner):
+    fill(owner, stored=False)
+    first, second = small_views(owner, [3, 3])
+    cache.free(owner.extents.pop(3 * BLOCK))
+    first[1]()
+    assert bytes(second[0][0]) == pattern(3 * BLOCK, BLOCK)
+    with pytest.raises(CacheFullError):
+        owner.put(16 * BLOCK, BLOCK)
+    second[1]()
+    owner.put(16 * BLOCK, BLOCK)
+
+
+def test_small_reads_get_copies_and_hold_nothing(cache, owner):
+    block = owner.put(0, 100)
+    pieces, release = owner.hold(block)
+    assert release is None
+    cache.free(owner.extents.pop(0))
+    owner.put(0, 100)
+    assert bytes(pieces[0]) == pattern(0, 100)
+
+
+def test_readers_that_hold_too_much_get_copies_so_that_appends_always_find_room(cache, owner):
+    for number in range(4):
+        owner.put(number * 4 * BLOCK, 4 * BLOCK)
+    held = [owner.hold(owner.extents[number * 4 * BLOCK]) for number in range(4)]
+    assert [release is None for _, release in held] == [False, True, True, True]
+    for number in range(4, 8):
+        owner.put(number * 4 * BLOCK, 4 * BLOCK)
+    for number, (pieces, _) in enumerate(held):
+        assert b"".join(pieces) == pattern(number * 4 * BLOCK, 4 * BLOCK)
+
+
+def test_history_replaces_history_once_it_has_its_share(cache, owner):
+    for number in range(8):
+        owner.put(number * BLOCK, BLOCK)
+    for number in range(100, 200):
+        assert owner.put_history(number * BLOCK, BLOCK) != NO_BLOCK
+    assert all(number * BLOCK in owner.extents for number in range(8))
+    assert cache.statistics().history_bytes == 8 * BLOCK
+
+
+def test_appends_push_out_history_before_anything_else(cache, owner):
+    fill(owner, first=8)
+    for number in range(100, 108):
+        owner.put_history(number * BLOCK, BLOCK)
+    for number in range(16, 24):
+        owner.put(number * BLOCK, BLOCK)
+    assert owner.evicted == [number * BLOCK for number in range(100, 108)]
+
+
+def test_appends_leave_history_its_minimum_while_tail_data_can_leave():
+    cache = small_cache(16, history_share_max=0.5, history_share_min=0.25)
+    owner = Owner(cache)
+    for number in range(100, 108):
+        owner.put_history(number * BLOCK, BLOCK)
+    for number in range(60):
+        owner.put(number * BLOCK, BLOCK)
+    assert cache.statistics().history_bytes == 4 * BLOCK
+    for number in range(60, 76):
+        owner.put(number * BLOCK, BLOCK, stored=False)
+    assert cache.statistics().history_bytes == 0
+
+
+def test_history_is_refused_rather_than_taking_essential_memory(cache, owner):
+    fill(owner, stored=False)
+    assert owner.put_history(100 * BLOCK, BLOCK) == NO_BLOCK
+    assert cache.statistics().refused_history == 1
+    assert len(owner.extents) == 16
+
+
+def test_bytes_that_follow_each_other_lie_in_one_extent_while_memory_allows(cache, owner):
+    block = owner.put(0, 8 * BLOCK)
+    assert cache.orders[block] == 3
+    assert len(cache.view(block, 0, 8 * BLOCK)) == 8 * BLOCK
+
+
+def test_fragmented_memory_is_used_in_the_pieces_there_are(cache, owner):
+    fill(owner, stored=False)
+    for number in range(0, 16, 2):
+        cache.free(owner.extents.pop(number * BLOCK))
+    for number in range(0, 16, 2):
+        block = cache.allocate_tail(owner.number, number * BLOCK, 8 * BLOCK, -1)
+        assert cache.orders[block] == 0
+        cache.append(block, memoryview(b"x"))
+        owner.extents[number * BLOCK] = block
+    cache.check()
+
+
+def test_unused_room_is_taken_back_before_giving_up(cache, owner):
+    block = cache.allocate_tail(owner.number, 0, 5 * BLOCK, -1)
+    owner.extents[0] = block
+    cache.append(block, memoryview(bytes(BLOCK)))
+    order = cache.orders[block]
+    for number in range(10, 10 + 16 - (1 << order)):
+        owner.put(number * BLOCK, BLOCK, stored=False)
+    owner.put(100 * BLOCK, BLOCK, stored=False)
+    assert owner.shed_calls == 1
+    assert cache.orders[block] == 0
+
+
+def test_trimming_a_held_extent_keeps_the_counts_and_the_bytes(cache, owner):
+    block = cache.allocate_tail(owner.number, 0, 8 * BLOCK, -1)
+    owner.extents[0] = block
+    cache.append(block, memoryview(pattern(0, BLOCK + 7)))
+    pieces, release = owner.hold(block)
+    cache.trim(block)
+    cache.check()
+    cache.set_stored(block)
+    cache.trim(block)
+    cache.check()
+    assert bytes(pieces[0]) == pattern(0, BLOCK + 7)
+    release()
+    cache.check()
+
+
+def test_splitting_moves_no_byte(cache, owner):
+    block = owner.put(0, 8 * BLOCK, stored=False)
+    upper = cache.split(block)
+    owner.extents[4 * BLOCK] = upper
+    cache.check()
+    assert bytes(cache.view(block, 0, 4 * BLOCK)) == pattern(0, 4 * BLOCK)
+    assert bytes(cache.view(upper, 0, 4 * BLOCK)) == pattern(4 * BLOCK, 4 * BLOCK)
+    cache.set_stored(block)
+    fill(owner, stored=False, first=8)
+    owner.put(100 * BLOCK, 1)
+    assert owner.evicted == [0]
+
+
+def test_tails_of_many_segments_stay_small():
+    cache = BlockCache(CacheConfig(bytes_max=64 * MIB))
+    owners = [Owner(cache) for _ in range(1000)]
+    block = cache.allocate_tail(owners[0].number, 0, 100, 8)
+    assert cache.orders[block] <= 1
+    for owner in owners[1:]:
+        cache.unregister(owner.number)
+    block = cache.allocate_tail(owners[0].number, BLOCK, 100, 8)
+    assert cache.orders[block] == 8
+
+
+def test_views_are_read_only(cache, owner):
+    block = owner.put(0, 10)
+    with pytest.raises(TypeError):
+        cache.view(block, 0, 10)[0] = 1
+
+
+def test_numbers_of_owners_are_used_again(cache):
+    owners = [Owner(cache) for _ in range(3)]
+    cache.unregister(owners[1].number)
+    assert Owner(cache).number == owners[1].number
+    assert cache.statistics().owners == 3

@@ -1,0 +1,855 @@
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from headrace.errors import (
+    CacheFullError,
+    ContainerOfflineError,
+    DataCorruptionError,
+    InvalidArgumentError,
+    NoSuchSegmentError,
+    SegmentSealedError,
+    SegmentTruncatedError,
+    StorageReadError,
+)
+from headrace.limits import KIB, MIB
+from headrace.segmentstore.readindex import BlockCache, CacheConfig
+from tests.unit.segmentstore.readindex.world import BLOCK, World, pattern, settle, small_cache
+
+# ------------------------------------------------------------------------------------------ cached
+
+
+async def test_what_was_appended_can_be_read_at_once_without_storage_or_task(world):
+    segment = world.create()
+    world.append(segment, 100)
+    world.append(segment, 50)
+    result = world.index.read_nowait(segment, 10, 1000)
+    assert result.at_tail
+    assert not result.end_of_segment
+    assert result.to_bytes() == pattern(10, 140)
+    assert world.storage.reads == []
+    assert world.supervisor.statistics().spawned == 0
+
+
+async def test_the_buffer_of_an_append_may_be_reused_at_once(world):
+    segment = world.create()
+    frame = bytearray(b"first")
+    segment.accepted_length = segment.durable_length = 5
+    world.bytes[segment] += frame
+    world.index.append(segment, 0, memoryview(frame))
+    frame[:] = b"other"
+    assert await world.read(segment, 0, 5) == b"first"
+
+
+async def test_small_appends_share_blocks(world):
+    segment = world.create()
+    for _ in range(1000):
+        world.append(segment, 10)
+    statistics = world.cache.statistics()
+    assert statistics.used_bytes <= 4 * BLOCK
+    assert statistics.extents <= 3
+
+
+async def test_a_read_crosses_extents(world):
+    segment = world.create()
+    world.append(segment, 100 * KIB)
+    result = world.index.read_nowait(segment, 3, 90 * KIB)
+    assert len(result.pieces) > 1
+    assert result.to_bytes() == pattern(3, 90 * KIB)
+
+
+async def test_a_large_sequential_segment_is_read_in_few_pieces():
+    world = World(BlockCache(CacheConfig(bytes_max=64 * MIB)))
+    segment = world.create()
+    for _ in range(800):
+        world.append(segment, bytes(10_000))
+    result = world.index.read_nowait(segment, 4 * MIB + 5, 1 * MIB)
+    assert len(result.pieces) <= 2
+    result.release()
+    await world.close()
+
+
+async def test_only_durable_bytes_are_visible(world):
+    segment = world.create()
+    world.append(segment, 10)
+    segment.accepted_length += 5
+    world.index.append(segment, 10, memoryview(bytes(5)))
+    assert await world.read(segment, 0, 100) == pattern(0, 10)
+    segment.durable_length = 15
+    world.bytes[segment] += bytes(5)
+    assert await world.read(segment, 10, 100) == bytes(5)
+
+
+async def test_an_append_with_a_gap_is_our_mistake(world):
+    segment = world.create()
+    world.append(segment, 10)
+    with pytest.raises(AssertionError):
+        world.index.append(segment, 11, memoryview(b"x"))
+
+
+async def test_an_empty_append_changes_nothing(world):
+    segment = world.create()
+    world.append(segment, b"")
+    world.append(segment, 10)
+    world.store(segment)
+    world.append(segment, b"")
+    world.check()
+    assert await world.read(segment, 0, 100) == pattern(0, 10)
+
+
+# ------------------------------------------------------------------------------------------ validation
+
+
+async def test_arguments_are_checked_before_anything_else(world):
+    segment = world.create()
+    world.append(segment, 100)
+    world.truncate(segment, 40)
+    for read in (world.index.read_nowait, lambda *a: world.index.read(*a, wait=False)):
+        for arguments in ((segment, -1, 1), (segment, 50, -1)):
+            with pytest.raises(InvalidArgumentError):
+                await_or_call(read, *arguments)
+        with pytest.raises(SegmentTruncatedError) as caught:
+            await_or_call(read, segment, 39, 1)
+        assert caught.value.start_offset == 40
+    with pytest.raises(InvalidArgumentError):
+        await world.index.read(segment, -1, 1, wait=True)
+
+
+def await_or_call(read, *arguments):
+    result = read(*arguments)
+    if asyncio.iscoroutine(result):
+        try:
+            result.send(None)  # the checks come before the first suspension
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            result.close()
+    return result
+
+
+async def test_nothing_is_read_when_nothing_is_asked_for(world):
+    segment = world.create()
+    world.append(segment, 10)
+    for offset, at_tail in ((5, False), (10, True)):
+        result = world.index.read_nowait(segment, offset, 0)
+        assert (result.pieces, result.end_of_segment) == ([], False)
+        assert result.at_tail == at_tail
+
+
+async def test_the_end_of_a_sealed_segment_is_said_with_the_last_bytes_and_behind_them(world):
+    segment = world.create()
+    world.append(segment, 10)
+    world.seal(segment)
+    result = world.index.read_nowait(segment, 0, 10)
+    assert (result.end_of_segment, result.at_tail, result.to_bytes()) == (True, False, pattern(0, 10))
+    result = world.index.read_nowait(segment, 0, 9)
+    assert not result.end_of_segment
+    result = world.index.read_nowait(segment, 10, 10)
+    assert (result.end_of_segment, result.pieces) == (True, [])
+    with pytest.raises(InvalidArgumentError):
+        world.index.read_nowait(segment, 11, 10)
+
+
+async def test_a_deleted_segment_is_not_read(world):
+    segment = world.create()
+    world.append(segment, 10)
+    world.delete(segment)
+    with pytest.raises(NoSuchSegmentError):
+        world.index.read_nowait(segment, 0, 10)
+
+
+# ------------------------------------------------------------------------------------------ waiting
+
+
+async def test_without_wait_the_tail_answers_nothing(world):
+    segment = world.create()
+    assert world.index.read_nowait(segment, 0, 10) is None
+    for offset in (0, 7):  # the second is beyond the tail
+        result = await world.index.read(segment, offset, 10, wait=False)
+        assert result.at_tail
+        assert result.pieces == []
+
+
+async def test_a_waiting_read_gets_the_next_append_and_no_more(world):
+    segment = world.create()
+    world.append(segment, 10)
+    reading = asyncio.ensure_future(world.read(segment, 10, 1000, wait=True))
+    await settle()
+    assert world.index.statistics().waiting_reads == 1
+    world.append(segment, 3)
+    world.append(segment, 4)
+    assert await reading == pattern(10, 7)
+    assert world.index.statistics().waiting_reads == 0
+
+
+async def test_a_read_beyond_the_tail_waits_for_its_own_byte(world):
+    segment = world.create()
+    reading = asyncio.ensure_future(world.read(segment, 10, 1000, wait=True))
+    await settle()
+    world.append(segment, 10)
+    await settle()
+    assert not reading.done()
+    world.append(segment, 1)
+    assert await reading == pattern(10, 1)
+
+
+async def test_a_cancelled_waiting_read_is_forgotten(world):
+    segment = world.create()
+    reading = asyncio.ensure_future(world.read(segment, 0, 10, wait=True))
+    await settle()
+    reading.cancel()
+    await settle()
+    assert world.index.statistics().waiting_reads == 0
+    world.append(segment, 10)
+
+
+async def test_a_reader_cancelled_after_it_was_woken_holds_nothing(world):
+    segment = world.create()
+    reading = asyncio.ensure_future(world.index.read(segment, 0, 64 * KIB, wait=True))
+    await settle()
+    world.append(segment, 64 * KIB)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert world.cache.statistics().pinned_bytes == 0
+
+
+async def test_a_seal_ends_waiting_reads(world):
+    segment = world.create()
+    world.append(segment, 10)
+    at_tail = asyncio.ensure_future(world.read(segment, 10, 10, wait=True))
+    beyond = asyncio.ensure_future(world.read(segment, 12, 10, wait=True))
+    await settle()
+    world.seal(segment)
+    with pytest.raises(SegmentSealedError):
+        await at_tail
+    with pytest.raises(InvalidArgumentError):
+        await beyond
+
+
+async def test_a_seal_that_comes_with_data_delivers_the_data(world):
+    segment = world.create()
+    reading = asyncio.ensure_future(world.read(segment, 0, 10, wait=True))
+    await settle()
+    world.append(segment, 4)
+    world.seal(segment)
+    assert await reading == pattern(0, 4)
+
+
+async def test_truncation_above_a_waiting_read_ends_it(world):
+    segment = world.create()
+    reading = asyncio.ensure_future(world.read(segment, 5, 10, wait=True))
+    await settle()
+    world.append(segment, 10)
+    world.truncate(segment, 8)
+    with pytest.raises(SegmentTruncatedError):
+        await reading
+
+
+async def test_deletion_ends_waiting_reads(world):
+    segment = world.create()
+    reading = asyncio.ensure_future(world.read(segment, 0, 10, wait=True))
+    await settle()
+    world.delete(segment)
+    with pytest.raises(NoSuchSegmentError):
+        await reading
+
+
+async def test_a_segment_that_merely_leaves_memory_is_not_called_missing(world):
+    segment = world.create()
+    reading = asyncio.ensure_future(world.read(segment, 0, 10, wait=True))
+    await settle()
+    world.index.drop(segment)
+    with pytest.raises(ContainerOfflineError):
+        await reading
+
+
+async def test_closing_ends_waiting_and_storage_reads(world):
+    tail, stored = world.create("tail"), world.create_stored("stored", 1000)
+    world.storage.hold()
+    reading = [
+        asyncio.ensure_future(world.read(tail, 0, 10, wait=True)),
+        asyncio.ensure_future(world.read(stored, 0, 10)),
+    ]
+    await settle()
+    world.index.close()
+    for read in reading:
+        with pytest.raises(ContainerOfflineError):
+            await read
+    with pytest.raises(ContainerOfflineError):
+        await world.read(tail, 0, 10, wait=True)
+    world.storage.let_go()
+    await settle()
+    assert world.cache.statistics().used_bytes == 0
+
+
+async def test_a_watcher_needs_no_task_and_can_be_cancelled(world):
+    segment = world.create()
+    first, second = world.index.watch(segment, 0), world.index.watch(segment, 0)
+    second.cancel()
+    await settle()
+    assert world.index.statistics().waiting_reads == 1
+    world.append(segment, 1)
+    assert first.done()
+    assert world.index.read_nowait(segment, 0, 10).to_bytes() == pattern(0, 1)
+
+
+async def test_ten_thousand_waiting_readers_all_get_the_append(world):
+    segment = world.create()
+    reads = [asyncio.ensure_future(world.read(segment, 0, 10, wait=True)) for _ in range(10_000)]
+    await settle()
+    world.append(segment, 10)
+    assert await asyncio.gather(*reads) == [pattern(0, 10)] * 10_000
+
+
+# ------------------------------------------------------------------------------------------ storage
+
+
+async def test_stored_bytes_are_fetched_once_and_cached(world):
+    segment = world.create_stored("s", 100 * KIB)
+    assert await world.read_exactly(segment, 50 * KIB, 1000) == pattern(50 * KIB, 1000)
+    (read,) = world.storage.reads
+    assert read == (segment.storage_name, 50 * KIB, 14 * KIB)
+    assert await world.read_exactly(segment, 51 * KIB, 13 * KIB) == pattern(51 * KIB, 13 * KIB)
+    assert len(world.storage.reads) == 1
+
+
+async def test_the_last_bytes_never_need_storage():
+    world = World(small_cache(64))
+    segment = world.create()
+    for _ in range(500):
+        world.append(segment, 3000)
+        world.store(segment, max(0, segment.durable_length - 20_000))
+        assert await world.read_exactly(segment, max(0, segment.durable_length - 60_000), 3000)
+    assert world.storage.reads == []
+    assert world.cache.statistics().evicted_extents > 30
+    await world.close()
+
+
+async def test_reading_history_does_not_evict_the_tail():
+    world = World(small_cache(256))
+    old, live = world.create_stored("old", 4 * MIB), world.create("live")
+    world.append(live, 600 * KIB)
+    world.store(live)
+    for position in range(0, 4 * MIB, 64 * KIB):
+        assert await world.read_exactly(old, position, 64 * KIB) == pattern(position, 64 * KIB)
+    world.storage.reads.clear()
+    assert await world.read_exactly(live, 0, 600 * KIB) == pattern(0, 600 * KIB)
+    assert world.storage.reads == []
+    await world.close()
+
+
+async def test_readers_of_the_same_range_share_one_storage_read(world):
+    segment = world.create_stored("s", 200 * KIB)
+    world.storage.hold()
+    reads = [
+        asyncio.ensure_future(world.read(segment, offset, 30 * KIB)) for offset in (0, 0, 10 * KIB, 63 * KIB)
+    ]
+    await settle()
+    world.storage.let_go()
+    first, again, inside, last = await asyncio.gather(*reads)
+    assert first == again == pattern(0, 30 * KIB)
+    assert inside == pattern(10 * KIB, 30 * KIB)
+    assert last == pattern(63 * KIB, len(last))
+    assert world.storage.reads[0][1] == 0
+    assert world.index.statistics().fetches.shared >= 2
+
+
+async def test_a_read_that_begins_before_one_under_way_stops_where_that_begins(world):
+    segment = world.create_stored("s", 200 * KIB)
+    world.storage.hold()
+    later = asyncio.ensure_future(world.read(segment, 40 * KIB, 8 * KIB))
+    await settle()
+    earlier = asyncio.ensure_future(world.read(segment, 32 * KIB, 100 * KIB))
+    await settle()
+    world.storage.let_go()
+    assert await earlier == pattern(32 * KIB, 8 * KIB)
+    assert await later == pattern(40 * KIB, 8 * KIB)
+
+
+async def test_cancelling_one_reader_does_not_disturb_who_shares_its_read(world):
+    segment = world.create_stored("s", 100 * KIB)
+    world.storage.hold()
+    first = asyncio.ensure_future(world.read(segment, 0, 1000))
+    second = asyncio.ensure_future(world.read(segment, 0, 1000))
+    await settle()
+    first.cancel()
+    await settle()
+    world.storage.let_go()
+    assert await second == pattern(0, 1000)
+
+
+async def test_a_failed_storage_read_reaches_all_its_readers_and_is_tried_again_next_time(world):
+    segment = world.create_stored("s", 100 * KIB)
+    world.storage.hold()
+    world.storage.failures = 1
+    reads = [asyncio.ensure_future(world.read(segment, offset, 1000)) for offset in (0, 500)]
+    await settle()
+    world.storage.let_go()
+    for read in reads:
+        with pytest.raises(StorageReadError):
+            await read
+    assert await world.read(segment, 0, 1000) == pattern(0, 1000)
+
+
+async def test_a_short_answer_of_storage_is_corruption_not_data(world):
+    segment = world.create_stored("s", 10 * KIB)
+    world.storage.short_answers = 1
+    with pytest.raises(DataCorruptionError):
+        await world.read(segment, 0, 1000)
+    assert await world.read(segment, 0, 1000) == pattern(0, 1000)
+
+
+async def test_a_segment_truncated_while_it_is_read_is_reported(world):
+    segment = world.create_stored("s", 10 * KIB)
+    world.storage.hold()
+    reading = asyncio.ensure_future(world.read(segment, 0, 1000))
+    await settle()
+    world.truncate(segment, 5 * KIB)
+    world.storage.let_go()
+    with pytest.raises(SegmentTruncatedError):
+        await reading
+
+
+async def test_a_segment_deleted_while_it_is_read_is_reported_and_nothing_is_cached(world):
+    segment = world.create_stored("s", 10 * KIB)
+    world.storage.hold()
+    reading = asyncio.ensure_future(world.read(segment, 0, 1000))
+    await settle()
+    world.delete(segment)
+    world.storage.let_go()
+    with pytest.raises(NoSuchSegmentError):
+        await reading
+    await settle()
+    assert world.cache.statistics().used_bytes == 0
+
+
+async def test_at_most_so_many_storage_reads_run_at_a_time():
+    world = World(fetches_max=3)
+    segments = [world.create_stored(f"s{number}", 1000) for number in range(10)]
+    world.storage.hold()
+    reads = [asyncio.ensure_future(world.read(segment, 500, 1000)) for segment in segments]
+    await settle()
+    assert len(world.storage.reads) == 3
+    statistics = world.index.statistics().fetches
+    assert (statistics.in_flight, statistics.queued) == (3, 7)
+    world.storage.let_go()
+    assert await asyncio.gather(*reads) == [pattern(500, 500)] * 10
+    await world.close()
+
+
+async def test_a_reader_from_the_start_finds_its_next_bytes_read_already():
+    world = World(BlockCache(CacheConfig(bytes_max=128 * MIB)))
+    segment = world.create_stored("s", 12 * MIB)
+    foreground = 0
+    for position in range(0, 12 * MIB, 256 * KIB):
+        if world.index.read_nowait(segment, position, 256 * KIB) is None:
+            foreground += 1
+        assert await world.read_exactly(segment, position, 256 * KIB) == pattern(position, 256 * KIB)
+        await settle()
+    assert foreground == 1
+    covered = sorted((offset, offset + length) for _, offset, length in world.storage.reads)
+    assert all(left[1] <= right[0] for left, right in pairwise(covered))
+    assert world.index.statistics().fetches.ahead_reads >= 10
+    await world.close()
+
+
+async def test_random_reads_do_not_read_ahead():
+    world = World(BlockCache(CacheConfig(bytes_max=128 * MIB)))
+    segment = world.create_stored("s", 8 * MIB)
+    for number in range(1, 60):
+        position = number * 7919 * 97 % (8 * MIB - 100)
+        assert await world.read_exactly(segment, position, 100) == pattern(position, 100)
+    assert world.index.statistics().fetches.ahead_reads == 0
+    assert sum(length for _, _, length in world.storage.reads) < 60 * 65 * KIB
+    await world.close()
+
+
+async def test_reading_ahead_leaves_half_of_the_places_to_readers():
+    world = World(BlockCache(CacheConfig(bytes_max=256 * MIB)), fetches_max=4)
+    ahead, other = world.create_stored("ahead", 16 * MIB), world.create_stored("other", 1000)
+    for position in range(0, 3 * MIB, MIB):
+        await world.read_exactly(ahead, position, MIB)
+        await settle()
+    world.storage.hold()
+    world.storage.reads.clear()
+    reading = asyncio.ensure_future(world.read_exactly(ahead, 3 * MIB, 8 * MIB))
+    await settle()
+    assert world.index.statistics().fetches.in_flight <= 3
+    foreground = asyncio.ensure_future(world.read(other, 0, 1000))
+    await settle()
+    assert world.storage.reads[-1][0] == other.storage_name
+    world.storage.let_go()
+    await asyncio.gather(reading, foreground)
+    await world.close()
+
+
+async def test_a_failed_read_ahead_is_nobodys_error(world):
+    world = World(BlockCache(CacheConfig(bytes_max=128 * MIB)))
+    segment = world.create_stored("s", 4 * MIB)
+    assert await world.read(segment, 0, MIB)
+    world.storage.failures = 100
+    await settle()
+    world.storage.failures = 0
+    assert world.index.statistics().fetches.failures >= 1
+    assert await world.read_exactly(segment, 0, 4 * MIB) == pattern(0, 4 * MIB)
+    await world.close()
+
+
+async def test_bytes_known_to_exist_but_not_where_are_waited_for_even_without_wait(world):
+    """Right after recovery the stored length may be behind."""
+    segment = world.create_stored("s", 1000)
+    segment.stored_length = 400
+    reading = asyncio.ensure_future(world.read(segment, 500, 100))
+    await settle()
+    assert not reading.done()
+    segment.stored_length = 1000
+    world.index.on_changed(segment)
+    assert await reading == pattern(500, 100)
+
+
+async def test_after_recovery_appends_go_on_where_the_log_begins(world):
+    segment = world.create_stored("s", 1000)
+    world.bytes[segment] += pattern(1000, 100)
+    segment.accepted_length = segment.durable_length = 1100
+    segment.stored_length = 1000
+    world.index.append(segment, 1000, memoryview(pattern(1000, 100)))
+    assert await world.read_exactly(segment, 900, 200) == pattern(900, 200)
+    world.store(segment)
+    world.check()
+
+
+async def test_replayed_bytes_that_storage_holds_are_not_essential(world):
+    segment = world.create_stored("s", 1000)
+    for offset, length in ((200, 500), (700, 500)):
+        segment.accepted_length = segment.durable_length = max(1000, offset + length)
+        world.index.append(segment, offset, memoryview(pattern(offset, length)))
+        world.index.check()
+    world.bytes[segment] = bytearray(pattern(0, 1200))
+    assert world.index.unstored_bytes() == 200 + 2 * BLOCK
+    assert await world.read_exactly(segment, 0, 1200) == pattern(0, 1200)
+
+
+async def test_storage_that_turns_out_shorter_than_believed_makes_its_bytes_essential_again(world):
+    segment = world.create("s")
+    world.append(segment, 50_000)
+    segment.stored_length = 50_000
+    world.index.on_changed(segment)
+    segment.stored_length = 20_000
+    world.index.on_changed(segment)
+    world.check()
+    assert world.index.unstored_bytes() == 30_000 + 2 * BLOCK
+    assert b"".join(world.index.read_direct(segment, 20_000, 30_000)) == pattern(20_000, 30_000)
+
+
+# ------------------------------------------------------------------------------------------ the writer's side
+
+
+async def test_unstored_bytes_count_what_the_writer_still_has_to_write(world):
+    first, second = world.create("a"), world.create("b")
+    world.append(first, 1000)
+    world.append(second, 500)
+    assert world.index.unstored_bytes() == 1500 + 4 * BLOCK
+    world.store(first, 400)
+    assert world.index.unstored_bytes() == 1100 + 4 * BLOCK
+    world.store(first)
+    world.delete(second)
+    assert world.index.unstored_bytes() == 0
+
+
+async def test_the_writer_gets_exactly_what_it_asks_for_or_nothing(world):
+    segment = world.create()
+    world.append(segment, 100 * KIB)
+    assert b"".join(world.index.read_direct(segment, 5, 90 * KIB)) == pattern(5, 90 * KIB)
+    assert world.index.read_direct(segment, 5, 100 * KIB) is None
+    assert world.index.read_direct(world.create("other"), 0, 1) is None
+
+
+async def test_truncated_bytes_stay_until_the_writer_has_written_them(world):
+    segment = world.create()
+    world.append(segment, 100 * KIB)
+    world.truncate(segment, 80 * KIB)
+    assert b"".join(world.index.read_direct(segment, 0, 100 * KIB)) == pattern(0, 100 * KIB)
+    before = world.cache.statistics().used_bytes
+    world.store(segment)
+    assert world.cache.statistics().used_bytes < before
+
+
+async def test_appends_fail_only_when_everything_left_is_essential():
+    world = World(small_cache(16))
+    segment = world.create()
+    while segment.durable_length + 1000 <= 16 * BLOCK:
+        world.append(segment, 1000)
+    length = segment.durable_length
+    with pytest.raises(CacheFullError):
+        world.append(segment, 1000)
+    segment.accepted_length = segment.durable_length = length
+    del world.bytes[segment][length:]
+    world.check()
+    assert await world.read_exactly(segment, 0, length) == pattern(0, length)
+    world.store(segment, length - 100)
+    world.append(segment, 1000)
+    assert await world.read_exactly(segment, length, 1000) == pattern(length, 1000)
+    await world.close()
+
+
+async def test_ten_thousand_slow_segments_fit_although_none_of_them_is_ever_fully_stored():
+    cache = BlockCache(CacheConfig(bytes_max=96 * MIB))
+    world = World(cache)
+    segments = [world.create(f"s{number}") for number in range(10_000)]
+    for _ in range(12):
+        for segment in segments:
+            offset = segment.durable_length
+            segment.accepted_length = segment.durable_length = offset + 900
+            world.index.append(segment, offset, memoryview(bytes(900)))
+            segment.stored_length = offset
+            world.index.on_changed(segment)
+    assert cache.statistics().used_bytes <= 96 * MIB
+    assert world.index.unstored_bytes() == 10_000 * (900 + 2 * BLOCK)
+    cache.check()
+    world.bytes.clear()
+    await world.close()
+
+
+async def test_a_few_large_tails_give_way_when_many_segments_come():
+    world = World(small_cache(64))
+    big = world.create("big")
+    world.append(big, 15 * BLOCK)
+    world.append(big, 15 * BLOCK)
+    world.store(big, big.durable_length - 10)
+    segments = [world.create(f"s{number}") for number in range(60)]
+    for segment in segments:
+        world.append(segment, 10)
+        world.check()
+    assert await world.read_exactly(big, big.durable_length - 10, 10) == pattern(30 * BLOCK - 10, 10)
+    await world.close()
+
+
+# ------------------------------------------------------------------------------------------ merges
+
+
+@pytest.mark.parametrize("size", [100, 100 * KIB], ids=["copied", "redirected"])
+async def test_a_merged_segment_is_read_through_its_target_at_every_stage(world, size):
+    target, source = world.create("t"), world.create("x")
+    world.append(target, 50)
+    world.append(source, pattern(7, size))
+    world.begin_merge(target, source)
+    world.append(target, b"after")
+    whole = pattern(0, 50) + pattern(7, size) + b"after"
+
+    async def read_all() -> None:
+        world.check()
+        assert await world.read_exactly(target, 0, len(whole)) == whole
+        for offset in (49, 50, 51, 50 + size - 1, 50 + size):
+            assert whole[offset:].startswith(await world.read(target, offset, 10))
+
+    await read_all()
+    assert world.index.read_direct(target, 40, 20) is None
+    assert world.index.read_direct(target, 50, 1) is None
+    assert b"".join(world.index.read_direct(target, 50 + size, 5)) == b"after"
+    world.store(target, 50)
+    await read_all()
+    world.join_in_storage(target, source)
+    await read_all()
+    world.complete_merge(target, source)
+    await read_all()
+    assert b"".join(world.index.read_direct(target, 50 + size, 5)) == b"after"
+    world.store(target)
+    await read_all()
+    assert world.storage.reads == []
+    del world.bytes[source]
+
+
+async def test_a_merged_source_is_not_read_by_its_name(world):
+    target, source = world.create("t"), world.create("x")
+    world.append(source, 100)
+    waiting = asyncio.ensure_future(world.read(source, 100, 10, wait=True))
+    await settle()
+    world.begin_merge(target, source)
+    with pytest.raises(NoSuchSegmentError):
+        world.index.read_nowait(source, 0, 10)
+    with pytest.raises((NoSuchSegmentError, SegmentSealedError)):
+        await waiting
+
+
+async def test_a_tail_reader_of_the_target_gets_the_merged_bytes(world):
+    target, source = world.create("t"), world.create("x")
+    world.append(source, 100 * KIB)
+    waiting = asyncio.ensure_future(world.read(target, 0, 10, wait=True))
+    await settle()
+    world.begin_merge(target, source)
+    assert await waiting == pattern(0, 10)
+
+
+async def test_an_empty_source_leaves_no_trace(world):
+    target, source = world.create("t"), world.create("x")
+    world.append(target, 10)
+    world.begin_merge(target, source)
+    world.append(target, 10)
+    assert await world.read(target, 0, 100) == pattern(0, 20)
+
+
+async def test_a_merge_source_in_storage_is_fetched_under_its_own_name(world):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    assert await world.read_exactly(target, 10 * KIB, 1000) == pattern(10 * KIB, 1000)
+    assert world.storage.reads[0][0] == source.storage_name
+
+
+async def test_a_read_that_races_with_the_join_waits_for_the_merge_and_finds_its_bytes(world):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    world.join_in_storage(target, source)
+    reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
+    await settle()
+    assert not reading.done()
+    assert len(world.storage.reads) == 1
+    world.complete_merge(target, source)
+    del world.bytes[source]
+    assert await reading == pattern(10 * KIB, 1000)
+    assert world.storage.reads[1][:2] == (target.storage_name, 10 * KIB)
+
+
+async def test_a_read_under_way_when_the_merge_completes_is_answered_from_the_target(world):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    world.storage.hold()
+    reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
+    await settle()
+    world.join_in_storage(target, source)
+    world.complete_merge(target, source)
+    del world.bytes[source]
+    await settle()
+    world.storage.let_go()
+    assert await reading == pattern(10 * KIB, 1000)
+
+
+async def test_a_read_parked_on_a_merge_ends_with_the_target(world):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    world.join_in_storage(target, source)
+    reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
+    await settle()
+    world.delete(target)
+    with pytest.raises(NoSuchSegmentError):
+        await reading
+
+
+async def test_a_parked_reader_that_is_cancelled_is_forgotten(world):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    world.join_in_storage(target, source)
+    reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
+    await settle()
+    reading.cancel()
+    await settle()
+    world.complete_merge(target, source)
+    del world.bytes[source]
+    assert await world.read(target, 10 * KIB, 10) == pattern(10 * KIB, 10)
+
+
+async def test_a_storage_failure_of_a_merge_source_is_reported_not_parked(world):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    world.storage.failures = 1
+    with pytest.raises(StorageReadError):
+        await world.read(target, 10 * KIB, 1000)
+
+
+async def test_completing_a_merge_moves_no_byte_and_keeps_views_valid(world):
+    target, source = world.create("t"), world.create("x")
+    world.append(source, 60 * KIB)
+    world.begin_merge(target, source)
+    result = await world.index.read(target, 0, 60 * KIB, wait=False)
+    used = world.cache.statistics().used_bytes
+    world.join_in_storage(target, source)
+    world.complete_merge(target, source)
+    del world.bytes[source]
+    assert world.cache.statistics().used_bytes <= used
+    assert await world.read_exactly(target, 0, 60 * KIB) == pattern(0, 60 * KIB)
+    assert world.storage.reads == []
+    assert result.to_bytes() == pattern(0, result.length)
+
+
+async def test_a_merge_that_storage_had_applied_before_recovery_needs_no_redirect(world):
+    target = world.create_stored("t", 100 * KIB)
+    source = world.create("x")
+    source.accepted_length = source.durable_length = 40 * KIB
+    source.accepted_sealed = source.sealed = source.accepted_merged = source.merged = True
+    world.index.begin_merge(target, 60 * KIB, source, 40 * KIB)
+    assert await world.read_exactly(target, 50 * KIB, 50 * KIB) == pattern(50 * KIB, 50 * KIB)
+    world.index.complete_merge(target, source)
+    assert {name for name, _, _ in world.storage.reads} == {target.storage_name}
+
+
+async def test_a_thousand_small_transactions_share_the_blocks_of_their_target(world):
+    target = world.create("t")
+    expected = b""
+    for number in range(1000):
+        source = world.create(f"txn{number}")
+        data = pattern(number, 100)
+        world.append(source, data)
+        world.begin_merge(target, source)
+        expected += data
+        if number % 3 == 2:
+            world.store(target, target.stored_length)
+            for done in [segment for segment in world.bytes if segment.merged]:
+                world.join_in_storage(target, done)
+                world.complete_merge(target, done)
+                del world.bytes[done]
+    world.check()
+    assert await world.read_exactly(target, 0, len(expected)) == expected
+    assert world.cache.statistics().used_bytes < 64 * BLOCK
+
+
+# ------------------------------------------------------------------------------------------ views and memory
+
+
+async def test_views_stay_intact_while_everything_else_is_evicted():
+    world = World(small_cache(64))
+    segment = world.create()
+    world.append(segment, 12 * BLOCK)
+    world.store(segment)
+    held = [world.index.read_nowait(segment, offset, 8 * KIB) for offset in (0, 5 * BLOCK)]
+    other = world.create("other")
+    for _ in range(200):
+        world.append(other, 5000)
+        world.store(other)
+    for offset, result in zip((0, 5 * BLOCK), held, strict=True):
+        assert result.to_bytes() == pattern(offset, 8 * KIB)
+    assert world.cache.statistics().pinned_bytes == 0
+    world.check()
+    await world.close()
+
+
+async def test_views_outlive_the_deletion_of_their_segment(world):
+    segment = world.create()
+    world.append(segment, 64 * KIB)
+    result = world.index.read_nowait(segment, 0, 32 * KIB)
+    world.delete(segment)
+    other = world.create("other")
+    for _ in range(40):
+        world.append(other, b"\xff" * 20_000)
+        world.store(other)
+    assert result.to_bytes() == pattern(0, result.length)
+
+
+async def test_containers_share_one_bound_and_evict_each_other():
+    cache = small_cache(64)
+    worlds = [World(cache), World(cache)]
+    segments = [world.create() for world in worlds]
+    for world, segment in zip(worlds, segments, strict=True):
+        for _ in range(50):
+            world.append(segment, 5000)
+            world.store(segment)
+    assert cache.statistics().used_bytes <= 64 * BLOCK
+    worlds[0].storage.reads.clear()
+    assert await worlds[0].read_exactly(segments[0], 0, 5000) == pattern(0, 5000)
+    assert worlds[0].storage.reads
+    await worlds[0].close()
+    assert await worlds[1].read_exactly(segments[1], 240_000, 5000) == pattern(240_000, 5000)
+    await worlds[1].close()
+    assert cache.statistics().used_bytes == 0
