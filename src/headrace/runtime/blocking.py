@@ -152,7 +152,7 @@ class BlockingPool(BoundedWork):
             if not loop.is_closed():  # a closed loop has nobody who waits for an answer
                 raise
 
-    def _next_job(self) -> _Job | None:
+    def _next_job(self) -> Job | None:
         main = threading.main_thread()
         while True:
             try:

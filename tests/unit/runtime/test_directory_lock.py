@@ -100,15 +100,15 @@ sys.stdin.read()
 def test_a_child_started_by_exec_does_not_keep_the_lock(tmp_path):
     lock = lock_of(tmp_path)
     lock.acquire()
-    child = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, close_fds=False
-    )
-    try:
+    code = "import sys; print('up', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False
+    ) as child:
+        assert child.stdout.readline() == b"up\n"
         lock.release()
-        lock_of(tmp_path).acquire()
-    finally:
-        child.stdin.close()
-        child.wait(10)
+        again = lock_of(tmp_path)
+        again.acquire()
+        again.release()
 
 
 def test_a_process_describes_itself():
