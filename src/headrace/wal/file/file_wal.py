@@ -8,6 +8,7 @@ This is the driver. It owns threads and descriptors and the order of steps; what
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ T = TypeVar("T")
 #: Another opener holds the lock of the owner record for milliseconds; after this it is taken to hang.
 _TAKE_OVER_S: Final = 10.0
 _TAKE_OVER_STEP_S: Final = 0.005
-#: An older owner may remove truncated files while the log is being read; then it is read again.
+#: An older owner may recycle truncated files while the log is being read; then it is read again.
 _RECOVERY_ATTEMPTS: Final = 3
 
 
@@ -75,6 +76,7 @@ class FileWal:
         self._files = SegmentFiles(directory, self._filesystem)
         self._owner = OwnerFile(directory, self._filesystem)
         self._record: OwnerRecord | None = None
+        self._first: SegmentFile | None = None
         self._recovered = RecoveredLog()
         self._commit: GroupCommit | None = None
         self._tail: LogTail | None = None
@@ -116,10 +118,14 @@ class FileWal:
                 recovered.truncation_sequence,
             )
             first = await self._run(self._files.create, head)
-            self._start(recovered, first, head)
+            self._first = first
             if not await self._run(self._owner.still_held):
                 raise FencedOutError("a newer owner has taken the log")
-            await self._remove([file.name for file in recovered.dead])
+            drafts = await self._run(self._files.find_drafts)
+            dead = [file.name for file in recovered.dead] + drafts
+            if dead:
+                await self._run(self._files.remove, dead)
+            self._start(recovered, first, head)
         except OSError as error:
             raise translate_error(error, f"opening the log in {self._directory}") from error
 
@@ -135,13 +141,10 @@ class FileWal:
             await asyncio.sleep(_TAKE_OVER_STEP_S)
 
     async def _recover(self, record: OwnerRecord) -> RecoveredLog:
-        for attempt in range(_RECOVERY_ATTEMPTS):
-            try:
+        for _ in range(_RECOVERY_ATTEMPTS - 1):
+            with contextlib.suppress(FileNotFoundError):
                 return await self._run(self._read_log, record.log_id)
-            except (FileNotFoundError, DataCorruptionError):
-                if attempt == _RECOVERY_ATTEMPTS - 1:
-                    raise
-        raise AssertionError  # the last attempt returned or raised
+        return await self._run(self._read_log, record.log_id)
 
     def _read_log(self, log_id: bytes) -> RecoveredLog:
         reader = FileReader(self._directory, self._filesystem)
@@ -164,10 +167,16 @@ class FileWal:
             log=short_log_id(head.log_id),
             next_sequence=recovered.next_sequence,
             statistics=self._statistics,
+            on_file_written=self._close_file,
         )
         self._tail = LogTail(self._files, self._work, self._config, first, head, commit.on_tail_progress)
         commit.attach(self._tail)
         self._tail.start()
+
+    def _close_file(self, file: SegmentFile) -> None:
+        """Every record of the file was answered and none will follow."""
+        if not self._closed:
+            self._work.submit(self._files.close, (file,), _ignore_answer)
 
     # ---- reading back
 
@@ -240,56 +249,64 @@ class FileWal:
         address = min(address, self._commit.durable_sequence + 1)
         if address <= self._truncation_sequence:
             return
+        self._truncation_sequence = self._tail.truncation_sequence = address
+        assert self._record is not None
+        file = self._tail.current
+        mark = TruncationMark(self._record.log_id, self.epoch, file.number, file.mark_turn + 1, address)
+        older, own = self._take_truncated()
+        kept = self._tail.spare_room()
+        removed = older + [segment.name for segment in own[kept:]]
         try:
-            await self._write_mark(address)
-            await self._drop_files()
+            await self._run(self._truncate_files, file, mark, own, removed)
         except OSError as error:
             raise translate_error(error, f"truncating the log in {self._directory}") from error
+        for segment in own[:kept]:
+            self._tail.add_spare(segment)
 
-    async def _write_mark(self, address: int) -> None:
-        assert self._record is not None
-        assert self._tail is not None
-        if not await self._run(self._owner.still_held):
-            raise FencedOutError("a newer owner has taken the log")
-        file = self._tail.current
-        file.mark_turn += 1
-        mark = TruncationMark(self._record.log_id, self.epoch, file.number, file.mark_turn, address)
-        await self._run(self._files.write_mark, file, mark)
-        self._truncation_sequence = max(self._truncation_sequence, address)
-        self._tail.truncation_sequence = self._truncation_sequence
+    def _truncate_files(
+        self, file: SegmentFile, mark: TruncationMark, own: list[SegmentFile], removed: list[str]
+    ) -> None:
+        """Write the mark, then remove files, while nobody can take over in between.
 
-    async def _drop_files(self) -> None:
-        """Remove or keep for recycling each file whose successor begins at or before the truncation point."""
+        A successor therefore reads the mark and misses no file that the mark does not explain.
+        """
+
+        def work() -> None:
+            if not self._owner.still_held():
+                raise FencedOutError("a newer owner has taken the log")
+            self._files.write_mark(file, mark)
+            file.mark_turn = mark.turn
+            for segment in own:
+                self._files.close(segment)
+            if removed:
+                self._files.remove(removed)
+
+        if not self._owner.run_locked(work):
+            raise FencedOutError("a newer owner is taking the log")
+
+    def _take_truncated(self) -> tuple[list[str], list[SegmentFile]]:
+        """Forget the files whose successor begins at or before the truncation point."""
         assert self._commit is not None
-        assert self._tail is not None
         used = self._commit.used_files
-        removed = []
+        truncation = self._truncation_sequence
+        older: list[str] = []
         while self._older:
             following = self._older[1].first_sequence if len(self._older) > 1 else self._first_of_epoch()
-            if following is None or following > self._truncation_sequence:
-                break
+            if following is None or following > truncation:
+                return older, []
             file = self._older.popleft()
             self._statistics.log_bytes -= file.end_offset - DATA_OFFSET
-            removed.append(file.name)
-        while not self._older and len(used) > 1 and used[1].first_sequence <= self._truncation_sequence:
-            segment = used.pop(0)
-            self._statistics.log_bytes -= segment.position - DATA_OFFSET
-            await self._run(self._files.close, segment)
-            if not self._tail.take_spare(segment):
-                removed.append(segment.name)
-        await self._remove(removed)
+            older.append(file.name)
+        own: list[SegmentFile] = []
+        while len(used) > 1 and used[1].first_sequence <= truncation:
+            own.append(used.pop(0))
+            self._statistics.log_bytes -= own[-1].position - DATA_OFFSET
+        return older, own
 
     def _first_of_epoch(self) -> int | None:
         assert self._commit is not None
         used = self._commit.used_files
         return used[0].first_sequence if used else None
-
-    async def _remove(self, names: list[str]) -> None:
-        if names:
-            await self._run(self._remove_files, names)
-
-    def _remove_files(self, names: list[str]) -> None:
-        self._files.remove(names, missing_ok=True)
 
     # ---- ending
 
@@ -310,6 +327,8 @@ class FileWal:
         if self._commit is not None and self._tail is not None:
             for file in {*self._commit.used_files, *self._tail.open_files()}:
                 await self._run(self._files.close, file)
+        elif self._first is not None:
+            await self._run(self._files.close, self._first)
         await self._run(self._owner.close)
         self._work.close()
         await self._work.wait_closed()
@@ -326,3 +345,7 @@ class FileWal:
 
     async def _run(self, fn: Callable[..., T], *args: object) -> T:
         return await self._work.run(fn, *args)
+
+
+def _ignore_answer(_result: object, _error: BaseException | None) -> None:
+    """Nothing depends on it: what the file held is durable."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from headrace.errors import FencedOutError, HeadraceError, WalWriteError
 from headrace.runtime.blocking import BlockingWork
@@ -34,6 +35,7 @@ class GroupCommit:
         log: int,
         next_sequence: int,
         statistics: WalStatistics,
+        on_file_written: Callable[[SegmentFile], None],
     ) -> None:
         self.next_sequence = next_sequence
         self.durable_sequence = next_sequence - 1
@@ -41,6 +43,8 @@ class GroupCommit:
         """The first error: every later frame fails with it."""
         self.used_files: list[SegmentFile] = []
         """This owner's files that hold records, oldest first."""
+        self._on_file_written = on_file_written
+        self._writing: deque[SegmentFile] = deque()
         self._tail: LogTail | None = None
         self._files = files
         self._writers = writers
@@ -123,6 +127,7 @@ class GroupCommit:
         if file.first_sequence == 0:
             file.first_sequence = frame.address
             self.used_files.append(file)
+            self._writing.append(file)
         encode_header(
             frame.buffer,
             kind=kind,
@@ -189,6 +194,8 @@ class GroupCommit:
                 self._loop.call_soon(self._answer)  # the others still get theirs
                 raise
             # ``done`` runs on this loop without waiting, so the check above holds for the whole batch.
+        while len(self._writing) > 1 and self._writing[1].first_sequence <= self.durable_sequence + 1:
+            self._on_file_written(self._writing.popleft())
         if self.failure is not None and self._waiting:
             self._refuse_waiting(self.failure)
         if self._idle is not None and not in_flight and not self._waiting:

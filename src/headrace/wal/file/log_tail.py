@@ -32,7 +32,7 @@ class LogTail:
     ) -> None:
         self.current = current
         self.error: HeadraceError | None = None
-        """Why there will be no further file; set once."""
+        """Why there is no next file for a record that needs one; set once."""
         self.truncation_sequence = head.truncation_sequence
         self._files = files
         self._work = work
@@ -43,6 +43,8 @@ class LogTail:
         self._spare: deque[SegmentFile] = deque()
         self._zeroing: tuple[SegmentFile, int, int] | None = None
         self._busy = False
+        self._wanted = False
+        self._refused = False
         self._stopped = False
         self._on_progress = on_progress
 
@@ -60,6 +62,7 @@ class LogTail:
         file = self.current
         if file.position + padded > self._config.segment_file_bytes:
             if self._next is None:
+                self._wanted = True
                 self._kick()
                 return None
             file = self._next
@@ -80,12 +83,13 @@ class LogTail:
         """Say whether a record of this size waits for another file."""
         return self._next is None and self.current.position + padded > self._config.segment_file_bytes
 
-    def take_spare(self, file: SegmentFile) -> bool:
-        """Keep a truncated file of this owner for recycling; False if there are enough."""
-        if len(self._spare) >= self._config.spare_files_max:
-            return False
+    def spare_room(self) -> int:
+        """Return how many more truncated files are worth keeping."""
+        return max(0, self._config.spare_files_max - len(self._spare))
+
+    def add_spare(self, file: SegmentFile) -> None:
+        """Keep a truncated file of this owner, closed, for recycling."""
         self._spare.append(file)
-        return True
 
     def stop(self) -> None:
         """Begin no more background work."""
@@ -109,6 +113,8 @@ class LogTail:
         if self._zero_towards(self.current, min(size, self.current.position + ahead)):
             return
         if self._next is None:
+            if self._refused and not self._wanted:
+                return
             if size - self.current.position <= max(ahead, self._config.frame_bytes_max * 2):
                 self._prepare_next()
         else:
@@ -148,9 +154,13 @@ class LogTail:
         self._busy = False
         if file is not None:
             self._next = file
+            self._wanted = self._refused = False
             self._kick()
         elif isinstance(error, OSError):
-            self.error = translate_error(error, "making the next log file")
+            # Ahead of need it is no failure: there may be space again when the file is needed.
+            self._refused = True
+            if self._wanted:
+                self.error = translate_error(error, "making the next log file")
         else:
             assert error is not None
             raise error

@@ -12,8 +12,9 @@ offset  size  field         meaning
 9       7     reserved      0
 16      16    log id        chosen when the log was created, the same for ever
 32      8     epoch         container epoch, from 1
-40      8     taken at      wall clock, ms since 1970; for people
-48      16    token         random, one per ``open``; for people
+40      8     files epoch   highest epoch of a segment file when this was written: they must not be missing
+48      8     taken at      wall clock, ms since 1970; for people
+56      8     token         random, one per ``open``; for people
 ======  ====  ============  =================================================
 """
 
@@ -31,8 +32,9 @@ VERSION: Final = 1
 SLOT_BYTES: Final = BLOCK_BYTES
 SLOT_COUNT: Final = 2
 OWNER_RECORD_BYTES: Final = 64
+TOKEN_BYTES: Final = 8
 
-_RECORD: Final = struct.Struct(">4sIB7x16sQQ16s")
+_RECORD: Final = struct.Struct(">4sIB7x16sQQQ8s")
 _CRC: Final = struct.Struct(">I")
 
 assert _RECORD.size == OWNER_RECORD_BYTES
@@ -43,6 +45,7 @@ class OwnerRecord(NamedTuple):
 
     log_id: bytes
     epoch: int
+    files_epoch: int
     taken_at_ms: int
     token: bytes
 
@@ -58,7 +61,7 @@ def decode_owner(slot: memoryview) -> OwnerRecord | None:
     """Return the record in ``slot``, or None if there is none or it is damaged."""
     if len(slot) < OWNER_RECORD_BYTES:
         return None
-    magic, crc, version, log_id, epoch, taken_at_ms, token = _RECORD.unpack_from(slot)
+    magic, crc, version, *fields = _RECORD.unpack_from(slot)
     if magic != MAGIC or version != VERSION or crc32c(slot[8:OWNER_RECORD_BYTES]) != crc:
         return None
-    return OwnerRecord(log_id, epoch, taken_at_ms, token)
+    return OwnerRecord(*fields)

@@ -1,8 +1,8 @@
 """Ownership of a log's directory: who may acknowledge, decided by one small file.
 
 Taking over publishes a higher epoch in the slot of ``owner`` that is not in force, durably, under the
-file's advisory lock, so that two openers never choose the same epoch. The lock is held for that moment
-only: an owner that hangs never keeps a successor out.
+file's advisory lock, so that two openers never choose the same epoch. The lock is held for moments only
+(this one, and while an owner truncates): an owner that hangs does not keep a successor out.
 
 An owner is fenced as soon as the *other* slot differs from what it was when the owner took over. That is one
 read of 64 bytes, made after a write is durable and before it is acknowledged. ``docs/formats/wal-owner.md``
@@ -11,10 +11,13 @@ argues why nothing acknowledged is lost and nothing is acknowledged too late.
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import DataCorruptionError
+from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.filesystem import Filesystem
@@ -22,6 +25,7 @@ from headrace.wal.file.owner_format import (
     OWNER_RECORD_BYTES,
     SLOT_BYTES,
     SLOT_COUNT,
+    TOKEN_BYTES,
     OwnerRecord,
     decode_owner,
     encode_owner,
@@ -29,6 +33,9 @@ from headrace.wal.file.owner_format import (
 from headrace.wal.file.segment_format import LOG_ID_BYTES, parse_name
 
 OWNER_FILE: Final = "owner"
+
+#: With less than this a new owner could publish its epoch but not make its first file.
+_FREE_BYTES_MIN: Final = 64 * KIB
 
 
 class OwnerFile:
@@ -44,65 +51,38 @@ class OwnerFile:
         self._seen = memoryview(bytearray(OWNER_RECORD_BYTES))
 
     def try_take(self, clock: Clock, entropy: Entropy) -> OwnerRecord | None:
-        """Publish the next epoch durably and return the record, or None while another opener is at it.
+        """Publish the next epoch durably and return the record, or None while somebody holds the lock.
 
         Raises:
-            DataCorruptionError: the record in force is damaged.
-            OSError: nothing was published, or it is unknown; ``close`` and try again.
+            DataCorruptionError: the record in force is damaged, or files it vouches for are missing.
+            OSError: nothing was published, or it is unknown; try again.
         """
         fs = self._filesystem
+        self._make_directory()
+        if fs.free_bytes(self._directory) < _FREE_BYTES_MIN:
+            raise OSError(errno.ENOSPC, "too little space to take over the log")
         self.close()
-        fs.mkdir(self._directory)
-        fs.fsync_directory(os.path.dirname(self._directory) or ".")  # noqa: PTH120 - str paths throughout
-        lock = fs.open(self._path, os.O_RDWR | os.O_CREAT)
-        try:
-            if not fs.lock(lock):
-                return None
-            return self._publish(clock, entropy)
-        finally:
-            fs.close(lock)
+        self._fd = fs.open(self._path, os.O_RDWR | os.O_CREAT)
+        record: OwnerRecord | None = None
 
-    def _publish(self, clock: Clock, entropy: Entropy) -> OwnerRecord:
-        fs = self._filesystem
-        self._fd = fs.open(self._path, os.O_RDWR)
-        slots = self._read_slots()
-        current, slot = self._find_current(slots)
-        if current is None:
-            log_id = entropy.token(LOG_ID_BYTES)
-            epoch = 1
-        else:
-            log_id, epoch = current.log_id, current.epoch + 1
-        record = OwnerRecord(log_id, epoch, clock.now_ms(), entropy.token(16))
-        if current is None:
-            self._write(b"\0" * (SLOT_BYTES * SLOT_COUNT), 0)
-            slots = [bytes(OWNER_RECORD_BYTES)] * SLOT_COUNT
-        target = 1 - slot
-        self._write(encode_owner(record), target * SLOT_BYTES)
-        fs.fsync(self._fd)
-        fs.fsync_directory(self._directory)
-        self._other_slot_at = slot * SLOT_BYTES
-        self._other_slot = slots[slot]
+        def publish() -> None:
+            nonlocal record
+            record = self._publish(clock, entropy)
+
+        self.run_locked(publish)
         return record
 
-    def _find_current(self, slots: list[bytes]) -> tuple[OwnerRecord | None, int]:
-        """Return the record in force and its slot; (None, 1) for a log that nobody ever opened to the end."""
-        found = [
-            (record, slot) for slot, data in enumerate(slots) if (record := decode_owner(memoryview(data)))
-        ]
-        names = [parsed for name in self._filesystem.listdir(self._directory) if (parsed := parse_name(name))]
-        epoch_of_files = max((epoch for _, epoch in names), default=0)
-        if not found:
-            if epoch_of_files:  # files are made after the first record is durable, so there was one
-                raise DataCorruptionError("no readable owner record", path=self._path)
-            return None, 1
-        current, slot = max(found, key=lambda pair: pair[0].epoch)
-        if current.epoch < epoch_of_files:
-            raise DataCorruptionError(
-                f"the owner record says epoch {current.epoch}, but files of epoch {epoch_of_files} exist",
-                path=self._path,
-                offset=(1 - slot) * SLOT_BYTES,
-            )
-        return current, slot
+    def run_locked(self, action: Callable[[], None]) -> bool:
+        """Run ``action`` while nobody takes over or truncates; return False, at once, if somebody does."""
+        fs = self._filesystem
+        lock = fs.open(self._path, os.O_RDWR)
+        try:
+            locked = fs.lock(lock)
+            if locked:
+                action()
+            return locked
+        finally:
+            fs.close(lock)
 
     def still_held(self) -> bool:
         """Say whether no newer owner has begun to exist. One short read."""
@@ -112,8 +92,74 @@ class OwnerFile:
     def close(self) -> None:
         """Let go of the file. The epoch stays in force until somebody else takes over."""
         if self._fd >= 0:
-            self._filesystem.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            self._filesystem.close(fd)
+
+    def _make_directory(self) -> None:
+        """Make the directory; its name and those of parents made with it are durable before anything in
+        it.
+        """
+        fs = self._filesystem
+        if fs.exists(self._path):
+            return
+        above = [os.path.dirname(self._directory) or "."]  # noqa: PTH120 - paths are str here
+        while not fs.exists(above[-1]):
+            above.append(os.path.dirname(above[-1]) or ".")  # noqa: PTH120 - as above
+        fs.mkdir(self._directory)
+        for path in above:
+            fs.fsync_directory(path)
+
+    def _publish(self, clock: Clock, entropy: Entropy) -> OwnerRecord:
+        fs = self._filesystem
+        slots = self._read_slots()
+        current, slot = self._find_current(slots)
+        files_epoch = self._find_files_epoch()
+        self._check_files(current, slot, files_epoch)
+        if current is None:
+            log_id, epoch = entropy.token(LOG_ID_BYTES), 1
+            self._write(bytes(SLOT_BYTES * SLOT_COUNT), 0)
+            slots = [bytes(OWNER_RECORD_BYTES)] * SLOT_COUNT
+        else:
+            log_id, epoch = current.log_id, current.epoch + 1
+        record = OwnerRecord(log_id, epoch, files_epoch, clock.now_ms(), entropy.token(TOKEN_BYTES))
+        self._write(encode_owner(record), (1 - slot) * SLOT_BYTES)
+        fs.fsync(self._fd)
+        fs.fsync_directory(self._directory)
+        self._other_slot_at = slot * SLOT_BYTES
+        self._other_slot = slots[slot]
+        return record
+
+    def _find_current(self, slots: list[bytes]) -> tuple[OwnerRecord | None, int]:
+        """Return the record in force and its slot; (None, 1) if there is none."""
+        best: tuple[OwnerRecord | None, int] = (None, 1)
+        for slot, data in enumerate(slots):
+            record = decode_owner(memoryview(data))
+            if record is not None and (best[0] is None or record.epoch > best[0].epoch):
+                best = (record, slot)
+        return best
+
+    def _find_files_epoch(self) -> int:
+        names = self._filesystem.listdir(self._directory)
+        return max((parsed[1] for name in names if (parsed := parse_name(name))), default=0)
+
+    def _check_files(self, current: OwnerRecord | None, slot: int, files_epoch: int) -> None:
+        """Refuse a record and files that cannot belong together.
+
+        A record is durable before the first file of its epoch is made, and an owner's first file is durable
+        before its ``open`` ends and older files are removed.
+        """
+        if current is None:
+            if files_epoch > 0:
+                raise DataCorruptionError("no readable owner record", path=self._path, offset=0)
+        elif current.epoch < files_epoch:
+            raise DataCorruptionError(
+                f"the owner record says epoch {current.epoch}, but files of epoch {files_epoch} exist",
+                path=self._path,
+                offset=(1 - slot) * SLOT_BYTES,
+            )
+        elif current.files_epoch > files_epoch:
+            message = f"log files of epoch {current.files_epoch} are missing"
+            raise DataCorruptionError(message, path=self._directory)
 
     def _read_slots(self) -> list[bytes]:
         slots = []
@@ -125,4 +171,4 @@ class OwnerFile:
 
     def _write(self, data: bytes, offset: int) -> None:
         if self._filesystem.pwrite(self._fd, data, offset) != len(data):
-            raise OSError(28, "short write of the owner record")
+            raise OSError(errno.ENOSPC, "short write of the owner record")

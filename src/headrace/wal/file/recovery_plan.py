@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from headrace.errors import DataCorruptionError
-from headrace.limits import MIB
+from headrace.limits import KIB, MIB
 from headrace.wal.config import BLOCK_BYTES
 from headrace.wal.file.segment_format import (
     DATA_OFFSET,
@@ -40,7 +40,8 @@ from headrace.wal.record_format import (
     padded_bytes,
 )
 
-WINDOW_BYTES: Final = 2 * MIB
+WINDOW_BYTES: Final = 4 * MIB
+PEEK_BYTES: Final = 64 * KIB
 
 #: ``read(name, offset, length)`` returns the bytes there, fewer only at the end of the file. They are valid
 #: until the next call.
@@ -96,8 +97,16 @@ class _Image:
 class RecordCursor:
     """Walks the records of one file in order, verifying each."""
 
-    def __init__(self, read: ReadAt, file: FoundFile, log: int, offset: int = DATA_OFFSET) -> None:
+    def __init__(
+        self,
+        read: ReadAt,
+        file: FoundFile,
+        log: int,
+        offset: int = DATA_OFFSET,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
         self.offset = offset
+        self._window_bytes = window_bytes
         self._read = read
         self._file = file
         self._log = log
@@ -112,14 +121,14 @@ class RecordCursor:
         local = self.offset - self._base
         header = decode_header(self._window, local)
         if header is None:
-            self._fill(WINDOW_BYTES)
+            self._fill(self._window_bytes)
             local = 0
             header = decode_header(self._window)
         if header is None or not belongs_to(header, self._file, self._log):
             return None
         end = local + RECORD_HEADER_BYTES + header.length
         if end > len(self._window):
-            self._fill(max(WINDOW_BYTES, padded_bytes(header.length)))
+            self._fill(max(self._window_bytes, padded_bytes(header.length)))
             end -= local
             local = 0
         if not is_whole(self._window, local, header):
@@ -182,11 +191,7 @@ class _Recovery:
         images = []
         for file in sorted(files, key=lambda found: (found.epoch, found.number)):
             result.next_number = max(result.next_number, file.number + 1)
-            image = self._look_at(file)
-            if image is None:
-                result.dead.append(file)
-            else:
-                images.append(image)
+            images.append(self._look_at(file))
         images = self._skip_truncated(self._skip_stale(images))
         if images:
             result.next_sequence = self._walk_epochs(images)
@@ -194,19 +199,17 @@ class _Recovery:
             result.next_sequence = result.truncation_sequence
         return result
 
-    def _look_at(self, file: FoundFile) -> _Image | None:
+    def _look_at(self, file: FoundFile) -> _Image:
         head = decode_head(self._read(file.name, 0, BLOCK_BYTES))
         if head is None or (head.log_id, head.epoch, head.number) != (self._log_id, file.epoch, file.number):
-            for _offset, _header in find_records(self._read, file, self._log, DATA_OFFSET):
-                raise self._corruption("the head of a log file is damaged", file, 0)
-            return None  # its owner ended before the file came into use
+            raise self._corruption("the head of a log file is damaged", file, 0)
         truncation = head.truncation_sequence
         for offset in MARK_OFFSETS:
             mark = decode_mark(self._read(file.name, offset, BLOCK_BYTES))
             if mark is not None and (mark.log_id, mark.epoch, mark.number) == head[:3]:
                 truncation = max(truncation, mark.truncation_sequence)
         self._result.truncation_sequence = max(self._result.truncation_sequence, truncation)
-        record = RecordCursor(self._read, file, self._log).next_record()
+        record = RecordCursor(self._read, file, self._log, window_bytes=PEEK_BYTES).next_record()
         return _Image(file, head, None if record is None else record[0].sequence)
 
     def _skip_stale(self, images: list[_Image]) -> list[_Image]:

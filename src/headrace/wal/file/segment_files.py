@@ -7,6 +7,7 @@ record means.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -25,7 +26,9 @@ from headrace.wal.file.segment_format import (
     TruncationMark,
     encode_head,
     encode_mark,
+    format_draft_name,
     format_name,
+    is_draft_name,
     parse_name,
 )
 from headrace.wal.frame_pool import Frame
@@ -80,28 +83,32 @@ class SegmentFiles:
                 found.append(FoundFile(name, *parsed))
         return found
 
+    def find_drafts(self) -> list[str]:
+        """Return the names of files that were never finished."""
+        return [name for name in self._filesystem.listdir(self.directory) if is_draft_name(name)]
+
     def create(self, head: FileHead) -> SegmentFile:
-        """Make a file; name and head are durable when this returns. What failed midway is removed again."""
-        path = self._path(format_name(head.number, head.epoch))
-        try:
-            return self._prepare(path, head, DATA_OFFSET)
-        except OSError:
-            self.remove([os.path.basename(path)], missing_ok=True)  # noqa: PTH119 - str paths throughout
-            raise
+        """Make a file; name and head are durable when this returns."""
+        return self._prepare(head, DATA_OFFSET)
 
     def recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile:
         """Make a file of one that holds nothing living any more.
 
-        The new name is durable before the head changes: under the old name the file stays what it was.
+        It loses its old name durably before its head changes: under that name it stays what it was.
         """
-        path = self._path(format_name(head.number, head.epoch))
-        self._filesystem.rename(self._path(old.name), path)
+        self._filesystem.rename(self._path(old.name), self._path(format_draft_name(head.number, head.epoch)))
         self._filesystem.fsync_directory(self.directory)
-        return self._prepare(path, head, old.zeroed_until)
+        return self._prepare(head, old.zeroed_until)
 
-    def _prepare(self, path: str, head: FileHead, zeroed_until: int) -> SegmentFile:
-        fd = self._open(path, os.O_RDWR | os.O_CREAT, synchronous=True)
+    def _prepare(self, head: FileHead, zeroed_until: int) -> SegmentFile:
+        """Write the head under the name of a draft, then give the file its name.
+
+        So a file with a name of the log always has a whole head, and one without is damaged, not unfinished.
+        """
+        draft = self._path(format_draft_name(head.number, head.epoch))
+        fd = -1
         try:
+            fd = self._open(draft, os.O_RDWR | os.O_CREAT, synchronous=True)
             data = _aligned(encode_head(head))
             try:
                 self._write(fd, data, 0)
@@ -111,15 +118,21 @@ class SegmentFiles:
                 self.direct = False
                 self._filesystem.close(fd)
                 fd = -1
-                fd = self._open(path, os.O_RDWR, synchronous=True)
+                fd = self._open(draft, os.O_RDWR, synchronous=True)
                 self._write(fd, data, 0)
             self._filesystem.fsync(fd)
+            self._filesystem.rename(draft, self._path(format_name(head.number, head.epoch)))
             self._filesystem.fsync_directory(self.directory)
         except BaseException:
             if fd >= 0:
                 self._filesystem.close(fd)
+            self._discard(draft)
             raise
         return SegmentFile(head.number, head.epoch, fd, zeroed_until)
+
+    def _discard(self, path: str) -> None:
+        with contextlib.suppress(OSError):  # an earlier error is on its way; the next owner removes drafts
+            self._filesystem.unlink(path)
 
     def zero(self, file: SegmentFile, start: int, end: int) -> None:
         """Write zeros, durably. Blocks once written are quicker to write again: no metadata changes."""
@@ -158,14 +171,11 @@ class SegmentFiles:
             finally:
                 self._filesystem.close(fd)
 
-    def remove(self, names: Iterable[str], *, missing_ok: bool = False) -> None:
-        """Delete files and make that durable."""
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files, if they are there, and make that durable."""
         for name in names:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 self._filesystem.unlink(self._path(name))
-            except FileNotFoundError:
-                if not missing_ok:
-                    raise
         self._filesystem.fsync_directory(self.directory)
 
     def close(self, file: SegmentFile) -> None:

@@ -40,6 +40,7 @@ LOG_ID_BYTES: Final = 16
 _BLOCK: Final = struct.Struct(">4sIB7x16sQQQQ")
 _CRC: Final = struct.Struct(">I")
 _NAME: Final = re.compile(r"([0-9]{12})-([0-9]{12})\.wal")
+_DRAFT_NAME: Final = re.compile(r"[0-9]{12}-[0-9]{12}\.draft")
 
 assert _BLOCK.size == 64
 
@@ -67,6 +68,16 @@ class TruncationMark(NamedTuple):
 def format_name(number: int, epoch: int) -> str:
     """Return the name of segment file ``number`` of owner ``epoch``."""
     return f"{number:012d}-{epoch:012d}.wal"
+
+
+def format_draft_name(number: int, epoch: int) -> str:
+    """Return the name under which a segment file is prepared."""
+    return f"{number:012d}-{epoch:012d}.draft"
+
+
+def is_draft_name(name: str) -> bool:
+    """Say whether ``name`` is that of a file in preparation."""
+    return _DRAFT_NAME.fullmatch(name) is not None
 
 
 def parse_name(name: str) -> tuple[int, int] | None:
