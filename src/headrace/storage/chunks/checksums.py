@@ -1,0 +1,59 @@
+"""Checksums of a chunk's blocks: made while writing, checked by every read.
+
+A chunk is covered by the crc32c of each of its blocks; the block at the end may be short and its checksum
+then covers what there is, so that an append continues it. Reads fetch whole blocks.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from headrace.errors import ChecksumMismatchError
+from headrace.storage.metadata.rows import CHECKSUM_GROUP_BLOCKS
+
+Buffer = bytes | bytearray | memoryview
+
+
+def extend_checksums(
+    tail: array[int], length: int, block_bytes: int, buffers: Sequence[Buffer]
+) -> tuple[list[array[int]], array[int]]:
+    """Continue the checksums of a chunk of ``length`` bytes over the bytes that follow.
+
+    Returns:
+        The groups that became full, in order, and the checksums after the last full group.
+    """
+    checksums = array("I", tail)
+    filled = length % block_bytes
+    for buffer in buffers:
+        view = memoryview(buffer)
+        while view:
+            part = view[: block_bytes - filled]
+            if filled:
+                checksums[-1] = crc32c(part, checksums[-1])
+            else:
+                checksums.append(crc32c(part))
+            filled = (filled + len(part)) % block_bytes
+            view = view[len(part) :]
+    groups = []
+    # A group is full when the last byte of its last block is there.
+    while len(checksums) > CHECKSUM_GROUP_BLOCKS or (len(checksums) == CHECKSUM_GROUP_BLOCKS and not filled):
+        groups.append(checksums[:CHECKSUM_GROUP_BLOCKS])
+        checksums = checksums[CHECKSUM_GROUP_BLOCKS:]
+    return groups, checksums
+
+
+def verify_blocks(data: memoryview, block_bytes: int, checksums: array[int], chunk: str, offset: int) -> None:
+    """Check ``data``, which begins with a block at ``offset`` of ``chunk`` and ends with a block.
+
+    Raises:
+        ChecksumMismatchError: with the offset of the first bad block.
+    """
+    assert len(checksums) == -(-len(data) // block_bytes)
+    at = 0
+    for expected in checksums:
+        if crc32c(data[at : at + block_bytes]) != expected:
+            raise ChecksumMismatchError("a block fails its checksum", path=chunk, offset=offset + at)
+        at += block_bytes

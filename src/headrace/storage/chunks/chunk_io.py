@@ -1,0 +1,96 @@
+"""Provider calls with a deadline, reads that verify what they return."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from headrace.errors import ChecksumMismatchError, StorageReadError, StorageWriteError
+from headrace.storage.chunks.append_plan import AppendPiece
+from headrace.storage.chunks.checksums import verify_blocks
+from headrace.storage.chunks.read_plan import ReadPiece
+from headrace.storage.providers.contract import ChunkProvider
+
+
+class ChunkIO:
+    """The only caller of a provider's reads and writes."""
+
+    def __init__(self, provider: ChunkProvider, *, timeout_s: float, parallel_max: int) -> None:
+        self._provider = provider
+        self._timeout_s = timeout_s
+        self._parallel_max = parallel_max
+        self.checksum_failures = 0
+
+    async def write(self, piece: AppendPiece, buffers: Sequence[memoryview]) -> None:
+        """Write one piece, durably.
+
+        Raises:
+            ChunkExistsError, NoSuchChunkError, ChunkOffsetError, StorageFullError: it did not happen.
+            StorageWriteError: the outcome is unknown.
+        """
+        async with self._deadline(StorageWriteError, f"writing {piece.chunk}"):
+            if piece.is_new:
+                await self._provider.create(piece.chunk, buffers)
+            else:
+                await self._provider.append(piece.chunk, piece.chunk_offset, buffers)
+
+    async def read(self, pieces: Sequence[ReadPiece]) -> memoryview:
+        """Read the pieces, several at a time, and return the bytes asked for as one view.
+
+        Raises:
+            NoSuchChunkError, ChunkOffsetError: an object is gone or too short.
+            StorageReadError: the store did not answer.
+            ChecksumMismatchError: a block is not what was written, twice.
+        """
+        if not pieces:
+            return memoryview(b"")
+        if len(pieces) == 1:
+            return await self._read_piece(pieces[0])
+        parts: list[memoryview] = []
+        for start in range(0, len(pieces), self._parallel_max):
+            batch = pieces[start : start + self._parallel_max]
+            answers = await asyncio.gather(*map(self._read_piece, batch), return_exceptions=True)
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
+                parts.append(answer)
+        return memoryview(b"".join(parts))
+
+    async def delete(self, chunks: Sequence[str]) -> None:
+        """Delete objects, several at a time. Raises: StorageWriteError if one is left."""
+        for start in range(0, len(chunks), self._parallel_max):
+            batch = chunks[start : start + self._parallel_max]
+            answers = await asyncio.gather(*map(self._delete, batch), return_exceptions=True)
+            for answer in answers:
+                if answer is not None:
+                    raise answer
+
+    async def _delete(self, chunk: str) -> None:
+        async with self._deadline(StorageWriteError, f"deleting {chunk}"):
+            await self._provider.delete(chunk)
+
+    async def _read_piece(self, piece: ReadPiece) -> memoryview:
+        try:
+            data = await self._fetch(piece)
+        except ChecksumMismatchError:
+            # A bit that flipped on the way is right the second time; one that flipped on the medium is not.
+            self.checksum_failures += 1
+            data = await self._fetch(piece)
+        return data[piece.skip : piece.skip + piece.take]
+
+    async def _fetch(self, piece: ReadPiece) -> memoryview:
+        async with self._deadline(StorageReadError, f"reading {piece.chunk}"):
+            data = await self._provider.read(piece.chunk, piece.offset, piece.length)
+        if len(data) != piece.length:
+            raise StorageReadError(f"{piece.chunk}: {len(data)} bytes instead of {piece.length}")
+        verify_blocks(data, piece.block_bytes, piece.checksums, piece.chunk, piece.offset)
+        return data
+
+    @asynccontextmanager
+    async def _deadline(self, error: type[Exception], what: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                yield
+        except TimeoutError:
+            raise error(f"{what} took more than {self._timeout_s} s") from None

@@ -1,0 +1,53 @@
+"""Joining a sealed segment to the end of another: by copying if it is small, else by linking its chunks.
+
+Linking costs three rows whatever the size. But a transaction of a kilobyte would leave a chunk of a kilobyte
+in its stream for ever; so what is small is copied behind the target's last chunk and the source's chunks are
+dropped.
+"""
+
+from __future__ import annotations
+
+from headrace.errors import (
+    InvalidArgumentError,
+    OffsetMismatchError,
+    SegmentNotSealedError,
+    SegmentSealedError,
+)
+from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
+from headrace.storage.metadata.rows import segment_key
+
+
+def check_concat(target: SegmentLayout, offset: int, source: SegmentLayout) -> None:
+    """Refuse what must not be joined.
+
+    Raises:
+        SegmentSealedError: the target is sealed.
+        SegmentNotSealedError: the source is not.
+        OffsetMismatchError: the target does not end at ``offset``.
+        InvalidArgumentError: the source was truncated, or is the target.
+    """
+    if target.segment == source.segment:
+        raise InvalidArgumentError(f"segment {target.segment!r} cannot be joined to itself")
+    if target.sealed:
+        raise SegmentSealedError(target.segment)
+    if not source.sealed:
+        raise SegmentNotSealedError(source.segment)
+    if source.start_offset:
+        raise InvalidArgumentError(f"segment {source.segment!r} was truncated; it cannot be joined")
+    if target.length != offset:
+        raise OffsetMismatchError(target.segment, offset, target.length)
+
+
+def plan_link(target: SegmentLayout, source: SegmentLayout, *, epoch: int) -> tuple[SegmentLayout, Rows]:
+    """Make the source's chunks the target's last ones and forget the source. An empty source adds nothing."""
+    after = target.copy()
+    after.owner_epoch = epoch
+    rows: Rows = {segment_key(source.segment): None}
+    if source.chunks:
+        after.chunks += source.chunks
+        after.starts += [target.length + start for start in source.starts]
+        after.length += source.length
+        if target.chunks:
+            after.put_chunk_row(rows, len(target.chunks) - 1)
+    after.put_segment_row(rows)
+    return after, rows

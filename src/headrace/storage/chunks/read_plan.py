@@ -1,0 +1,101 @@
+"""Which blocks of which chunks answer a read, and with which checksums: decided before any I/O.
+
+A plan holds everything the read needs, so it sees one consistent state of the segment however long it takes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.errors import DataCorruptionError, InvalidArgumentError, SegmentTruncatedError
+from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
+from headrace.storage.metadata.rows import (
+    CHECKSUM_GROUP_BLOCKS,
+    checksum_key,
+    decode_checksum_row,
+    full_group_count,
+)
+
+
+@dataclass(slots=True)
+class ReadPiece:
+    """Whole blocks ``[offset, offset + length)`` of ``chunk``; asked for are ``take`` bytes from ``skip``."""
+
+    chunk: str
+    offset: int
+    length: int
+    skip: int
+    take: int
+    block_bytes: int
+    checksums: array[int]
+
+
+def plan_read(
+    layout: SegmentLayout, offset: int, length: int, get: Callable[[str], bytes | None]
+) -> list[ReadPiece]:
+    """Return the pieces that hold ``[offset, offset + length)``, in order.
+
+    Args:
+        layout: the segment's chunks.
+        offset: in the segment.
+        length: all of it must be stored.
+        get: reads a row, for checksums that are not in the layout.
+
+    Raises:
+        SegmentTruncatedError: ``offset`` lies below the start offset.
+        InvalidArgumentError: the range ends beyond the stored length.
+        DataCorruptionError: checksums are missing or damaged.
+    """
+    if offset < layout.start_offset:
+        raise SegmentTruncatedError(layout.segment, layout.start_offset, offset)
+    end = offset + length
+    if length < 0 or end > layout.length:
+        raise InvalidArgumentError(
+            f"segment {layout.segment!r}: [{offset}, {end}) is not within the stored {layout.length} bytes"
+        )
+    pieces: list[ReadPiece] = []
+    if length == 0:
+        return pieces
+    index = layout.index_of(offset)
+    while offset < end:
+        chunk, start = layout.chunks[index], layout.starts[index]
+        take = min(end, start + chunk.length) - offset
+        pieces.append(_plan_piece(chunk, offset - start, take, get))
+        offset += take
+        index += 1
+    return pieces
+
+
+def _plan_piece(chunk: Chunk, begin: int, take: int, get: Callable[[str], bytes | None]) -> ReadPiece:
+    block = chunk.block_bytes
+    first = begin // block
+    last = (begin + take - 1) // block
+    aligned = first * block
+    length = min((last + 1) * block, chunk.length) - aligned
+    checksums = find_checksums(chunk, first, last + 1, get)
+    return ReadPiece(chunk.name, aligned, length, begin - aligned, take, block, checksums)
+
+
+def find_checksums(chunk: Chunk, first: int, end: int, get: Callable[[str], bytes | None]) -> array[int]:
+    """Return the checksums of blocks ``[first, end)``.
+
+    Raises:
+        DataCorruptionError: a row is missing or damaged.
+    """
+    tail_group = full_group_count(chunk.length, chunk.block_bytes)
+    found: array[int] = array("I")
+    for group in range(first // CHECKSUM_GROUP_BLOCKS, (end - 1) // CHECKSUM_GROUP_BLOCKS + 1):
+        base = group * CHECKSUM_GROUP_BLOCKS
+        if group == tail_group:
+            checksums = chunk.checksums
+        else:
+            key = checksum_key(chunk.name, group)
+            data = get(key)
+            if data is None:
+                raise DataCorruptionError(f"row {key!r} is missing")
+            checksums = decode_checksum_row(key, data)
+        found += checksums[max(0, first - base) : end - base]
+    assert len(found) == end - first
+    return found

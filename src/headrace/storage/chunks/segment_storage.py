@@ -1,0 +1,535 @@
+"""Segments in long-term storage: carries out what the plans decide, in the order that no crash can break.
+
+Every modification is: write objects (durable), then commit rows (durable), then use the new layout. Until the
+commit nothing of it exists; what a failed or crashed attempt leaves in objects lies beyond every committed
+length or in objects no row names. Objects are deleted only after the commit that forgets them.
+
+A chunk is appended to only by the epoch that created it, and never again after a write to it failed: its
+object may be longer than we know. Modifications of one segment run one at a time; reads run at any time on
+the layout they found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from headrace.errors import (
+    ChunkOffsetError,
+    DataCorruptionError,
+    FencedOutError,
+    InvalidArgumentError,
+    NoSuchChunkError,
+    NoSuchSegmentError,
+    OffsetMismatchError,
+    RequestError,
+    SegmentExistsError,
+    SegmentSealedError,
+    StorageFullError,
+    StorageWriteError,
+)
+from headrace.runtime.entropy import Entropy
+from headrace.storage.chunks.append_plan import AppendPiece, apply_append, plan_append, slice_buffers
+from headrace.storage.chunks.checksums import extend_checksums
+from headrace.storage.chunks.chunk_io import ChunkIO
+from headrace.storage.chunks.chunk_names import INCARNATION_CHARS, RANDOM_BYTES, chunk_name
+from headrace.storage.chunks.concat_plan import check_concat, plan_link
+from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.storage.chunks.garbage import GarbageQueue, is_leftover
+from headrace.storage.chunks.read_plan import plan_read
+from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout
+from headrace.storage.chunks.segment_locks import SegmentLocks
+from headrace.storage.chunks.truncate_plan import plan_delete, plan_truncate
+from headrace.storage.metadata.contract import RowStore
+from headrace.storage.metadata.rows import (
+    GARBAGE_PREFIX,
+    INCARNATION_KEY,
+    GarbageRow,
+    decode_incarnation_row,
+    encode_incarnation_row,
+)
+from headrace.storage.providers.contract import Buffer, ChunkProvider
+
+_READ_ATTEMPTS = 3
+
+
+@dataclass(slots=True)
+class StoredSegmentInfo:
+    """What long-term storage knows about a segment. Lengths in bytes."""
+
+    name: str
+    length: int
+    start_offset: int
+    sealed: bool
+    owner_epoch: int
+    chunk_count: int
+    rollover_bytes: int
+
+
+@dataclass(slots=True)
+class ChunkInfo:
+    """One chunk of a segment: ``length`` bytes from ``start_offset`` of the segment are at 0 of the object.
+
+    The first chunk may begin below the segment's start offset; those bytes are truncated.
+    """
+
+    name: str
+    start_offset: int
+    length: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class SegmentStorageStatistics:
+    """Counts since creation, and gauges of now."""
+
+    writes: int = 0
+    bytes_written: int = 0
+    reads: int = 0
+    bytes_read: int = 0
+    commits: int = 0
+    chunks_created: int = 0
+    concats_copied: int = 0
+    concats_linked: int = 0
+    objects_deleted: int = 0
+    leftovers_deleted: int = 0
+    write_failures: int = 0
+    checksum_failures: int = 0
+    garbage_runs: int = 0
+    orphans: int = 0
+    layouts: int = 0
+    segments_busy: int = 0
+
+
+class ChunkedSegmentStorage:
+    """The segments of one container, as owned by one container epoch. Used on the container's loop.
+
+    A modifying call that was cancelled, or failed with an unknown outcome, may have happened: ``info`` tells.
+    Cancel one only when the owner ends.
+    """
+
+    def __init__(
+        self,
+        provider: ChunkProvider,
+        rows: RowStore,
+        epoch: int,
+        entropy: Entropy,
+        config: SegmentStorageConfig | None = None,
+    ) -> None:
+        self._provider = provider
+        self._rows = rows
+        self._epoch = epoch
+        self._entropy = entropy
+        self._config = config or SegmentStorageConfig()
+        self._io = ChunkIO(
+            provider, timeout_s=self._config.provider_timeout_s, parallel_max=self._config.read_parallel_max
+        )
+        self._locks = SegmentLocks()
+        self._layouts: OrderedDict[str, SegmentLayout] = OrderedDict()
+        self._closed_chunks: set[str] = set()
+        """Last chunks whose objects may be longer than committed: written to by a failed attempt."""
+        self._garbage = GarbageQueue(
+            runs_max=self._config.garbage_runs_max, orphans_max=10_000, delay_s=self._config.garbage_delay_s
+        )
+        self._garbage_loaded = False
+        self._incarnation_row = rows.get(INCARNATION_KEY)
+        self._incarnation = (
+            decode_incarnation_row(self._incarnation_row)
+            if self._incarnation_row is not None
+            else entropy.token(INCARNATION_CHARS // 2).hex()
+        )
+        self._statistics = SegmentStorageStatistics()
+
+    # ---------------------------------------------------------------------------------- what is there
+
+    def info(self, segment: str) -> StoredSegmentInfo | None:
+        """Return what storage holds of a segment, or None. Raises: DataCorruptionError."""
+        layout = self._find_layout(segment)
+        if layout is None:
+            return None
+        return StoredSegmentInfo(
+            segment,
+            layout.length,
+            layout.start_offset,
+            layout.sealed,
+            layout.owner_epoch,
+            len(layout.chunks),
+            layout.rollover_bytes,
+        )
+
+    def chunks(self, segment: str) -> list[ChunkInfo]:
+        """Return the chunks of a segment in order. Raises: NoSuchSegmentError, DataCorruptionError."""
+        layout = self._get_layout(segment)
+        return [
+            ChunkInfo(chunk.name, start, chunk.length, chunk.epoch)
+            for chunk, start in zip(layout.chunks, layout.starts, strict=True)
+        ]
+
+    def statistics(self) -> SegmentStorageStatistics:
+        return replace(
+            self._statistics,
+            checksum_failures=self._io.checksum_failures,
+            garbage_runs=len(self._garbage),
+            orphans=len(self._garbage.orphans),
+            layouts=len(self._layouts),
+            segments_busy=len(self._locks),
+        )
+
+    async def read_stored(self, segment: str, offset: int, length: int) -> memoryview:
+        """Return exactly ``length`` bytes of ``segment`` from ``offset``, verified against their checksums.
+
+        Raises:
+            NoSuchSegmentError: storage does not know the segment.
+            SegmentTruncatedError: ``offset`` lies below the stored start offset.
+            InvalidArgumentError: the range ends beyond the stored length.
+            StorageReadError: the store did not answer; ask again.
+            DataCorruptionError: an object of the segment is missing, too short, or not what was written.
+        """
+        for _ in range(_READ_ATTEMPTS):
+            layout = self._get_layout(segment)
+            pieces = plan_read(layout, offset, length, self._rows.get)
+            try:
+                data = await self._io.read(pieces)
+            except (NoSuchChunkError, ChunkOffsetError) as error:
+                current = self._find_layout(segment)
+                if current is not None and current.has_chunk(error.chunk):
+                    raise DataCorruptionError(f"segment {segment!r}: {error}", path=error.chunk) from error
+                continue  # deleted after a truncation or concat that happened meanwhile: look again
+            self._statistics.reads += 1
+            self._statistics.bytes_read += length
+            return data
+        raise DataCorruptionError(f"segment {segment!r}: its chunks vanish while they are read")
+
+    # ---------------------------------------------------------------------------------- modifying
+
+    async def create(self, segment: str, rollover_bytes: int = 0) -> None:
+        """Create an empty segment: one row, no object. 0 means the configured rollover size.
+
+        Raises:
+            SegmentExistsError: it is there already.
+        """
+        async with self._locks.hold(segment):
+            if self._find_layout(segment) is not None:
+                raise SegmentExistsError(segment)
+            layout = self._new_layout(segment, rollover_bytes)
+            rows: Rows = {}
+            layout.put_segment_row(rows)
+            await self._commit(rows, segment)
+            self._keep_layout(layout)
+
+    async def write(
+        self,
+        segment: str,
+        offset: int,
+        buffers: Sequence[Buffer],
+        *,
+        create: bool = False,
+        rollover_bytes: int = 0,
+    ) -> None:
+        """Append the buffers at ``offset``, which must be the stored length: all of them or none.
+
+        With ``create`` a segment that storage does not know is created in the same commit, if ``offset`` is
+        0.
+
+        Raises:
+            NoSuchSegmentError, SegmentSealedError, OffsetMismatchError, StorageFullError: nothing happened.
+            FencedOutError: a newer owner has the segment.
+            StorageWriteError: ``info`` tells whether it happened.
+        """
+        views = [memoryview(buffer) for buffer in buffers]
+        length = sum(map(len, views))
+        async with self._locks.hold(segment):
+            layout = self._find_layout(segment)
+            if layout is None:
+                if not create or offset != 0:
+                    raise NoSuchSegmentError(segment)
+                layout = self._new_layout(segment, rollover_bytes)
+            self._check_owner(layout)
+            if layout.sealed:
+                raise SegmentSealedError(segment)
+            if layout.length != offset:
+                raise OffsetMismatchError(segment, offset, layout.length)
+            after, rows = await self._write_objects(layout, views, length)
+            await self._commit(rows, segment)
+            self._keep_layout(after)
+        self._statistics.writes += 1
+        self._statistics.bytes_written += length
+
+    async def seal(self, segment: str) -> None:
+        """Allow no more bytes. Fine if it is sealed already. Raises: NoSuchSegmentError, FencedOutError."""
+        async with self._locks.hold(segment):
+            layout = self._get_owned_layout(segment)
+            if layout.sealed:
+                return
+            after = replace(layout, sealed=True, owner_epoch=self._epoch)
+            rows: Rows = {}
+            after.put_segment_row(rows)
+            await self._commit(rows, segment)
+            self._keep_layout(after)
+
+    async def truncate(self, segment: str, offset: int) -> None:
+        """Drop the bytes below ``offset``. Fine if they are gone already; allowed on sealed segments.
+
+        Raises:
+            NoSuchSegmentError, FencedOutError: nothing happened.
+            InvalidArgumentError: ``offset`` lies beyond the stored length.
+            ThrottledError: too much garbage waits already.
+        """
+        async with self._locks.hold(segment):
+            layout = self._get_owned_layout(segment)
+            if offset <= layout.start_offset:
+                return
+            self._garbage.check_room()
+            after, rows, garbage = plan_truncate(layout, offset, epoch=self._epoch)
+            await self._commit(rows, segment, garbage=garbage)
+            self._keep_layout(after)
+
+    async def concat(self, target: str, offset: int, source: str) -> None:
+        """Add all of the sealed ``source`` at the end of ``target``, at ``offset``; forget the source.
+
+        Raises:
+            NoSuchSegmentError: for either of them.
+            SegmentSealedError, SegmentNotSealedError, OffsetMismatchError, InvalidArgumentError,
+            StorageFullError, ThrottledError, FencedOutError: nothing happened.
+            StorageWriteError, StorageReadError: ``info`` tells whether it happened.
+        """
+        async with self._locks.hold(target, source):
+            into, content = self._get_owned_layout(target), self._get_owned_layout(source)
+            check_concat(into, offset, content)
+            self._garbage.check_room()
+            small = 0 < content.length <= self._config.concat_copy_bytes_max
+            if small and self._provider.supports_append:
+                data = await self.read_stored(source, 0, content.length)
+                forget, garbage = plan_delete(content)
+                after, rows = await self._write_objects(into, [data], content.length)
+                rows |= forget
+                self._statistics.concats_copied += 1
+            else:
+                after, rows = plan_link(into, content, epoch=self._epoch)
+                garbage = None
+                self._statistics.concats_linked += 1
+            await self._commit(rows, target, source, garbage=garbage)
+            self._layouts.pop(source, None)
+            self._keep_layout(after)
+
+    async def delete(self, segment: str) -> None:
+        """Forget a segment; its objects are deleted later. Raises: NoSuchSegmentError, ThrottledError."""
+        async with self._locks.hold(segment):
+            self._garbage.check_room()
+            rows, garbage = plan_delete(self._get_owned_layout(segment))
+            await self._commit(rows, segment, garbage=garbage)
+            self._layouts.pop(segment, None)
+
+    # ---------------------------------------------------------------------------------- garbage
+
+    async def collect_garbage(self, objects_max: int = 1000) -> int:
+        """Delete up to ``objects_max`` objects that nothing uses any more; return how many were.
+
+        An object that cannot be deleted is tried again in a later call.
+        """
+        self._load_garbage()
+        deleted = await self._delete_orphans(objects_max)
+        loop = asyncio.get_running_loop()
+        while deleted < objects_max:
+            count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
+            batch = self._garbage.next_batch(self._rows.get, loop.time(), count_max)
+            if batch is None:
+                break
+            try:
+                await self._io.delete(batch.chunks)
+            except StorageWriteError:
+                self._garbage.defer(batch, loop.time() + self._config.garbage_retry_s)
+                continue
+            await self._rows.commit(batch.rows)
+            self._garbage.finish(batch)
+            self._closed_chunks.difference_update(batch.chunks)
+            deleted += len(batch.chunks)
+            self._statistics.objects_deleted += len(batch.chunks)
+        return deleted
+
+    async def collect_leftovers(self) -> int:
+        """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
+
+        Run it once after recovery, in the background.
+        """
+        deleted = 0
+        async for page in self._provider.list():
+            names = [
+                found.name
+                for found in page
+                if is_leftover(
+                    found.name, incarnation=self._incarnation, epoch=self._epoch, get=self._rows.get
+                )
+            ]
+            await self._io.delete(names)
+            deleted += len(names)
+            self._statistics.leftovers_deleted += len(names)
+        return deleted
+
+    async def _delete_orphans(self, objects_max: int) -> int:
+        orphans = self._garbage.orphans
+        deleted = 0
+        for _ in range(min(len(orphans), objects_max)):
+            name = orphans.popleft()
+            try:
+                await self._io.delete([name])
+            except BaseException:
+                orphans.append(name)
+                raise
+            deleted += 1
+        self._statistics.objects_deleted += deleted
+        return deleted
+
+    def _load_garbage(self) -> None:
+        if not self._garbage_loaded:
+            self._garbage_loaded = True
+            now = asyncio.get_running_loop().time()
+            self._garbage.load(self._rows.keys(GARBAGE_PREFIX), self._rows.get, now)
+
+    # ---------------------------------------------------------------------------------- layouts
+
+    def _find_layout(self, segment: str) -> SegmentLayout | None:
+        layout = self._layouts.get(segment)
+        if layout is not None:
+            self._layouts.move_to_end(segment)
+            return layout
+        layout = load_layout(segment, self._rows.get)
+        if layout is not None:
+            self._keep_layout(layout)
+        return layout
+
+    def _get_layout(self, segment: str) -> SegmentLayout:
+        layout = self._find_layout(segment)
+        if layout is None:
+            raise NoSuchSegmentError(segment)
+        return layout
+
+    def _get_owned_layout(self, segment: str) -> SegmentLayout:
+        layout = self._get_layout(segment)
+        self._check_owner(layout)
+        return layout
+
+    def _check_owner(self, layout: SegmentLayout) -> None:
+        if layout.owner_epoch > self._epoch:
+            raise FencedOutError(
+                f"segment {layout.segment!r} belongs to epoch {layout.owner_epoch}; this is {self._epoch}"
+            )
+
+    def _keep_layout(self, layout: SegmentLayout) -> None:
+        self._layouts[layout.segment] = layout
+        self._layouts.move_to_end(layout.segment)
+        if len(self._layouts) > self._config.layouts_max:
+            self._layouts.popitem(last=False)
+
+    def _new_layout(self, segment: str, rollover_bytes: int) -> SegmentLayout:
+        if rollover_bytes < 0:
+            raise InvalidArgumentError(f"rollover size {rollover_bytes} is negative")
+        size = min(rollover_bytes or self._config.rollover_bytes, self._config.rollover_bytes)
+        return SegmentLayout(segment, self._epoch, max(size, self._config.block_bytes))
+
+    # ---------------------------------------------------------------------------------- writing
+
+    async def _write_objects(
+        self, layout: SegmentLayout, views: list[memoryview], length: int
+    ) -> tuple[SegmentLayout, Rows]:
+        """Write the bytes behind the committed ones; return the layout and rows that would commit them.
+
+        On failure nothing is committed; chunks that may hold more than is committed get no more bytes,
+        objects that may exist for nothing are noted for deletion.
+        """
+        if length == 0:
+            after = replace(layout, owner_epoch=self._epoch)
+            rows: Rows = {}
+            after.put_segment_row(rows)
+            return after, rows
+        pieces = plan_append(
+            layout,
+            length,
+            extends_last=self._extends_last(layout),
+            name_chunk=partial(self._name_chunk, layout.segment),
+        )
+        touched: list[AppendPiece] = []
+        try:
+            for piece in pieces:
+                part = slice_buffers(views, piece.begin, piece.length)
+                self._add_checksums(layout, piece, part)
+                touched.append(piece)
+                await self._write_piece(piece, part, touched)
+        except BaseException as error:
+            self._statistics.write_failures += 1
+            self._closed_chunks.update(piece.chunk for piece in touched if not piece.is_new)
+            self._garbage.orphans.extend(piece.chunk for piece in touched if piece.is_new)
+            if not isinstance(error, ChunkOffsetError):
+                raise
+        else:
+            self._statistics.chunks_created += sum(piece.is_new for piece in pieces)
+            if layout.chunks and pieces[-1].is_new:
+                self._closed_chunks.discard(layout.chunks[-1].name)
+            return apply_append(layout, pieces, epoch=self._epoch, block_bytes=self._config.block_bytes)
+        # The last chunk's object is longer than committed. It is closed now, so this comes here once only.
+        return await self._write_objects(layout, views, length)
+
+    async def _write_piece(
+        self, piece: AppendPiece, part: Sequence[memoryview], touched: list[AppendPiece]
+    ) -> None:
+        """Write one piece; what certainly did not happen is taken from ``touched`` again."""
+        try:
+            await self._io.write(piece, part)
+        except ChunkOffsetError as error:
+            if error.actual < piece.chunk_offset:
+                raise DataCorruptionError(
+                    f"committed bytes are missing: {error}", path=piece.chunk
+                ) from error
+            raise
+        except NoSuchChunkError as error:
+            raise DataCorruptionError(f"a committed chunk is missing: {error}", path=piece.chunk) from error
+        except (RequestError, StorageFullError):
+            touched.remove(piece)
+            raise
+
+    def _extends_last(self, layout: SegmentLayout) -> bool:
+        if not layout.chunks or not self._provider.supports_append:
+            return False
+        last = layout.chunks[-1]
+        return last.epoch == self._epoch and last.name not in self._closed_chunks
+
+    def _add_checksums(self, layout: SegmentLayout, piece: AppendPiece, part: Sequence[memoryview]) -> None:
+        if piece.is_new:
+            block_bytes, tail = self._config.block_bytes, piece.checksums
+        else:
+            last = layout.chunks[-1]
+            block_bytes, tail = last.block_bytes, last.checksums
+        piece.full_groups, piece.checksums = extend_checksums(tail, piece.chunk_offset, block_bytes, part)
+
+    def _name_chunk(self, segment: str, offset: int) -> str:
+        return chunk_name(segment, self._epoch, offset, self._incarnation, self._entropy.token(RANDOM_BYTES))
+
+    async def _commit(self, rows: Rows, *segments: str, garbage: GarbageRow | None = None) -> None:
+        """Commit ``rows``, with a GarbageRow for what they drop.
+
+        On failure the layouts of ``segments`` are built from their rows again when next needed, whichever
+        truth these tell; chunks just written stay as they are, for the commit may yet turn out to have
+        happened.
+        """
+        self._load_garbage()
+        run = None
+        if garbage is not None:
+            run = self._garbage.reserve(garbage, rows, asyncio.get_running_loop().time())
+        if self._incarnation_row is None:
+            rows[INCARNATION_KEY] = encode_incarnation_row(self._incarnation)
+        try:
+            await self._rows.commit(rows)
+        except BaseException:
+            for segment in segments:
+                layout = self._layouts.pop(segment, None)
+                if layout is not None and layout.chunks:
+                    self._closed_chunks.add(layout.chunks[-1].name)
+            raise
+        if self._incarnation_row is None:
+            self._incarnation_row = rows[INCARNATION_KEY]
+        self._statistics.commits += 1
+        if run is not None:
+            self._garbage.add(run)

@@ -1,0 +1,76 @@
+"""Chunk names as file paths and back: any name is safe, the usual ones stay readable.
+
+``demo/sensors/0.#epoch.0.E-1-O-0.5f3a`` lies in ``demo/sensors/0.#epoch.0.E-1-O-0.5f3a.chunk``.
+
+1. The name is split at ``/``; each part is one directory, the last part is the file.
+2. Bytes other than ASCII letters, digits and ``- _ . # =`` become ``%`` and two upper-case hex digits; a part
+   that begins with ``.`` has that dot encoded too, so that ``.`` and ``..`` and hidden files cannot arise. An
+   empty part becomes ``%empty``.
+3. The file gets the suffix ``.chunk``. A directory whose name would end so has its last letter encoded.
+4. A part longer than 200 characters is cut into directories that end in ``%``.
+
+Source: docs/formats/chunk-names.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+FILE_SUFFIX: Final = ".chunk"
+_EMPTY: Final = "%empty"
+_PIECE_CHARS_MAX: Final = 200
+"""File systems allow 255 bytes; the suffix and a ``%`` have to fit too."""
+
+_SAFE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.#=")
+_QUOTED: Final = [chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in range(256)]
+_HEX: Final = re.compile(rb"%([0-9A-F]{2})")
+
+
+def encode_chunk_path(name: str) -> str:
+    """Return the path of a chunk's file, relative to the root, with ``/`` between its parts."""
+    parts = [_quote(part) for part in name.split("/")]
+    directories = [_quote_last(part) if part.endswith(FILE_SUFFIX) else part for part in parts[:-1]]
+    pieces: list[str] = []
+    for part in (*directories, parts[-1]):
+        while len(part) > _PIECE_CHARS_MAX:
+            pieces.append(part[:_PIECE_CHARS_MAX] + "%")
+            part = part[_PIECE_CHARS_MAX:]
+        pieces.append(part)
+    pieces[-1] += FILE_SUFFIX
+    return "/".join(pieces)
+
+
+def decode_chunk_path(path: str) -> str | None:
+    """Return the chunk name of a relative path, or None if no chunk lies there."""
+    if not path.endswith(FILE_SUFFIX):
+        return None
+    joined = path[: -len(FILE_SUFFIX)].replace("%/", "")
+    try:
+        name = "/".join(_unquote(part) for part in joined.split("/"))
+    except ValueError:
+        return None
+    return name if encode_chunk_path(name) == path else None
+
+
+def prefix_directory(prefix: str) -> str:
+    """Return the directory ("" is the root) below which every chunk lies whose name begins so."""
+    directory = prefix.rpartition("/")[0]
+    return encode_chunk_path(directory + "/x").rpartition("/")[0] if directory else ""
+
+
+def _quote(part: str) -> str:
+    if not part:
+        return _EMPTY
+    quoted = "".join(map(_QUOTED.__getitem__, part.encode("utf-8", "surrogatepass")))
+    return "%2E" + quoted[1:] if quoted[0] == "." else quoted
+
+
+def _quote_last(part: str) -> str:
+    return f"{part[:-1]}%{ord(part[-1]):02X}"
+
+
+def _unquote(part: str) -> str:
+    if part == _EMPTY:
+        return ""
+    return _HEX.sub(lambda found: bytes([int(found[1], 16)]), part.encode()).decode("utf-8", "surrogatepass")
