@@ -162,6 +162,7 @@ class FileWal:
         self._commit = commit = GroupCommit(
             files=self._files,
             writers=self._writers,
+            writers_max=self._config.frames_in_flight_max,
             owner=self._owner,
             epoch=head.epoch,
             log=short_log_id(head.log_id),

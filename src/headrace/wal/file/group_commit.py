@@ -1,9 +1,13 @@
 """From a filled frame to its acknowledgement: placed, written in a thread, answered in order, never by an
 owner that was fenced.
 
-Frames are handed to the writers as they come; which of them are written at the same time, and how full
-they are, is the caller's rhythm. Answers wait for all earlier frames. Before a batch of answers is given
-the owner record is read once; see ``docs/formats/wal-owner.md``.
+A frame is written as soon as a writer is free. Frames that come while all writers are busy and lie next
+to each other on disk are written together, by one call: the busier the log, the larger its writes.
+Answers wait for all earlier frames. Before a batch of answers is given the owner record is read once; see
+``docs/formats/wal-owner.md``.
+
+    append ─▶ waiting (no room yet) ─▶ ready (no writer free) ─▶ writing ─▶ finished ─▶ answered
+              └──────────────────── all of them in ``pending``, in order ─────────────┘
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from headrace.errors import FencedOutError, HeadraceError, WalWriteError
+from headrace.limits import MIB
 from headrace.runtime.blocking import BlockingWork
 from headrace.wal.contract import WalStatistics
 from headrace.wal.file.log_tail import LogTail
@@ -20,6 +26,10 @@ from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
 from headrace.wal.frame_pool import Done, Frame
 from headrace.wal.record_format import KIND_CLOSE, KIND_DATA, encode_header, padded_bytes
+
+#: Frames are written together up to this size. Larger writes keep one writer busy while the other one idles.
+WRITE_BYTES_MAX: Final = 1 * MIB
+WRITE_FRAMES_MAX: Final = 64
 
 
 class GroupCommit:
@@ -30,6 +40,7 @@ class GroupCommit:
         *,
         files: SegmentFiles,
         writers: BlockingWork,
+        writers_max: int,
         owner: OwnerFile,
         epoch: int,
         log: int,
@@ -44,16 +55,19 @@ class GroupCommit:
         self.used_files: list[SegmentFile] = []
         """This owner's files that hold records, oldest first."""
         self._on_file_written = on_file_written
-        self._writing: deque[SegmentFile] = deque()
+        self._open_files: deque[SegmentFile] = deque()
         self._tail: LogTail | None = None
         self._files = files
         self._writers = writers
+        self._writers_max = writers_max
+        self._writers_busy = 0
         self._owner = owner
         self._epoch = epoch
         self._log = log
         self._statistics = statistics
-        self._in_flight: deque[Frame] = deque()
+        self._pending: deque[Frame] = deque()
         self._waiting: deque[Frame] = deque()
+        self._ready: deque[Frame] = deque()
         self._idle: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -64,7 +78,7 @@ class GroupCommit:
     @property
     def frames_pending(self) -> int:
         """Frames without an answer."""
-        return len(self._in_flight) + len(self._waiting)
+        return len(self._pending)
 
     def append(self, frame: Frame, done: Done) -> None:
         """Write ``frame`` and answer later."""
@@ -74,50 +88,52 @@ class GroupCommit:
         frame.padded = padded_bytes(frame.length)
         frame.started_at = self._loop.time()
         self.next_sequence += 1
+        self._pending.append(frame)
         if self.failure is not None:
-            self._refuse(frame)
-        elif self._waiting or not self._try_write(frame, KIND_DATA):
+            frame.finished = True
+            self._loop.call_soon(self._answer)
+        elif self._waiting or not self._place(frame):
             self._waiting.append(frame)
             self._check_tail()
+        else:
+            self._ready.append(frame)
+            if self._writers_busy < self._writers_max:
+                self._write_ready()
 
     async def write_close_mark(self, frame: Frame) -> None:
         """Vouch for the last records, so that a later flip of their bits is told from a torn tail.
 
         Everything has been answered; failing does no harm. The mark takes no sequence.
         """
-        assert not self._in_flight
-        assert not self._waiting
+        assert not self._pending
         if self.failure is not None or self._tail is None or not self.used_files:
             return
         frame.length = 0
         frame.address = self.next_sequence
         frame.padded = padded_bytes(0)
-        if not self._tail.needs_next(frame.padded) and self._place(frame, KIND_CLOSE):
-            await self._writers.run(self._files.write_record, frame)
+        if not self._tail.needs_next(frame.padded) and self._place(frame):
+            self._encode(frame, KIND_CLOSE)
+            await self._writers.run(self._files.write_records, [frame])
 
     async def wait_idle(self) -> None:
         """Wait until every frame has its answer."""
-        while self._in_flight or self._waiting:
-            self._idle = self._loop.create_future()
-            await self._idle
+        while self._pending:
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
 
     def on_tail_progress(self) -> None:
         """Room was made, or there will be none: move on the frames that wait."""
-        while self._waiting and self.failure is None and self._try_write(self._waiting[0], KIND_DATA):
-            self._waiting.popleft()
+        while self._waiting and self.failure is None and self._place(self._waiting[0]):
+            self._ready.append(self._waiting.popleft())
+        while self._ready and self._writers_busy < self._writers_max:
+            self._write_ready()
         if self._waiting:
             self._check_tail()
 
     # ---- handing over
 
-    def _try_write(self, frame: Frame, kind: int) -> bool:
-        if not self._place(frame, kind):
-            return False
-        self._in_flight.append(frame)
-        self._writers.submit(self._files.write_record, (frame,), self._on_written)
-        return True
-
-    def _place(self, frame: Frame, kind: int) -> bool:
+    def _place(self, frame: Frame) -> bool:
         assert self._tail is not None
         file = self._tail.place(frame.padded)
         if file is None:
@@ -127,7 +143,31 @@ class GroupCommit:
         if file.first_sequence == 0:
             file.first_sequence = frame.address
             self.used_files.append(file)
-            self._writing.append(file)
+            self._open_files.append(file)
+        return True
+
+    def _write_ready(self) -> None:
+        """Hand the oldest ready frame to a writer, with those right behind it."""
+        ready = self._ready
+        frame = ready.popleft()
+        batch = [frame]
+        size = frame.padded
+        while (
+            ready
+            and ready[0].file is frame.file
+            and size + ready[0].padded <= WRITE_BYTES_MAX
+            and len(batch) < WRITE_FRAMES_MAX
+        ):
+            size += ready[0].padded
+            batch.append(ready.popleft())
+        for frame in batch:
+            self._encode(frame, KIND_DATA)
+        self._writers_busy += 1
+        self._writers.submit(self._files.write_records, (batch,), self._on_written)
+
+    def _encode(self, frame: Frame, kind: int) -> None:
+        file = frame.file
+        assert file is not None
         encode_header(
             frame.buffer,
             kind=kind,
@@ -139,50 +179,54 @@ class GroupCommit:
             file_first_sequence=file.first_sequence,
             log=self._log,
         )
-        return True
 
     def _check_tail(self) -> None:
         """Fail if the frame at the head of those waiting waits for a file that will not come."""
         assert self._tail is not None
         error = self._tail.error
         if error is not None and self._waiting and self._tail.needs_next(self._waiting[0].padded):
-            self._refuse_waiting(error)
+            self._waiting[0].error = error
+            self._finish(self._waiting)
+            self._loop.call_soon(self._answer)
 
-    def _refuse_waiting(self, error: Exception) -> None:
-        while self._waiting:
-            frame = self._waiting.popleft()
-            frame.error = error
-            self._refuse(frame)
-
-    def _refuse(self, frame: Frame) -> None:
-        frame.finished = True
-        self._in_flight.append(frame)
-        self._loop.call_soon(self._answer)
+    @staticmethod
+    def _finish(frames: deque[Frame]) -> None:
+        """Frames that will not be written have nothing to wait for but the answers of earlier ones."""
+        while frames:
+            frames.popleft().finished = True
 
     # ---- answering
 
-    def _on_written(self, frame: Frame | None, error: BaseException | None) -> None:
-        if frame is None:
-            # Not an answer of the disk but a mistake of ours: nothing in the air can be told from another.
-            assert error is not None
-            for pending in self._in_flight:
-                pending.error = pending.error or WalWriteError(f"the log writer failed: {error!r}")
-                pending.finished = True
+    def _on_written(self, batch: list[Frame] | None, error: BaseException | None) -> None:
+        self._writers_busy -= 1
+        if batch is None:
+            # Not an answer of the disk but a mistake of ours: it is unknown which frames it is about.
+            for frame in self._pending:
+                frame.error = frame.error or WalWriteError(f"the log writer failed: {error!r}")
+                frame.finished = True
+            self._waiting.clear()
+            self._ready.clear()
         else:
-            frame.finished = True
+            for frame in batch:
+                frame.finished = True
+        while self._ready and self._writers_busy < self._writers_max:
+            self._write_ready()
         self._answer()
 
     def _answer(self) -> None:
-        """Answer the finished frames at the head, in order."""
-        in_flight = self._in_flight
+        """Answer the finished frames at the head, in order.
+
+        ``done`` runs here without waiting, so one look at the owner record holds for the whole batch.
+        """
+        pending = self._pending
         checked = False
-        while in_flight and in_flight[0].finished:
-            frame = in_flight.popleft()
-            if self.failure is None:
-                self.failure = frame.error
-            if self.failure is None and not checked:
-                self.failure = self._find_fence()
+        while pending and pending[0].finished:
+            frame = pending.popleft()
+            if self.failure is None and frame.error is None and not checked:
+                frame.error = self._find_fence()
                 checked = True
+            if self.failure is None and frame.error is not None:
+                self._fail(frame.error)
             if self.failure is None:
                 self._count(frame)
             done = frame.done
@@ -193,15 +237,16 @@ class GroupCommit:
             except BaseException:
                 self._loop.call_soon(self._answer)  # the others still get theirs
                 raise
-            # ``done`` runs on this loop without waiting, so the check above holds for the whole batch.
-        while len(self._writing) > 1 and self._writing[1].first_sequence <= self.durable_sequence + 1:
-            self._on_file_written(self._writing.popleft())
-        if self.failure is not None and self._waiting:
-            self._refuse_waiting(self.failure)
-        if self._idle is not None and not in_flight and not self._waiting:
-            if not self._idle.done():
-                self._idle.set_result(None)
+        while len(self._open_files) > 1 and self._open_files[1].first_sequence <= self.durable_sequence + 1:
+            self._on_file_written(self._open_files.popleft())
+        if self._idle is not None and not pending:
+            self._idle.set_result(None)
             self._idle = None
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = error
+        self._finish(self._ready)
+        self._finish(self._waiting)
 
     def _find_fence(self) -> HeadraceError | None:
         try:
@@ -223,7 +268,12 @@ class GroupCommit:
     def check(self) -> None:
         """Assert the invariants."""
         assert self.durable_sequence < self.next_sequence
-        addresses = [frame.address for frame in (*self._in_flight, *self._waiting)]
-        assert addresses == sorted(set(addresses))
-        assert not addresses or addresses[0] > self.durable_sequence
-        assert all(frame.done is not None for frame in (*self._in_flight, *self._waiting))
+        addresses = [frame.address for frame in self._pending]
+        assert addresses == list(range(self.next_sequence - len(addresses), self.next_sequence))
+        assert all(frame.done is not None for frame in self._pending)
+        assert 0 <= self._writers_busy <= self._writers_max
+        assert not self._ready or self._writers_busy == self._writers_max
+        assert [f for f in self._pending if f in self._ready or f in self._waiting] == [
+            *self._ready,
+            *self._waiting,
+        ]

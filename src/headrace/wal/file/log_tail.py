@@ -47,6 +47,8 @@ class LogTail:
         self._refused = False
         self._stopped = False
         self._on_progress = on_progress
+        self._work_at = 0
+        """Write position behind which there may be work to do."""
 
     @property
     def busy(self) -> bool:
@@ -68,6 +70,7 @@ class LogTail:
             file = self._next
             self._next = None
             self.current = file
+            self._work_at = 0
         start = file.position
         if self._zeroing is not None and self._zeroing[0] is file:
             _, zero_start, zero_end = self._zeroing
@@ -75,7 +78,7 @@ class LogTail:
                 return None
         file.position = start + padded
         file.zeroed_until = max(file.zeroed_until, file.position)
-        if not self._busy:
+        if file.position > self._work_at:
             self._kick()
         return file
 
@@ -110,15 +113,22 @@ class LogTail:
             return
         size = self._config.segment_file_bytes
         ahead = self._config.zero_ahead_bytes
-        if self._zero_towards(self.current, min(size, self.current.position + ahead)):
+        current = self.current
+        prepare_at = size - max(ahead, self._config.frame_bytes_max * 2)
+        if self._zero_towards(current, min(size, current.position + ahead)):
             return
-        if self._next is None:
-            if self._refused and not self._wanted:
+        if self._next is not None:
+            if self._zero_towards(self._next, min(size, DATA_OFFSET + ahead)):
                 return
-            if size - self.current.position <= max(ahead, self._config.frame_bytes_max * 2):
-                self._prepare_next()
-        else:
-            self._zero_towards(self._next, min(size, DATA_OFFSET + ahead))
+            prepare_at = size
+        elif (current.position >= prepare_at and not self._refused) or self._wanted:
+            self._prepare_next()
+            return
+        elif self._refused:
+            prepare_at = size
+        # Nothing to do now. Zeroing goes on in whole steps, so that it is not looked after at every record.
+        zero_at = size if current.zeroed_until >= size else current.zeroed_until - ahead
+        self._work_at = min(zero_at, prepare_at)
 
     def _zero_towards(self, file: SegmentFile, target: int) -> bool:
         start = file.zeroed_until

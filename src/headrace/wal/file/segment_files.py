@@ -144,19 +144,24 @@ class SegmentFiles:
         finally:
             self._filesystem.close(fd)
 
-    def write_record(self, frame: Frame) -> Frame:
-        """Seal and write the frame where it was placed, durably. Runs in a writer thread.
+    def write_records(self, frames: list[Frame]) -> list[Frame]:
+        """Seal the frames and write them, durably, where they were placed: one behind the other in one file.
 
-        An ``OSError`` is kept in the frame, so that the answer always says which frame it is about.
+        Runs in a writer thread. An ``OSError`` is kept in the first frame: it says nothing about any of them.
         """
-        file = frame.file
+        first = frames[0]
+        file = first.file
         assert file is not None
         try:
-            seal_record(frame.buffer, frame.length)
-            self._write(file.fd, frame.buffer[: frame.padded], frame.offset)
+            for frame in frames:
+                seal_record(frame.buffer, frame.length)
+            if len(frames) == 1:
+                self._write(file.fd, first.buffer[: first.padded], first.offset)
+            else:
+                self._write_many(file.fd, [frame.buffer[: frame.padded] for frame in frames], first.offset)
         except OSError as error:
-            frame.error = translate_error(error, f"writing the log record {frame.address}")
-        return frame
+            first.error = translate_error(error, f"writing the log record {first.address}")
+        return frames
 
     def write_mark(self, file: SegmentFile, mark: TruncationMark) -> None:
         """Store a truncation point, durably, over the older of the two marks."""
@@ -200,6 +205,19 @@ class SegmentFiles:
 
     def _write(self, fd: int, data: memoryview, offset: int) -> None:
         self._write_fully(fd, data, offset)
+        if not self.direct:
+            self._filesystem.fdatasync(fd)
+
+    def _write_many(self, fd: int, buffers: list[memoryview], offset: int) -> None:
+        written = self._filesystem.pwritev(fd, buffers, offset)
+        for data in buffers:
+            if written < len(data):  # short: from here on one by one
+                at = written & -BLOCK_BYTES
+                self._write_fully(fd, data[at:], offset + at)
+                written = 0
+            else:
+                written -= len(data)
+            offset += len(data)
         if not self.direct:
             self._filesystem.fdatasync(fd)
 

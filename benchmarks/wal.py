@@ -1,0 +1,235 @@
+"""Durable append throughput of the file log beside a raw write loop: the same sizes, the same number of writes in
+flight, the same disk, in alternating rounds.
+
+The floor is a loop of ``pwrite`` on a zeroed file opened ``O_DIRECT|O_DSYNC``, one thread per write in flight. The
+log recycles its files as in steady state: it is truncated as it goes, after a warm-up. What was written is read
+back and compared at the end.
+
+    python benchmarks/wal.py [--directory DIR] [--rounds N] [--megabytes N] [--in-flight N] [--window N] [--smoke]
+
+Goal: at least 0.85 of the floor. Look at the ratio and at CPU per frame; the machine decides the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import mmap
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+
+from headrace.wal import FileWal, WalConfig
+from headrace.wal.record_format import RECORD_HEADER_BYTES
+
+KIB, MIB = 1 << 10, 1 << 20
+GOAL = 0.85
+FILE_BYTES = 64 * MIB
+
+
+@dataclass
+class Round:
+    """One measurement."""
+
+    frames: int
+    size: int
+    seconds: float
+    cpu_seconds: float
+    latencies: list[float] = field(repr=False, default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        return self.frames * self.size / self.seconds / 1e6
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_seconds / self.frames * 1e6
+
+
+def cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))] * 1e3
+
+
+class RawLoop:
+    """The floor."""
+
+    def __init__(self, directory: str, file_bytes: int) -> None:
+        self.path = os.path.join(directory, "raw")
+        self.file_bytes = file_bytes
+        zeros = mmap.mmap(-1, MIB)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+        for offset in range(0, file_bytes, MIB):
+            os.pwrite(self.fd, zeros, offset)
+        os.fsync(self.fd)
+        os.close(self.fd)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_DIRECT | os.O_DSYNC)
+
+    def run(self, size: int, frames: int, in_flight: int) -> Round:
+        latencies: list[float] = []
+
+        def write(start: int) -> None:
+            buffer = mmap.mmap(-1, size)
+            buffer[:] = os.urandom(size)
+            clock, pwrite, fd = time.perf_counter, os.pwrite, self.fd
+            slots = self.file_bytes // size
+            for number in range(start, frames, in_flight):
+                began = clock()
+                pwrite(fd, buffer, number % slots * size)
+                latencies.append(clock() - began)
+
+        threads = [threading.Thread(target=write, args=(start,)) for start in range(in_flight)]
+        cpu, began = cpu_seconds(), time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return Round(frames, size, time.perf_counter() - began, cpu_seconds() - cpu, latencies)
+
+    def close(self) -> None:
+        os.close(self.fd)
+        os.unlink(self.path)
+
+
+class Log:
+    """The log under test, warm: its files are recycled ones."""
+
+    def __init__(self, directory: str, file_bytes: int, in_flight: int) -> None:
+        self.directory = os.path.join(directory, "log")
+        self.config = WalConfig(segment_file_bytes=file_bytes, frames_in_flight_max=in_flight)
+        self.wal = FileWal(self.directory, self.config)
+        self.last_address = 0
+
+    async def open(self) -> None:
+        await self.wal.open()
+        for _ in range(8):  # until every file was written once, and recycled
+            await self.run(MIB, self.config.segment_file_bytes // MIB, 2)
+
+    async def run(self, size: int, frames: int, window: int) -> Round:
+        loop = asyncio.get_running_loop()
+        finished: asyncio.Future[None] = loop.create_future()
+        latencies: list[float] = []
+        begun: dict[int, float] = {}
+        left = frames
+        answered = 0
+        wal, clock = self.wal, time.perf_counter
+        length = size - RECORD_HEADER_BYTES
+        truncations: list[asyncio.Future[None]] = []
+        every = max(1, self.config.segment_file_bytes // size)
+
+        def give(frame: object) -> None:
+            nonlocal left
+            left -= 1
+            frame.length = length
+            began = clock()
+            wal.append(frame, done)
+            begun[frame.address] = began
+
+        def done(frame: object, error: Exception | None) -> None:
+            nonlocal answered
+            if error is not None:
+                finished.set_exception(error)
+                return
+            latencies.append(clock() - begun.pop(frame.address))
+            answered += 1
+            self.last_address = frame.address
+            if answered % every == 0:
+                truncations.append(asyncio.ensure_future(wal.truncate(frame.address)))
+            if left > 0:
+                give(frame)
+            else:
+                wal.release_frame(frame)
+                if answered == frames:
+                    finished.set_result(None)
+
+        held = [wal.acquire_frame() for _ in range(window)]
+        for frame in held:
+            frame.view[:length] = os.urandom(length)
+        cpu, began = cpu_seconds(), time.perf_counter()
+        for frame in held:
+            give(frame)
+        await finished
+        result = Round(frames, size, time.perf_counter() - began, cpu_seconds() - cpu, latencies)
+        await asyncio.gather(*truncations)
+        return result
+
+    async def close_and_verify(self) -> int:
+        """Read the log back: everything from the last truncation to the last acknowledged address is there."""
+        await self.wal.close()
+        again = FileWal(self.directory, self.config)
+        await again.open()
+        addresses = [record.address for record in again.records()]
+        assert addresses[-1] == self.last_address
+        assert addresses == list(range(addresses[0], addresses[-1] + 1))
+        await again.close()
+        return len(addresses)
+
+
+async def measure(
+    directory: str, sizes: list[int], *, rounds: int, total_bytes: int, in_flight: int, window: int, file_bytes: int
+) -> list[float]:
+    raw = RawLoop(directory, file_bytes)
+    log = Log(directory, file_bytes, in_flight)
+    await log.open()
+    ratios = []
+    print(f"{'size':>8} {'':>4} {'MB/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'CPU us/frame':>13}   ratio (range)")
+    for size in sizes:
+        frames = max(in_flight * 4, min(total_bytes // size, 4000))
+        pairs = []
+        for _ in range(rounds):
+            floor = await asyncio.to_thread(raw.run, size, frames, in_flight)
+            pairs.append((floor, await log.run(size, frames, window)))
+        ratio = [ours.rate / floor.rate for floor, ours in pairs]
+        ratios.append(statistics.median(ratio))
+        for index, name in enumerate(("raw", "log")):
+            runs = [pair[index] for pair in pairs]
+            latencies = [value for run in runs for value in run.latencies]
+            tail = f"{ratios[-1]:.2f} ({min(ratio):.2f}-{max(ratio):.2f})" if name == "log" else ""
+            print(
+                f"{size // KIB:>5}KiB {name:>4} {statistics.median(run.rate for run in runs):>8.1f}"
+                f" {quantile(latencies, 0.5):>8.3f} {quantile(latencies, 0.99):>8.3f}"
+                f" {statistics.median(run.cpu_us for run in runs):>13.1f}   {tail}"
+            )
+    records = await log.close_and_verify()
+    raw.close()
+    print(f"read back {records} records; goal {GOAL} of the floor")
+    return ratios
+
+
+def main(arguments: list[str] | None = None) -> list[float]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", default=None, help="on the disk to measure (default: a temporary one)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--megabytes", type=int, default=200, help="written per round and size, at most 4000 frames")
+    parser.add_argument("--in-flight", type=int, default=2)
+    parser.add_argument("--window", type=int, default=0, help="frames handed over at a time (default: the log's slots)")
+    parser.add_argument("--smoke", action="store_true", help="a second's worth, for the test suite")
+    options = parser.parse_args(arguments)
+    directory = tempfile.mkdtemp(prefix="headrace-wal-", dir=options.directory)
+    try:
+        return asyncio.run(
+            measure(
+                directory,
+                [4 * KIB, 64 * KIB, MIB],
+                rounds=1 if options.smoke else options.rounds,
+                total_bytes=(2 if options.smoke else options.megabytes) * MIB,
+                in_flight=options.in_flight,
+                window=options.window or options.in_flight,
+                file_bytes=4 * MIB if options.smoke else FILE_BYTES,
+            )
+        )
+    finally:
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()
