@@ -227,6 +227,14 @@ class KeyValueTableExistsError(RequestError):
     pass
 
 
+class AccessDeniedError(RequestError):
+    """Credentials or a token were refused, or do not allow the request."""
+
+
+class TokenExpiredError(AccessDeniedError):
+    """The token was valid once; ask for a fresh one and send again."""
+
+
 class PreconditionError(RequestError):
     """A precondition named in the message does not hold; nothing changed."""
 
@@ -314,6 +322,10 @@ class LostReplyError(UnknownOutcomeError):
 
 class StorageWriteError(UnknownOutcomeError):
     """Long-term storage did not confirm a write: the object may hold none, some or all of it."""
+
+
+class ControllerFailureError(UnknownOutcomeError):
+    """The controller answered that it failed; what it had begun may still happen."""
 
 
 class DeadlineExceededError(UnknownOutcomeError):

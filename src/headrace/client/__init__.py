@@ -1,0 +1,61 @@
+"""The client library: ``connect`` to a system and read and write its streams, with asyncio.
+
+:mod:`headrace.client.blocking` is the same without ``await``. Reading order: ``connect``, then
+``writer/event_writer`` or ``reader/event_reader``, and from there down to ``connections``.
+"""
+
+from headrace.client.config import ClientConfig, Credentials, ReaderConfig, WriterConfig
+from headrace.client.connect import Client, connect
+from headrace.client.control.streams import StreamInfo
+from headrace.client.control.transactions import (
+    BatchOutcome,
+    BatchStatus,
+    SinkWatermark,
+    TransactionStatus,
+    TransactionTag,
+)
+from headrace.client.reader.event_batch import Event, EventBatch
+from headrace.client.reader.event_framing import events_to_arrow
+from headrace.client.reader.event_reader import EventReader
+from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.segment_calls import SegmentInfo
+from headrace.client.writer.ack import Ack
+from headrace.client.writer.event_writer import EventWriter
+from headrace.client.writer.segment_map import SegmentRange, Successor
+from headrace.client.writer.txn_writer import Transaction, TxnWriter
+from headrace.model.key_space import KeyRange
+from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
+from headrace.model.stream_cut import UNBOUNDED, StreamCut
+
+__all__ = [
+    "UNBOUNDED",
+    "Ack",
+    "BatchOutcome",
+    "BatchStatus",
+    "Client",
+    "ClientConfig",
+    "Credentials",
+    "Event",
+    "EventBatch",
+    "EventReader",
+    "EventWriter",
+    "KeyRange",
+    "ReaderConfig",
+    "RetentionPolicy",
+    "ScalingPolicy",
+    "SegmentInfo",
+    "SegmentRange",
+    "SegmentRangeReader",
+    "SinkWatermark",
+    "StreamConfiguration",
+    "StreamCut",
+    "StreamInfo",
+    "Successor",
+    "Transaction",
+    "TransactionStatus",
+    "TransactionTag",
+    "TxnWriter",
+    "WriterConfig",
+    "connect",
+    "events_to_arrow",
+]

@@ -1,0 +1,153 @@
+"""Settings of a client: plain values, picklable, every number with its unit."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, Self
+from urllib.parse import urlsplit
+
+from headrace.client.connections.reconnect_policy import ReconnectPolicy
+from headrace.errors import InvalidArgumentError
+from headrace.limits import APPEND_BYTES_MAX, KIB, MIB
+
+DEFAULT_URI: Final = "tcp://localhost:9090"
+DEFAULT_PORT: Final = 9090
+
+_PLAIN_SCHEMES: Final = frozenset({"tcp", "pravega"})
+_TLS_SCHEMES: Final = frozenset({"tls", "ssl", "tcps", "pravegas"})
+_DISCOVERY_SCHEMES: Final = frozenset({"pravega", "pravegas"})
+
+APPEND_BLOCK_BYTES_MAX: Final = 8 * MIB + 8
+"""What every server of the protocol takes in one append: the largest event with its header."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What is sent as ``authorization`` with every control call, for instance ``Basic`` and base64 of
+    user:password.
+    """
+
+    method: str
+    token: str = field(repr=False)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Credentials | None:
+        """Read ``pravega_client_auth_method`` and ``pravega_client_auth_token``; None if they are not set."""
+        source = os.environ if environment is None else environment
+        method = source.get("pravega_client_auth_method")
+        token = source.get("pravega_client_auth_token")
+        return cls(method=method, token=token) if method and token else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterConfig:
+    """How events become appends.
+
+    A block leaves at the end of the loop's turn in which it was filled, unless ``blocks_in_flight_max`` of
+    its segment are on their way: then it grows, up to ``block_bytes_max``, until an acknowledgement makes
+    room. What a writer has been given and is not durable is bounded by ``window_bytes_max``.
+    """
+
+    block_bytes_max: int = 1 * MIB
+    blocks_in_flight_max: int = 64
+    bytes_in_flight_max: int = 8 * MIB
+    window_bytes_max: int = 32 * MIB
+    reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
+
+    def __post_init__(self) -> None:
+        if not 1 * KIB <= self.block_bytes_max <= APPEND_BLOCK_BYTES_MAX:
+            raise InvalidArgumentError(f"a block of {self.block_bytes_max} bytes cannot be appended")
+        if self.blocks_in_flight_max < 1 or self.bytes_in_flight_max < 1:
+            raise InvalidArgumentError("at least one block has to be in flight")
+        if self.window_bytes_max < self.block_bytes_max:
+            raise InvalidArgumentError("the window has to hold at least one block")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderConfig:
+    """How segments are read.
+
+    ``read_bytes_max`` is asked for per request; one block waits and one is on its way per segment, less per
+    request if the stream has so many segments that ``window_bytes_max`` would be exceeded.
+    """
+
+    read_bytes_max: int = 1 * MIB
+    window_bytes_max: int = 64 * MIB
+    on_truncation: Literal["raise", "skip"] = "raise"
+    """What to do when data in front of the reader was truncated: raise once (reading may go on), or go on."""
+    reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
+
+    def __post_init__(self) -> None:
+        if not 1 * KIB <= self.read_bytes_max <= 10 * MIB:
+            raise InvalidArgumentError(f"reads of {self.read_bytes_max} bytes are outside 1 KiB to 10 MiB")
+        if self.window_bytes_max < self.read_bytes_max:
+            raise InvalidArgumentError("the window has to hold at least one read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Everything a client needs to know besides the URI of the controller."""
+
+    credentials: Credentials | None = field(default_factory=Credentials.from_environment)
+    tls_authorities: Path | None = None
+    """Certificates to trust instead of the system's, in PEM form."""
+    tls_check_host: bool = True
+    connections_max: int = 2
+    """Connections per segment store and direction."""
+    connect_timeout_s: float = 5.0
+    call_timeout_s: float = 150.0
+    """Deadline of one control call; workflows such as sealing a stream are waited for by the controller."""
+    control_attempts: int = 10
+    loop: Literal["auto", "uvloop", "asyncio"] = "auto"
+    """Which event loop the synchronous client runs."""
+    transaction_lease_ms: int = 60_000
+    writer: WriterConfig = field(default_factory=WriterConfig)
+    reader: ReaderConfig = field(default_factory=ReaderConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerAddress:
+    """Where controllers are, out of a URI such as ``tcp://host:9090`` or ``tls://a:9090,b:9090``."""
+
+    endpoints: tuple[tuple[str, int], ...]
+    tls: bool
+    discover: bool
+    """Ask the given controllers for the full list first."""
+
+    @classmethod
+    def parse(cls, uri: str) -> Self:
+        """Take a URI apart; without a scheme it is plain TCP, without a port 9090.
+
+        Raises:
+            InvalidArgumentError: the scheme is unknown or an address makes no sense.
+        """
+        scheme, mark, rest = uri.partition("://")
+        if not mark:
+            scheme, rest = "tcp", uri
+        if scheme not in _PLAIN_SCHEMES | _TLS_SCHEMES:
+            raise InvalidArgumentError(f"{uri!r}: unknown scheme {scheme!r}")
+        endpoints = []
+        for part in rest.rstrip("/").split(","):
+            try:
+                split = urlsplit("//" + part)
+                host, port = split.hostname, split.port
+            except ValueError as error:
+                raise InvalidArgumentError(f"{uri!r}: {error}") from None
+            if not host or split.path:
+                raise InvalidArgumentError(f"{uri!r}: {part!r} is not host:port")
+            endpoints.append((host, port or DEFAULT_PORT))
+        return cls(tuple(endpoints), scheme in _TLS_SCHEMES, scheme in _DISCOVERY_SCHEMES)
+
+
+def tls_context(config: ClientConfig) -> ssl.SSLContext:
+    """Return the context for connections to segment stores."""
+    context = ssl.create_default_context(cafile=config.tls_authorities)
+    context.check_hostname = config.tls_check_host
+    return context
+
+
+assert APPEND_BLOCK_BYTES_MAX < APPEND_BYTES_MAX

@@ -1,0 +1,342 @@
+"""The door to a running system: connect to its controllers, then ask for streams, writers and readers.
+
+async with connect("tcp://localhost:9090") as client:
+    await client.create_stream("demo", "orders")
+    async with client.event_writer("demo", "orders") as writer:
+        await writer.write(b"hello", "some key")
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from headrace.client.config import (
+    DEFAULT_URI,
+    ClientConfig,
+    ControllerAddress,
+    ReaderConfig,
+    WriterConfig,
+    tls_context,
+)
+from headrace.client.connections.pool import ConnectionPool
+from headrace.client.control.controller import Controller
+from headrace.client.control.segments import Segments
+from headrace.client.control.streams import StreamInfo, Streams
+from headrace.client.control.tokens import Tokens
+from headrace.client.control.transactions import Transactions
+from headrace.client.opening import Opening
+from headrace.client.reader.cuts import Cuts, Edge
+from headrace.client.reader.event_reader import EventReader
+from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.segment_calls import SegmentCalls, SegmentInfo
+from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.writer.event_writer import EventWriter
+from headrace.client.writer.segment_map import SegmentMap, SegmentRange, Successor
+from headrace.client.writer.txn_writer import TxnWriter
+from headrace.errors import StreamSealedError
+from headrace.model.key_space import KeyRange
+from headrace.model.policies import StreamConfiguration
+from headrace.model.stream_cut import StreamCut
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.entropy import Entropy, SystemEntropy
+from headrace.runtime.supervisor import Supervisor
+
+
+def connect(
+    uri: str = DEFAULT_URI, config: ClientConfig | None = None, *, entropy: Entropy | None = None
+) -> Client:
+    """Return a client of the controllers at ``uri``. Nothing is sent before the first call.
+
+    Call it where an event loop runs; the client belongs to that loop.
+
+    Args:
+        uri: ``tcp://host:9090``, or ``tls://``; several addresses are separated by commas.
+        config: everything else.
+        entropy: source of ids and jitter; the system's if none is given.
+
+    Raises:
+        InvalidArgumentError: the URI makes no sense.
+    """
+    return Client(uri, config or ClientConfig(), entropy or SystemEntropy())
+
+
+class Client:
+    """One connection to the system, shared by everything that is made from it. Used on one loop."""
+
+    def __init__(self, uri: str, config: ClientConfig, entropy: Entropy) -> None:
+        address = ControllerAddress.parse(uri)
+        clock = SystemClock()
+        self.uri = uri
+        self.config = config
+        self._controller = Controller(address, config, entropy)
+        self._streams = Streams(self._controller, clock)
+        self.transactions = Transactions(self._controller)
+        """Transactions by id: status, commit, abort; and batches of them for exactly-once sinks."""
+        self._services = ClientServices(
+            pool=ConnectionPool(
+                connections_max=config.connections_max,
+                connect_timeout_s=config.connect_timeout_s,
+                tls=tls_context(config) if address.tls else None,
+            ),
+            segments=Segments(self._controller),
+            tokens=Tokens(self._controller, clock, enabled=config.credentials is not None),
+            entropy=entropy,
+            supervisor=Supervisor("client"),
+        )
+        self._calls = SegmentCalls(self._services, config.reader.reconnect)
+        self._cuts = Cuts(self._services, self._calls)
+        self._txn_writers: list[TxnWriter] = []
+        self._closed = False
+
+    # ------------------------------------------------------------------------------ scopes and streams
+
+    async def create_scope(self, scope: str) -> bool:
+        """Create a scope; False if it exists already."""
+        return await self._streams.create_scope(scope)
+
+    async def delete_scope(self, scope: str, *, recursive: bool = False) -> bool:
+        """Delete a scope (with everything in it, if ``recursive``); False if there is none.
+
+        Raises:
+            ScopeNotEmptyError: it holds streams and ``recursive`` is not set.
+        """
+        return await self._streams.delete_scope(scope, recursive=recursive)
+
+    async def scope_exists(self, scope: str) -> bool:
+        """Tell whether the scope exists."""
+        return await self._streams.scope_exists(scope)
+
+    def list_scopes(self) -> AsyncIterator[str]:
+        """Yield every scope, ``_system`` included."""
+        return self._streams.list_scopes()
+
+    async def create_stream(
+        self, scope: str, stream: str, configuration: StreamConfiguration | None = None
+    ) -> bool:
+        """Create a stream, by default with one segment and without retention; False if it exists already.
+
+        Raises:
+            NoSuchScopeError: the scope does not exist.
+        """
+        return await self._streams.create_stream(scope, stream, configuration)
+
+    async def update_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
+        """Replace the whole configuration of a stream. Raises NoSuchStreamError, StreamSealedError."""
+        await self._streams.update_stream(scope, stream, configuration)
+
+    async def stream_configuration(self, scope: str, stream: str) -> StreamConfiguration:
+        """Return the configuration of a stream. Raises NoSuchStreamError."""
+        return await self._streams.stream_configuration(scope, stream)
+
+    async def stream_exists(self, scope: str, stream: str) -> bool:
+        """Tell whether the stream exists."""
+        return await self._streams.stream_exists(scope, stream)
+
+    def list_streams(
+        self, scope: str, *, tag: str | None = None, internal: bool = False
+    ) -> AsyncIterator[str]:
+        """Yield the streams of a scope, with ``tag`` if given; ``internal`` ones only if asked for."""
+        return self._streams.list_streams(scope, tag=tag, internal=internal)
+
+    async def stream_info(self, scope: str, stream: str) -> StreamInfo:
+        """Return configuration, head and tail of a stream. Raises NoSuchStreamError."""
+        configuration = await self._streams.stream_configuration(scope, stream)
+        head = await self._cuts.head(scope, stream)
+        tail = await self._cuts.tail(scope, stream)
+        return StreamInfo(scope, stream, configuration, head, tail, not tail.offsets)
+
+    async def scale_stream(
+        self,
+        scope: str,
+        stream: str,
+        sealed: Sequence[int],
+        new_ranges: Iterable[KeyRange],
+        *,
+        wait: bool = True,
+    ) -> list[SegmentRange]:
+        """Seal segments and continue them with new ones that own the same keys; see
+        :meth:`Streams.scale_stream`.
+        """
+        made = await self._streams.scale_stream(scope, stream, sealed, new_ranges, wait=wait)
+        return [SegmentRange(*each) for each in made]
+
+    async def truncate_stream(self, cut: StreamCut) -> None:
+        """Drop everything in front of ``cut``. Raises NoSuchStreamError, StreamSealedError."""
+        await self._streams.truncate_stream(cut)
+
+    async def seal_stream(self, scope: str, stream: str) -> None:
+        """Allow no more writes to a stream. Raises NoSuchStreamError."""
+        await self._streams.seal_stream(scope, stream)
+
+    async def delete_stream(self, scope: str, stream: str) -> bool:
+        """Remove a sealed stream with all its data; False if there is none. Raises StreamNotSealedError."""
+        return await self._streams.delete_stream(scope, stream)
+
+    # ------------------------------------------------------------------------------ segments and cuts
+
+    async def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
+        """Return the segments that take events now; none if the stream is sealed."""
+        return await self._services.segments.current(scope, stream)
+
+    async def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        """Return what continues a sealed segment; nothing if the stream ends there."""
+        return await self._services.segments.successors(scope, stream, segment_id)
+
+    async def segments_between(
+        self,
+        start: StreamCut | Mapping[int, int],
+        end: StreamCut | None = None,
+        *,
+        scope: str = "",
+        stream: str = "",
+    ) -> list[int]:
+        """Return the segments that have events between two cuts, oldest first.
+
+        Args:
+            start: a cut, or offsets (then ``scope`` and ``stream`` are needed); unbounded is the head.
+            end: a cut; None is the present tail.
+            scope: of the stream, unless a cut tells it.
+            stream: its name, unless a cut tells it.
+        """
+        for cut in (start, end):
+            if isinstance(cut, StreamCut) and not cut.is_unbounded:
+                scope, stream = cut.scope, cut.stream
+        first = start.offsets if isinstance(start, StreamCut) else start
+        if not first:
+            first = (await self._cuts.head(scope, stream)).offsets
+        last = {} if end is None else end.offsets
+        return await self._services.segments.between(scope, stream, first, last)
+
+    async def key_ranges(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, KeyRange]:
+        """Return the key ranges of segments, sealed ones included."""
+        return await self._cuts.ranges(scope, stream, segment_ids)
+
+    async def head_cut(self, scope: str, stream: str) -> StreamCut:
+        """Return the cut at which the stream begins. Raises NoSuchStreamError."""
+        return await self._cuts.head(scope, stream)
+
+    async def tail_cut(self, scope: str, stream: str) -> StreamCut:
+        """Return the cut behind the last durable event; without segments if the stream is sealed."""
+        return await self._cuts.tail(scope, stream)
+
+    async def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo:
+        """Return start, length and seal of a segment. Raises NoSuchSegmentError."""
+        return await self._calls.info(SegmentAddress(scope, stream, segment_id))
+
+    async def locate_offset(self, scope: str, stream: str, segment_id: int, target_offset: int) -> int:
+        """Return an event boundary at or after an offset; the segment's length if the server knows none."""
+        return await self._calls.locate_offset(SegmentAddress(scope, stream, segment_id), target_offset)
+
+    def read_segment_range(
+        self, scope: str, stream: str, segment_id: int, start: int, end: int | None
+    ) -> SegmentRangeReader:
+        """Return a reader of the raw bytes (or the events) of one segment between two offsets."""
+        address = SegmentAddress(scope, stream, segment_id)
+        return SegmentRangeReader(address, start, end, self._services, self.config.reader)
+
+    # ------------------------------------------------------------------------------ writers and readers
+
+    def event_writer(
+        self, scope: str, stream: str, config: WriterConfig | None = None
+    ) -> Opening[EventWriter]:
+        """Open a writer: ``async with client.event_writer(...) as writer``, or ``await`` it and close it.
+
+        Raises (when opened):
+            NoSuchStreamError: there is no such stream.
+            StreamSealedError: it is sealed.
+        """
+        return Opening(self._open_writer(scope, stream, config or self.config.writer))
+
+    async def _open_writer(self, scope: str, stream: str, config: WriterConfig) -> EventWriter:
+        segments = await self._services.segments.current(scope, stream)
+        if not segments:
+            raise StreamSealedError(f"stream {scope}/{stream} is sealed")
+        return EventWriter(scope, stream, self._services, config, SegmentMap(segments))
+
+    def event_reader(
+        self,
+        scope: str,
+        stream: str,
+        *,
+        start: Edge = "head",
+        end: Edge | None = None,
+        config: ReaderConfig | None = None,
+    ) -> Opening[EventReader]:
+        """Open a reader of everything between two cuts: ``async with client.event_reader(...) as reader``.
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            start: a cut, ``"head"`` or ``"tail"``.
+            end: a cut, ``"tail"`` (as it is now), or None: go on until the stream is sealed.
+            config: instead of the client's.
+
+        Raises (when opened):
+            NoSuchStreamError: there is no such stream.
+        """
+        opening = EventReader.open(
+            scope,
+            stream,
+            self._services,
+            self._calls,
+            config or self.config.reader,
+            start=start,
+            end=end,
+        )
+        return Opening(opening)
+
+    def txn_writer(
+        self,
+        scope: str,
+        stream: str,
+        *,
+        writer_id: str | None = None,
+        lease_ms: int | None = None,
+        config: WriterConfig | None = None,
+    ) -> TxnWriter:
+        """Return a writer of transactions; nothing is sent before the first one begins.
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            writer_id: who reports the times of commits; a random one if not given.
+            lease_ms: how long a transaction survives without a ping, at least 10 s.
+            config: instead of the client's.
+        """
+        writer = TxnWriter(
+            scope,
+            stream,
+            self._services,
+            self.transactions,
+            config or self.config.writer,
+            writer_id=writer_id or str(uuid.UUID(bytes=self._services.entropy.uuid4_bytes())),
+            lease_ms=self.config.transaction_lease_ms if lease_ms is None else lease_ms,
+        )
+        self._txn_writers.append(writer)
+        return writer
+
+    # ------------------------------------------------------------------------------ life
+
+    async def close(self) -> None:
+        """Drop connections and stop. Writers should be closed before, or their last events fail.
+        Idempotent.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for writer in self._txn_writers:
+            await writer.close()
+        self._services.pool.close()
+        await self._services.supervisor.stop()
+        await self._controller.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

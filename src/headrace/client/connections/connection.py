@@ -1,0 +1,287 @@
+"""One TCP connection to a segment store, shared by any number of flows: appends, reads and single calls.
+
+What to decide about a reply belongs to its flow; here replies only find their way. Everything sent within
+one turn of the loop leaves in one write. Large data is handed to the transport as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from headrace.client.connections.reply_receiver import ReadBlock, ReplyReceiver
+from headrace.errors import ConnectionLostError, ProtocolError
+from headrace.wire.catalogue import TYPE_IDS, VERSION, VERSION_OLDEST
+from headrace.wire.commands import AppendBlockEnd, DataAppended, Hello, InvalidEventNumber, KeepAlive
+from headrace.wire.commands.kinds import Command
+from headrace.wire.fields import Buffer
+from headrace.wire.frames import HEAD_BYTES, decode_payload, encode, encode_parts
+
+_APPEND_BLOCK_END: Final = TYPE_IDS[AppendBlockEnd]
+_DATA_APPENDED: Final = TYPE_IDS[DataAppended]
+_KEEP_ALIVE: Final = encode(KeepAlive())
+_APPEND_HEAD: Final = struct.Struct(">ii16sii")
+_APPEND_TAIL: Final = struct.Struct(">iqq")
+_APPEND_OVERHEAD: Final = 16 + 4 + 4 + _APPEND_TAIL.size
+_ACKNOWLEDGEMENT: Final = struct.Struct(">16sqqqq")
+
+_JOIN_BYTES_MAX: Final = 64 << 10
+"""Pieces up to this size are joined before they are written; larger ones are not worth the copy."""
+
+WRITE_BUFFER_BYTES: Final = 1 << 20
+"""Bytes the transport may hold before flows stop sending."""
+
+KEEP_ALIVE_AFTER_S: Final = 10.0
+DEAD_AFTER_S: Final = 60.0
+
+
+class Flow(Protocol):
+    """Whoever expects replies on a connection."""
+
+    def on_reply(self, reply: Command | ReadBlock) -> None:
+        """A reply with one of this flow's request ids arrived. ProtocolError closes the connection."""
+
+    def on_connection_lost(self, error: Exception) -> None:
+        """The connection is gone; nothing more comes from it. Requests without a reply may have happened."""
+
+
+class AppendFlow(Flow, Protocol):
+    """A flow that appends: it also gets acknowledgements and is asked to send when there is room."""
+
+    def on_appended(self, previous_number: int, number: int, segment_length: int) -> None:
+        """Everything up to ``number`` is durable. ProtocolError closes the connection."""
+
+    def send_blocks(self, connection: Connection) -> None:
+        """Send what there is to send while ``connection.has_room``."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Created by the pool. Used on one loop; flows register before they send."""
+
+    def __init__(self, endpoint: tuple[str, int], on_closed: Callable[[Connection], None]) -> None:
+        self.endpoint = endpoint
+        self.server_version = 0
+        """What the server speaks; 0 until it said so."""
+        self.has_room = True
+        """Flows may send more."""
+        self.closed = False
+        self._on_closed = on_closed
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._receiver = ReplyReceiver()
+        self._flows: dict[int, Flow] = {}
+        self._writers: dict[bytes, AppendFlow] = {}
+        self._ready: dict[AppendFlow, None] = {}
+        self._outgoing: list[Buffer] = []
+        self._turn_is_scheduled = False
+        self._last_received = self._loop.time()
+        self._watch: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------------------------ for flows
+
+    @property
+    def flow_count(self) -> int:
+        return len(self._flows)
+
+    def register(self, request_id: int, flow: Flow) -> None:
+        """Deliver replies with this id to ``flow``."""
+        assert request_id not in self._flows
+        self._flows[request_id] = flow
+
+    def unregister(self, request_id: int) -> None:
+        self._flows.pop(request_id, None)
+
+    def register_writer(self, writer_id: bytes, flow: AppendFlow) -> None:
+        """Deliver acknowledgements of this wire writer to ``flow``."""
+        self._writers[writer_id] = flow
+
+    def unregister_writer(self, writer_id: bytes, flow: AppendFlow) -> None:
+        self._writers.pop(writer_id, None)
+        self._ready.pop(flow, None)
+
+    def send(self, command: Command) -> None:
+        """Send a command at the end of this turn of the loop. Nothing happens if the connection is lost."""
+        if not self.closed:
+            self._outgoing += encode_parts(command)
+            self._schedule_turn()
+
+    def send_append(
+        self, writer_id: bytes, data: Buffer, event_count: int, last_number: int, request_id: int
+    ) -> None:
+        """Send one append as a whole; ``data`` must not change until it is acknowledged."""
+        size = len(data)
+        outgoing = self._outgoing
+        outgoing.append(_APPEND_HEAD.pack(_APPEND_BLOCK_END, _APPEND_OVERHEAD + size, writer_id, size, size))
+        outgoing.append(data)
+        outgoing.append(_APPEND_TAIL.pack(event_count, last_number, request_id))
+        self._schedule_turn()
+
+    def wants_to_send(self, flow: AppendFlow) -> None:
+        """Ask ``flow`` for its blocks at the end of this turn, or when there is room again."""
+        self._ready[flow] = None
+        if self.has_room:
+            self._schedule_turn()
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Drop the connection now; flows are told."""
+        if self._transport is not None:
+            self._transport.abort()
+        self.connection_lost(error)
+
+    # ------------------------------------------------------------------------------ sending
+
+    def _schedule_turn(self) -> None:
+        if not self._turn_is_scheduled:
+            self._turn_is_scheduled = True
+            self._loop.call_soon(self._send_turn)
+
+    def _send_turn(self) -> None:
+        self._turn_is_scheduled = False
+        if self.closed:
+            return
+        if self._ready and self.has_room:
+            ready, self._ready = self._ready, {}
+            for flow in ready:
+                flow.send_blocks(self)
+                if len(self._outgoing) > 64:
+                    self._write_outgoing()
+        self._write_outgoing()
+
+    def _write_outgoing(self) -> None:
+        """Hand everything to the transport: runs of small pieces joined, large pieces as they are."""
+        transport = self._transport
+        assert transport is not None
+        small: list[Buffer] = []
+        size = 0
+        for piece in self._outgoing:
+            if len(piece) > _JOIN_BYTES_MAX:
+                if small:
+                    transport.write(b"".join(small))
+                    small, size = [], 0
+                transport.write(piece)
+                continue
+            small.append(piece)
+            size += len(piece)
+            if size > _JOIN_BYTES_MAX:
+                transport.write(b"".join(small))
+                small, size = [], 0
+        if small:
+            transport.write(b"".join(small))
+        self._outgoing.clear()
+
+    # ------------------------------------------------------------------------------ asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self.send(Hello(VERSION, VERSION_OLDEST))
+        self._watch = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._look_after)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the receiver knows better
+        return self._receiver.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._last_received = self._loop.time()
+        receiver = self._receiver
+        receiver.buffer_updated(nbytes)
+        try:
+            while (reply := receiver.next_reply()) is not None:
+                self._deliver(reply)
+        except ProtocolError as error:
+            self.abort(error)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.has_room = False
+
+    def resume_writing(self) -> None:
+        self.has_room = True
+        if self._ready:
+            self._schedule_turn()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.has_room = False
+        if self._watch is not None:
+            self._watch.cancel()
+        self._outgoing.clear()
+        self._ready.clear()
+        self._on_closed(self)
+        host, port = self.endpoint
+        reason = exc or "closed by the server"
+        error = ConnectionLostError(f"the connection to {host}:{port} was lost: {reason}")
+        error.__cause__ = exc
+        flows: dict[Flow, None] = dict.fromkeys([*self._flows.values(), *self._writers.values()])
+        self._flows.clear()
+        self._writers.clear()
+        for flow in flows:
+            flow.on_connection_lost(error)
+
+    # ------------------------------------------------------------------------------ replies
+
+    def _deliver(self, reply: tuple[int, memoryview] | ReadBlock) -> None:
+        if isinstance(reply, ReadBlock):
+            reader = self._flows.get(reply.request_id)
+            if reader is not None:
+                reader.on_reply(reply)
+            return
+        type_id, payload = reply
+        if type_id == _DATA_APPENDED and len(payload) >= _ACKNOWLEDGEMENT.size:
+            writer_id, number, previous, _, length = _ACKNOWLEDGEMENT.unpack_from(payload)
+            writer = self._writers.get(writer_id)
+            if writer is not None:
+                writer.on_appended(previous, number, length)
+            return
+        command = decode_payload(type_id, payload)
+        if isinstance(command, Hello):
+            self._on_hello(command)
+        elif isinstance(command, InvalidEventNumber):
+            raise ProtocolError(f"writer {command.writer_id.hex()} is used by another connection")
+        elif isinstance(command, DataAppended):
+            writer = self._writers.get(command.writer_id)
+            if writer is not None:  # from a server so old that it omits fields
+                writer.on_appended(command.previous_event_number, command.event_number, -1)
+        elif not isinstance(command, KeepAlive):
+            flow = self._flows.get(getattr(command, "request_id", -1))
+            if flow is not None:
+                flow.on_reply(command)
+
+    def _on_hello(self, hello: Hello) -> None:
+        if hello.low_version > VERSION or hello.high_version < VERSION_OLDEST:
+            raise ProtocolError(
+                f"the server speaks versions {hello.low_version} to {hello.high_version},"
+                f" this client {VERSION_OLDEST} to {VERSION}"
+            )
+        self.server_version = min(hello.high_version, VERSION)
+
+    def _look_after(self) -> None:
+        """Find out whether a silent server is still there."""
+        silent_s = self._loop.time() - self._last_received
+        if silent_s > DEAD_AFTER_S:
+            self.abort(ConnectionLostError(f"no word for {silent_s:.0f} s"))
+            return
+        if silent_s >= KEEP_ALIVE_AFTER_S and self._transport is not None:
+            self._outgoing.append(_KEEP_ALIVE)
+            self._schedule_turn()
+        self._watch = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._look_after)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counts since creation and what is open now."""
+        received = self._receiver.statistics()
+        return {
+            "endpoint": self.endpoint,
+            "flows": len(self._flows),
+            "writers": len(self._writers),
+            "bytes_received": received.bytes_received,
+            "replies": received.replies,
+        }
+
+
+assert _APPEND_HEAD.size - HEAD_BYTES + _APPEND_TAIL.size == _APPEND_OVERHEAD

@@ -1,0 +1,158 @@
+"""Keeps connections to segment stores and gives flows the least used one.
+
+Appends and reads use different connections to the same host: an acknowledgement of a hundred bytes should
+not stand behind megabytes of history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from itertools import count
+from typing import Any
+
+from headrace.client.connections.connection import Connection
+from headrace.errors import ClosedError, ConnectionLostError
+from headrace.wire.commands.kinds import Command
+
+Endpoint = tuple[str, int]
+Connect = Callable[[Callable[[], Connection], Endpoint], Awaitable[Connection]]
+
+
+class Use(Enum):
+    """What a connection is for."""
+
+    APPEND = "append"
+    READ = "read"
+
+
+class _Call:
+    """A flow of one request and one reply."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self.future = future
+
+    def on_reply(self, reply: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(reply)
+
+    def on_connection_lost(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class ConnectionPool:
+    """At most ``connections_max`` connections per host and use; each is shared by many flows. One loop."""
+
+    def __init__(
+        self, *, connections_max: int = 2, connect_timeout_s: float = 5.0, tls: ssl.SSLContext | None = None
+    ) -> None:
+        assert connections_max >= 1
+        self._connections_max = connections_max
+        self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
+        self._open: dict[tuple[Endpoint, Use], list[Connection]] = {}
+        self._connecting: dict[tuple[Endpoint, Use], asyncio.Future[Connection]] = {}
+        self._request_ids = count(1)
+        self._closed = False
+
+    def new_request_id(self) -> int:
+        """Return a request id no other flow of this client uses."""
+        return next(self._request_ids)
+
+    async def lease(self, endpoint: Endpoint, use: Use) -> Connection:
+        """Return an open connection; the caller registers its flow before it awaits anything.
+
+        Raises:
+            ConnectionLostError: the host cannot be reached (now).
+            ClosedError: the pool is closed.
+        """
+        while True:
+            if self._closed:
+                raise ClosedError("the client is closed")
+            key = (endpoint, use)
+            opened = self._open.setdefault(key, [])
+            idle = min(opened, key=lambda each: each.flow_count, default=None)
+            if idle is not None and (idle.flow_count == 0 or len(opened) >= self._connections_max):
+                return idle
+            pending = self._connecting.get(key)
+            if pending is None:
+                return await self._connect(key)
+            # Someone is connecting already: wait, then look again which one is the least used.
+            await asyncio.wait([pending])
+            if not pending.cancelled() and (error := pending.exception()) is not None:
+                raise error
+
+    async def _connect(self, key: tuple[Endpoint, Use]) -> Connection:
+        endpoint = key[0]
+        loop = asyncio.get_running_loop()
+        pending: asyncio.Future[Connection] = loop.create_future()
+        self._connecting[key] = pending
+
+        def forget(connection: Connection) -> None:
+            if connection in self._open.get(key, ()):
+                self._open[key].remove(connection)
+
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(endpoint, forget), *endpoint, ssl=self._tls
+                )
+        except (OSError, TimeoutError) as cause:
+            reason = str(cause) or "timed out"
+            error = ConnectionLostError(f"{endpoint[0]}:{endpoint[1]} cannot be reached: {reason}")
+            pending.set_exception(error)
+            pending.exception()  # nobody may be waiting for it
+            raise error from cause
+        except BaseException:
+            pending.cancel()
+            raise
+        finally:
+            del self._connecting[key]
+        if self._closed:
+            connection.abort()
+            pending.cancel()
+            raise ClosedError("the client is closed")
+        self._open[key].append(connection)
+        pending.set_result(connection)
+        return connection
+
+    async def call(self, endpoint: Endpoint, request: Command, *, timeout_s: float = 30.0) -> Command:
+        """Send one request (its id is filled in here) and return its reply.
+
+        Raises:
+            ConnectionLostError: no reply came; the request may have happened.
+        """
+        connection = await self.lease(endpoint, Use.READ)
+        request_id = self.new_request_id()
+        request.request_id = request_id  # type: ignore[attr-defined] # every request about a segment has one
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        connection.register(request_id, _Call(future))
+        connection.send(request)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            name = type(request).__name__
+            raise ConnectionLostError(f"{name} was not answered within {timeout_s} s") from None
+        finally:
+            connection.unregister(request_id)
+
+    def close(self) -> None:
+        """Drop every connection; flows are told. Idempotent."""
+        self._closed = True
+        for connections in list(self._open.values()):
+            for connection in list(connections):
+                connection.abort()
+        self._open.clear()
+
+    def statistics(self) -> list[dict[str, Any]]:
+        return [
+            {"use": use.value, **connection.statistics()}
+            for (_, use), connections in self._open.items()
+            for connection in connections
+        ]

@@ -1,0 +1,1 @@
+"""Calls to the controller, and what is remembered of its answers."""

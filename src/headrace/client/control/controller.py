@@ -1,0 +1,183 @@
+"""Calls to the controller: which one is asked, how often, and what its refusals mean.
+
+Every call of the control plane may be repeated safely, so a lost answer leads to the next attempt at the next
+controller; only when attempts run out does the caller learn that the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from headrace.client.config import ClientConfig, ControllerAddress
+from headrace.errors import (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineExceededError,
+    HeadraceError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+    PreconditionError,
+    RequestError,
+    StreamExistsError,
+    UnknownOutcomeError,
+    UnsupportedError,
+)
+from headrace.rpc.generated import controller_pb2 as pb
+from headrace.rpc.generated.batch_commit_pb2_grpc import BatchCommitServiceStub
+from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
+from headrace.runtime.entropy import Entropy
+from headrace.runtime.retry import RetryPolicy, retry
+
+Reply = TypeVar("Reply")
+Stub = TypeVar("Stub")
+
+_FINAL: Final[dict[grpc.StatusCode, Callable[[str], HeadraceError]]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
+    grpc.StatusCode.NOT_FOUND: NoSuchStreamError,
+    grpc.StatusCode.ALREADY_EXISTS: StreamExistsError,
+    grpc.StatusCode.PERMISSION_DENIED: AccessDeniedError,
+    grpc.StatusCode.UNAUTHENTICATED: AccessDeniedError,
+    grpc.StatusCode.OUT_OF_RANGE: PreconditionError,
+    grpc.StatusCode.FAILED_PRECONDITION: PreconditionError,
+    grpc.StatusCode.UNIMPLEMENTED: UnsupportedError,
+}
+"""Codes that repeating does not change. FAILED_PRECONDITION is among them for our own calls' sake."""
+
+_PORT_MAX: Final = 65535
+
+
+class Controller:
+    """The control plane as seen by one client. Used on one loop."""
+
+    def __init__(self, address: ControllerAddress, config: ClientConfig, entropy: Entropy) -> None:
+        self._address = address
+        self._config = config
+        self._entropy = entropy
+        self._endpoints = list(address.endpoints)
+        self._next = 0
+        self._channel: grpc.aio.Channel | None = None
+        self._discovered = not address.discover
+        self._closed = False
+        self._retry = RetryPolicy(
+            initial_s=0.01, multiplier=3.0, delay_max_s=3.0, attempts=config.control_attempts
+        )
+        credentials = config.credentials
+        self._metadata = (
+            None if credentials is None else (("authorization", f"{credentials.method} {credentials.token}"),)
+        )
+
+    async def call(
+        self, method: str, request: Any, *, timeout_s: float | None = None, attempts: int | None = None
+    ) -> Any:
+        """Call a method of the compatible service.
+
+        Raises:
+            RequestError: the leaf that fits the refusal; NOT_FOUND is reported as a missing stream.
+            UnknownOutcomeError: no answer in all attempts; the call may have happened.
+        """
+        return await self._attempts(ControllerServiceStub, method, request, timeout_s, attempts)
+
+    async def call_batch(self, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
+        """Call a method of the batch commit service. Raises as :meth:`call`."""
+        return await self._attempts(BatchCommitServiceStub, method, request, timeout_s, None)
+
+    async def _attempts(
+        self, stub: Any, method: str, request: Any, timeout_s: float | None, attempts: int | None
+    ) -> Any:
+        policy = self._retry
+        if attempts is not None:
+            policy = RetryPolicy(policy.initial_s, policy.multiplier, policy.delay_max_s, attempts)
+
+        async def once() -> Any:
+            return await self._once(stub, method, request, timeout_s or self._config.call_timeout_s)
+
+        return await retry(policy, once, entropy=self._entropy, retryable=UnknownOutcomeError)
+
+    async def _once(self, stub: Any, method: str, request: Any, timeout_s: float) -> Any:
+        channel = await self._open_channel()
+        try:
+            return await getattr(stub(channel), method)(request, timeout=timeout_s, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise await self._translate(channel, method, error) from error
+        except asyncio.CancelledError:
+            # A channel closed by another call's failure cancels its calls; our own cancellation goes on.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling() == 0 and channel is not self._channel:
+                raise ConnectionLostError(f"{method}: the channel was closed") from None
+            raise
+
+    async def _translate(
+        self, channel: grpc.aio.Channel, method: str, error: grpc.aio.AioRpcError
+    ) -> HeadraceError:
+        code, text = error.code(), f"{method}: {error.details()}"
+        final = _FINAL.get(code)
+        if final is not None:
+            return final(text)
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return DeadlineExceededError(text)
+        if code is grpc.StatusCode.UNAVAILABLE and len(self._endpoints) > 1:
+            await self._move_on(channel)
+        return ConnectionLostError(f"{text} ({code.name})")
+
+    async def _move_on(self, channel: grpc.aio.Channel) -> None:
+        """Use the next controller from now on, unless another call has moved on already."""
+        if self._channel is channel:
+            self._channel = None
+            self._next += 1
+            await channel.close(None)
+
+    async def _open_channel(self) -> grpc.aio.Channel:
+        if self._closed:
+            raise ClosedError("the client is closed")
+        channel = self._channel
+        if channel is None:
+            host, port = self._endpoints[self._next % len(self._endpoints)]
+            channel = self._channel = self._make_channel(host, port)
+        if not self._discovered:
+            self._discovered = True
+            await self._discover(channel)
+        return channel if self._channel is None else self._channel
+
+    def _make_channel(self, host: str, port: int) -> grpc.aio.Channel:
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        # A controller that restarts should be found again within a second, not after a minute of back-off.
+        options = [
+            ("grpc.initial_reconnect_backoff_ms", 50),
+            ("grpc.min_reconnect_backoff_ms", 50),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            ("grpc.enable_http_proxy", 0),
+        ]
+        if not self._address.tls:
+            return grpc.aio.insecure_channel(target, options)
+        path = self._config.tls_authorities
+        authorities = None if path is None else path.read_bytes()
+        return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(authorities), options)
+
+    async def _discover(self, channel: grpc.aio.Channel) -> None:
+        """Learn the addresses of all controllers; the given ones are kept if nobody answers."""
+        try:
+            reply = await ControllerServiceStub(channel).getControllerServerList(
+                pb.ServerRequest(), timeout=self._config.connect_timeout_s
+            )
+        except grpc.aio.AioRpcError:
+            return
+        listed = [(node.endpoint, node.port) for node in reply.nodeURI if 0 < node.port <= _PORT_MAX]
+        if listed:
+            self._endpoints = [*listed, *(each for each in self._address.endpoints if each not in listed)]
+
+    async def close(self) -> None:
+        """Close the channel; calls in progress fail. Idempotent."""
+        self._closed = True
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close(None)
+
+
+def is_final(error: Exception) -> bool:
+    """Tell whether repeating the call would not change the answer."""
+    return isinstance(error, RequestError)

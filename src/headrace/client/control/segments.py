@@ -1,0 +1,89 @@
+"""Which segments a stream has, what follows them, and which host owns them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.client.control.controller import Controller
+from headrace.client.writer.segment_map import SegmentRange, Successor
+from headrace.errors import ConnectionLostError
+from headrace.rpc import convert
+from headrace.rpc.generated import controller_pb2 as pb
+
+Endpoint = tuple[str, int]
+
+_ENDPOINTS_MAX: Final = 4096
+_ENDPOINT_AGE_MAX_S: Final = 300.0
+
+
+class Segments:
+    """Questions about segments, and the memory of where they live. Used on one loop."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._endpoints: OrderedDict[tuple[str, str, int], tuple[Endpoint, float]] = OrderedDict()
+
+    async def current(self, scope: str, stream: str) -> list[SegmentRange]:
+        """Return the segments that take events now, none if the stream is sealed.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+        """
+        reply = await self._controller.call("getCurrentSegments", convert.stream_info(scope, stream))
+        return [SegmentRange(*convert.segment_range_from_message(each)) for each in reply.segmentRanges]
+
+    async def of_epoch(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
+        """Return the segments of one epoch. Raises NoSuchStreamError."""
+        request = pb.GetEpochSegmentsRequest(streamInfo=convert.stream_info(scope, stream), epoch=epoch)
+        reply = await self._controller.call("getEpochSegments", request)
+        return [SegmentRange(*convert.segment_range_from_message(each)) for each in reply.segmentRanges]
+
+    async def head(self, scope: str, stream: str) -> dict[int, int]:
+        """Return the first segments with the offsets at which they begin. Raises NoSuchStreamError."""
+        request = pb.GetSegmentsRequest(streamInfo=convert.stream_info(scope, stream), timestamp=0)
+        reply = await self._controller.call("getSegments", request)
+        return {each.segmentId.segmentId: each.offset for each in reply.segments}
+
+    async def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        """Return what continues a sealed segment; nothing if the stream ends there."""
+        request = convert.segment_id_to_message(scope, stream, segment_id)
+        reply = await self._controller.call("getSegmentsImmediatelyFollowing", request)
+        return [
+            Successor(*convert.segment_range_from_message(each.segment), tuple(each.value))
+            for each in reply.segments
+        ]
+
+    async def between(
+        self, scope: str, stream: str, start: Mapping[int, int], end: Mapping[int, int]
+    ) -> list[int]:
+        """Return the segments that have events between two cuts, oldest first; an empty end is unbounded."""
+        request = pb.StreamCutRange(streamInfo=convert.stream_info(scope, stream), to=end)
+        getattr(request, "from").update(start)
+        reply = await self._controller.call("getSegmentsBetween", request)
+        return sorted(each.segmentId for each in reply.segments)
+
+    # ------------------------------------------------------------------------------ placement
+
+    async def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
+        """Return host and port of the segment store that owns the segment, possibly from memory."""
+        key = (scope, stream, segment_id)
+        loop = asyncio.get_running_loop()
+        known = self._endpoints.get(key)
+        if known is not None and loop.time() - known[1] < _ENDPOINT_AGE_MAX_S:
+            self._endpoints.move_to_end(key)
+            return known[0]
+        reply = await self._controller.call("getURI", convert.segment_id_to_message(*key), attempts=3)
+        if not reply.endpoint or not 0 < reply.port <= 65535:
+            raise ConnectionLostError(f"nobody owns segment {segment_id} of {scope}/{stream} at the moment")
+        endpoint = (reply.endpoint, reply.port)
+        self._endpoints[key] = (endpoint, loop.time())
+        if len(self._endpoints) > _ENDPOINTS_MAX:
+            self._endpoints.popitem(last=False)
+        return endpoint
+
+    def forget_endpoint(self, scope: str, stream: str, segment_id: int) -> None:
+        """Ask again next time: the host did not answer, or said that it is not the owner."""
+        self._endpoints.pop((scope, stream, segment_id), None)

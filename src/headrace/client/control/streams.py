@@ -1,0 +1,258 @@
+"""Scopes and streams: create, change, list, remove. Answers become booleans and typed errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.client.control.controller import Controller
+from headrace.errors import (
+    ControllerFailureError,
+    HeadraceError,
+    InvalidArgumentError,
+    NoSuchScopeError,
+    NoSuchStreamError,
+    PreconditionError,
+    ScopeNotEmptyError,
+    StreamNotSealedError,
+    StreamSealedError,
+)
+from headrace.model.key_space import KeyRange
+from headrace.model.names import check_user_name
+from headrace.model.policies import StreamConfiguration
+from headrace.model.stream_cut import StreamCut
+from headrace.rpc import convert
+from headrace.rpc.generated import controller_pb2 as pb
+from headrace.runtime.clock import Clock
+
+_SUCCESS: Final = 0
+_FAILURE: Final = 1
+_SCALE_POLL_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What a stream is and where it begins and ends. A sealed stream has an empty tail cut."""
+
+    scope: str
+    stream: str
+    configuration: StreamConfiguration
+    head: StreamCut
+    tail: StreamCut
+    sealed: bool
+
+
+def _check(status: int, outcomes: Mapping[int, HeadraceError | bool], what: str) -> bool:
+    """Return or raise what a status stands for; an unlisted one means that the controller failed."""
+    if status == _SUCCESS:
+        return True
+    outcome = outcomes.get(status)
+    if outcome is None:
+        raise ControllerFailureError(f"{what}: the controller answered {status}")
+    if isinstance(outcome, bool):
+        return outcome
+    raise outcome
+
+
+class Streams:
+    """The calls about scopes and streams."""
+
+    def __init__(self, controller: Controller, clock: Clock) -> None:
+        self._controller = controller
+        self._clock = clock
+
+    # ------------------------------------------------------------------------------ scopes
+
+    async def create_scope(self, scope: str) -> bool:
+        """Create a scope; False if it exists already."""
+        check_user_name(scope, "scope")
+        reply = await self._controller.call("createScope", pb.ScopeInfo(scope=scope))
+        illegal = InvalidArgumentError(f"illegal scope name {scope!r}")
+        return _check(reply.status, {2: False, 3: illegal}, f"create scope {scope}")
+
+    async def delete_scope(self, scope: str, *, recursive: bool = False) -> bool:
+        """Delete a scope; False if there is none.
+
+        Raises:
+            ScopeNotEmptyError: it holds streams and ``recursive`` is not set.
+        """
+        method = "deleteScopeRecursive" if recursive else "deleteScope"
+        reply = await self._controller.call(method, pb.ScopeInfo(scope=scope))
+        not_empty = ScopeNotEmptyError(f"scope {scope} is not empty")
+        return _check(reply.status, {2: False, 3: not_empty}, f"delete scope {scope}")
+
+    async def scope_exists(self, scope: str) -> bool:
+        """Tell whether the scope exists."""
+        reply = await self._controller.call("checkScopeExists", pb.ScopeInfo(scope=scope))
+        return bool(reply.exists)
+
+    async def list_scopes(self) -> AsyncIterator[str]:
+        """Yield every scope, page by page, ``_system`` included."""
+        token = ""
+        while True:
+            request = pb.ScopesRequest(continuationToken=pb.ContinuationToken(token=token))
+            reply = await self._controller.call("listScopes", request)
+            if not reply.scopes:
+                return
+            for scope in reply.scopes:
+                yield scope
+            token = reply.continuationToken.token
+
+    # ------------------------------------------------------------------------------ streams
+
+    async def create_stream(
+        self, scope: str, stream: str, configuration: StreamConfiguration | None = None
+    ) -> bool:
+        """Create a stream; False if it exists already (its configuration stays).
+
+        Raises:
+            NoSuchScopeError: the scope does not exist.
+        """
+        check_user_name(stream, "stream")
+        message = convert.stream_config_to_message(scope, stream, configuration or StreamConfiguration())
+        reply = await self._controller.call("createStream", message)
+        outcomes: dict[int, HeadraceError | bool] = {
+            2: False,
+            3: NoSuchScopeError(f"scope {scope} does not exist"),
+            4: InvalidArgumentError(f"illegal stream name {stream!r}"),
+        }
+        return _check(reply.status, outcomes, f"create stream {scope}/{stream}")
+
+    async def update_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
+        """Replace the whole configuration of a stream.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            StreamSealedError: it is sealed.
+        """
+        message = convert.stream_config_to_message(scope, stream, configuration)
+        reply = await self._controller.call("updateStream", message)
+        _check(reply.status, _change_outcomes(scope, stream), f"update stream {scope}/{stream}")
+
+    async def truncate_stream(self, cut: StreamCut) -> None:
+        """Drop everything in front of ``cut``.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            StreamSealedError: it is sealed.
+            ControllerFailureError: the cut is invalid, lies behind the head, or another truncation runs.
+        """
+        message = convert.stream_cut_to_message(cut.scope, cut.stream, cut.offsets)
+        reply = await self._controller.call("truncateStream", message)
+        outcomes = _change_outcomes(cut.scope, cut.stream)
+        _check(reply.status, outcomes, f"truncate stream {cut.scoped_stream}")
+
+    async def seal_stream(self, scope: str, stream: str) -> None:
+        """Allow no more writes to a stream; sealing a sealed one succeeds.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+        """
+        reply = await self._controller.call("sealStream", convert.stream_info(scope, stream))
+        _check(reply.status, _change_outcomes(scope, stream), f"seal stream {scope}/{stream}")
+
+    async def delete_stream(self, scope: str, stream: str) -> bool:
+        """Remove a sealed stream with all its data; False if there is none.
+
+        Raises:
+            StreamNotSealedError: seal it first.
+        """
+        reply = await self._controller.call("deleteStream", convert.stream_info(scope, stream))
+        not_sealed = StreamNotSealedError(f"stream {scope}/{stream} is not sealed")
+        return _check(reply.status, {2: False, 3: not_sealed}, f"delete stream {scope}/{stream}")
+
+    async def stream_exists(self, scope: str, stream: str) -> bool:
+        """Tell whether the stream exists, in whatever state."""
+        reply = await self._controller.call("checkStreamExists", convert.stream_info(scope, stream))
+        return bool(reply.exists)
+
+    async def stream_configuration(self, scope: str, stream: str) -> StreamConfiguration:
+        """Return the configuration of a stream. Raises NoSuchStreamError."""
+        reply = await self._controller.call("getStreamConfiguration", convert.stream_info(scope, stream))
+        return convert.stream_config_from_message(reply)
+
+    async def list_streams(
+        self, scope: str, *, tag: str | None = None, internal: bool = False
+    ) -> AsyncIterator[str]:
+        """Yield the streams of a scope, page by page.
+
+        Args:
+            scope: where to look.
+            tag: only streams that carry it.
+            internal: also those the system keeps for itself; their names begin with an underscore.
+
+        Raises:
+            NoSuchScopeError: the scope does not exist.
+        """
+        info, token = pb.ScopeInfo(scope=scope), pb.ContinuationToken()
+        while True:
+            if tag is None:
+                request = pb.StreamsInScopeRequest(scope=info, continuationToken=token)
+                reply = await self._controller.call("listStreamsInScope", request)
+            else:
+                tagged = pb.StreamsInScopeWithTagRequest(scope=info, tag=tag, continuationToken=token)
+                reply = await self._controller.call("listStreamsInScopeForTag", tagged)
+            missing = NoSuchScopeError(f"scope {scope} does not exist")
+            _check(reply.status, {2: missing}, f"list streams of {scope}")
+            if not reply.streams:
+                return
+            for each in reply.streams:
+                if internal or not each.stream.startswith("_"):
+                    yield each.stream
+            token = reply.continuationToken
+
+    async def scale_stream(
+        self,
+        scope: str,
+        stream: str,
+        sealed: Sequence[int],
+        new_ranges: Iterable[KeyRange],
+        *,
+        wait: bool = True,
+    ) -> list[tuple[int, KeyRange]]:
+        """Seal segments and continue them with new ones that own the same keys.
+
+        Returns:
+            The new segments with their ranges; with ``wait`` after the scale is complete.
+
+        Raises:
+            PreconditionError: a segment is not active, or too few segments would be left.
+            ControllerFailureError: the ranges do not fit, or another scale is pending.
+        """
+        request = pb.ScaleRequest(
+            streamInfo=convert.stream_info(scope, stream),
+            sealedSegments=sealed,
+            newKeyRanges=[
+                pb.ScaleRequest.KeyRangeEntry(start=each.low, end=each.high) for each in new_ranges
+            ],
+            scaleTimestamp=self._clock.now_ms(),
+        )
+        reply = await self._controller.call("scale", request)
+        refused = PreconditionError(f"stream {scope}/{stream} cannot be scaled that way now")
+        _check(reply.status, {2: refused}, f"scale stream {scope}/{stream}")
+        if wait:
+            await self._wait_for_scale(scope, stream, reply.epoch)
+        return [convert.segment_range_from_message(each) for each in reply.segments]
+
+    async def _wait_for_scale(self, scope: str, stream: str, epoch: int) -> None:
+        request = pb.ScaleStatusRequest(streamInfo=convert.stream_info(scope, stream), epoch=epoch)
+        attempt = 0
+        while True:
+            reply = await self._controller.call("checkScale", request)
+            if reply.status == pb.ScaleStatusResponse.SUCCESS:
+                return
+            if reply.status != pb.ScaleStatusResponse.IN_PROGRESS:
+                what = f"scale stream {scope}/{stream}"
+                raise ControllerFailureError(f"{what}: the controller answered {reply.status}")
+            await asyncio.sleep(_SCALE_POLL_S[min(attempt, len(_SCALE_POLL_S) - 1)])
+            attempt += 1
+
+
+def _change_outcomes(scope: str, stream: str) -> dict[int, HeadraceError | bool]:
+    return {
+        2: NoSuchStreamError(f"stream {scope}/{stream} does not exist"),
+        3: NoSuchScopeError(f"scope {scope} does not exist"),
+        4: StreamSealedError(f"stream {scope}/{stream} is sealed"),
+    }

@@ -1,0 +1,96 @@
+"""A run of events of one segment, as they were read: raw bytes and where each event starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.client.reader.event_framing import payload_column, payloads
+from headrace.limits import EVENT_HEADER_BYTES
+
+
+@dataclass(slots=True)
+class Event:
+    """One event and where it is stored."""
+
+    data: bytes
+    segment_id: int
+    offset: int
+    """Of its header."""
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next event of the segment starts."""
+        return self.offset + EVENT_HEADER_BYTES + len(self.data)
+
+
+class EventBatch:
+    """Whole events, contiguous in one segment, in order. Its buffer belongs to whoever holds the batch."""
+
+    __slots__ = ("_base", "_buffer", "_frames", "scope", "segment_id", "start_offset", "stream")
+
+    def __init__(
+        self, scope: str, stream: str, segment_id: int, buffer: bytearray | bytes, frames: Any, offset: int
+    ) -> None:
+        """Describe the events at ``frames`` of ``buffer``; the first one starts at ``offset`` of the
+        segment.
+        """
+        assert len(frames) >= 2
+        self.scope = scope
+        self.stream = stream
+        self.segment_id = segment_id
+        self.start_offset = offset
+        """Where the first event starts in the segment."""
+        self._buffer = buffer
+        self._frames = frames
+        self._base = offset - int(frames[0])
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+        return len(self._frames) - 1
+
+    @property
+    def end_offset(self) -> int:
+        """Where the event behind the last one starts in the segment."""
+        return self._base + int(self._frames[-1])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the segment, headers included."""
+        return self.end_offset - self.start_offset
+
+    @property
+    def raw(self) -> memoryview:
+        """The bytes of the segment: headers and payloads."""
+        return memoryview(self._buffer)[int(self._frames[0]) : int(self._frames[-1])]
+
+    def offsets(self) -> Any:
+        """Return where each event starts in the segment (numpy array; list without numpy)."""
+        if isinstance(self._frames, list) or not hasattr(self._frames, "dtype"):
+            return [frame + self._base for frame in self._frames[:-1]]
+        return self._frames[:-1] + self._base
+
+    def payloads(self) -> list[bytes]:
+        """Return the events as ``bytes`` objects."""
+        return payloads(self._buffer, self._frames)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.payloads())
+
+    def events(self) -> Iterator[Event]:
+        """Yield every event with its place."""
+        frames, base, segment_id = self._frames, self._base, self.segment_id
+        places = frames.tolist() if hasattr(frames, "tolist") else frames
+        for data, place in zip(self.payloads(), places, strict=False):
+            yield Event(data, segment_id, base + place)
+
+    def to_arrow(self) -> Any:
+        """Return the events as a ``pyarrow.BinaryArray`` without an object per event."""
+        return payload_column(self._buffer, self._frames)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{len(self)} events of {self.scope}/{self.stream}/{self.segment_id}"
+            f" in [{self.start_offset}, {self.end_offset})>"
+        )

@@ -1,0 +1,200 @@
+"""Which segments of a stream are to be read when, so that every key is read in order across scale events.
+Pure.
+
+At any moment the walk stands at a stream cut: segments with offsets that own the whole key space exactly
+once. A segment that is sealed and read stays in the cut, at its end, until all segments that share
+successors with it are read as well; then the successors take their place together. So a merge waits for its
+slower half, a position is always a valid cut, and no event is read before an older one of the same key.
+
+Source: protocol, "End of segment and successors" and "Truncation and validity of a cut".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.client.writer.segment_map import Successor
+from headrace.errors import InvalidArgumentError
+from headrace.model.key_space import KeyRange
+from headrace.model.stream_cut import COMPLETED
+
+
+@dataclass(slots=True)
+class _Place:
+    """A segment of the current cut. ``end``: where to stop (None: at its seal)."""
+
+    key_range: KeyRange | None
+    offset: int
+    end: int | None
+    finished: bool = False
+    """Sealed and read completely."""
+
+
+def _is_done(place: _Place) -> bool:
+    return place.finished or (place.end is not None and place.offset >= place.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A segment to be read from ``offset`` to ``end`` (None: until it is sealed)."""
+
+    segment_id: int
+    offset: int
+    end: int | None
+
+
+class StreamWalk:
+    """Told what ended and what follows, it says what to read next. Mutated by one owner."""
+
+    def __init__(
+        self,
+        start: Mapping[int, int],
+        end: Mapping[int, int] | None = None,
+        ranges: Mapping[int, KeyRange] | None = None,
+    ) -> None:
+        """Stand at ``start``.
+
+        Args:
+            start: segments and offsets. An offset of -1 is a segment that has been read completely, or, if an
+                older segment of the cut shares keys with it, one that is not reached yet.
+            end: where to stop, or None to go on until the stream is sealed.
+            ranges: key ranges of the segments in ``start``; needed if it holds an offset of -1.
+        """
+        known = ranges or {}
+        self._end = dict(end) if end is not None else None
+        self._cut: dict[int, _Place] = {}
+        self._successors: dict[int, tuple[Successor, ...]] = {}
+        for segment_id, offset in sorted(start.items()):
+            if offset == COMPLETED and self._is_future(segment_id, start, known):
+                continue
+            self._cut[segment_id] = _Place(known.get(segment_id), offset, self._bound(segment_id))
+
+    def _bound(self, segment_id: int) -> int | None:
+        """Return where to stop in a segment; the end of a cut at -1 is wherever the segment is sealed."""
+        bound = None if self._end is None else self._end.get(segment_id)
+        return None if bound == COMPLETED else bound
+
+    @staticmethod
+    def _is_future(segment_id: int, start: Mapping[int, int], ranges: Mapping[int, KeyRange]) -> bool:
+        mine = ranges.get(segment_id)
+        if mine is None:
+            raise InvalidArgumentError(f"segment {segment_id} of the cut is not known to the stream")
+        return any(
+            other < segment_id and offset != COMPLETED and other in ranges and ranges[other].overlaps(mine)
+            for other, offset in start.items()
+        )
+
+    # ------------------------------------------------------------------------------ asking
+
+    def to_read(self) -> list[Start]:
+        """Return the segments of the cut that are not finished, oldest first. An offset of -1 is the tail."""
+        return [
+            Start(segment_id, place.offset, place.end)
+            for segment_id, place in sorted(self._cut.items())
+            if not _is_done(place)
+        ]
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing is left to be read, and nothing will follow."""
+        return all(
+            _is_done(place) and (self._stops_at(segment_id) or self._successors.get(segment_id) == ())
+            for segment_id, place in self._cut.items()
+        )
+
+    def _stops_at(self, segment_id: int) -> bool:
+        """The end cut runs through this segment, so that nothing behind it is read."""
+        return self._end is not None and segment_id in self._end
+
+    def offsets(self) -> dict[int, int]:
+        """Return the current cut."""
+        return {segment_id: place.offset for segment_id, place in sorted(self._cut.items())}
+
+    def needs_successors(self, segment_id: int) -> bool:
+        """Tell whether :meth:`on_finished` has to be told what follows."""
+        return not self._stops_at(segment_id)
+
+    # ------------------------------------------------------------------------------ telling
+
+    def on_read(self, segment_id: int, offset: int) -> None:
+        """Everything below ``offset`` of a segment has been handed out."""
+        place = self._cut[segment_id]
+        assert offset >= place.offset or place.offset == COMPLETED
+        place.offset = offset
+
+    def on_finished(self, segment_id: int, length: int, successors: Iterable[Successor]) -> list[Start]:
+        """A segment is sealed and everything below ``length`` was handed out.
+
+        Returns:
+            The segments to read next; none if an older one that shares successors is still being read.
+        """
+        place = self._cut[segment_id]
+        assert not place.finished
+        place.finished = True
+        place.offset = length
+        self._successors[segment_id] = tuple(successors)
+        return self._advance(segment_id)
+
+    def _advance(self, segment_id: int) -> list[Start]:
+        if self._stops_at(segment_id):
+            return []
+        family = self._family(segment_id)
+        if family is None:
+            return []
+        parents, children = family
+        if not children:
+            return []  # the stream ends here
+        begun = []
+        for parent in parents:
+            del self._cut[parent]
+            del self._successors[parent]
+        for child in sorted(children.values(), key=lambda each: each.segment_id):
+            self._cut[child.segment_id] = _Place(child.key_range, 0, self._bound(child.segment_id))
+            begun.append(Start(child.segment_id, 0, self._bound(child.segment_id)))
+        return begun
+
+    def _family(self, segment_id: int) -> tuple[set[int], dict[int, Successor]] | None:
+        """Return all segments that share successors with this one, and those; None if one is not finished."""
+        parents, children = {segment_id}, dict[int, Successor]()
+        waiting = [segment_id]
+        while waiting:
+            for child in self._successors[waiting.pop()]:
+                if child.segment_id in children or child.segment_id in self._cut:
+                    continue
+                if self._end is not None and any(parent in self._end for parent in child.predecessors):
+                    continue  # behind the end
+                children[child.segment_id] = child
+                for parent in child.predecessors:
+                    if parent in parents:
+                        continue
+                    place = self._cut.get(parent)
+                    if place is None:
+                        if self._is_ahead(parent, child):
+                            return None
+                        continue
+                    if not place.finished:
+                        return None
+                    parents.add(parent)
+                    waiting.append(parent)
+        return parents, children
+
+    def _is_ahead(self, parent: int, child: Successor) -> bool:
+        """Tell whether a segment that is not in the cut will be reached: an older one leads to it.
+
+        Of segments with common keys the smaller id is the older one. A segment outside the cut that nothing
+        in the cut leads to was read before the walk began.
+        """
+        return any(
+            segment_id < parent
+            and not place.finished
+            and (place.key_range is None or place.key_range.overlaps(child.key_range))
+            for segment_id, place in self._cut.items()
+        )
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert set(self._successors) <= set(self._cut)
+        for segment_id, place in self._cut.items():
+            assert place.finished == (segment_id in self._successors)
+            assert place.end is None or place.finished or place.offset <= place.end

@@ -1,0 +1,41 @@
+"""What every part of a client shares: the control plane, connections, chance and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.client.connections.pool import ConnectionPool
+from headrace.client.control.segments import Segments
+from headrace.client.control.tokens import Tokens
+from headrace.model.names import segment_name, transaction_segment_name
+from headrace.runtime.entropy import Entropy
+from headrace.runtime.supervisor import Supervisor
+
+
+@dataclass(slots=True)
+class ClientServices:
+    """Components handed to writers and readers; they own none of them."""
+
+    pool: ConnectionPool
+    segments: Segments
+    tokens: Tokens
+    entropy: Entropy
+    supervisor: Supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAddress:
+    """A segment with everything that is needed to find its owner. ``txn_id`` names a transaction's shadow
+    of it.
+    """
+
+    scope: str
+    stream: str
+    segment_id: int
+    txn_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The qualified name on the wire."""
+        primary = segment_name(self.scope, self.stream, self.segment_id)
+        return primary if self.txn_id is None else transaction_segment_name(primary, self.txn_id)

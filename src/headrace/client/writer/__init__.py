@@ -1,0 +1,1 @@
+"""Writing: events are framed, routed by key, sent in blocks that overlap, and stored exactly once."""

@@ -1,0 +1,76 @@
+"""What a writer hands out for what it was given: the promise that it is durable, or the reason why not.
+
+One object stands for a whole block of events, not for one event, and costs no future unless somebody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+
+
+class Ack:
+    """Done when everything it stands for is durable. Await it any number of times, or not at all.
+
+    Cancelling a waiter does not undo the write. The writer splits and settles it; used on one loop.
+    """
+
+    __slots__ = ("_callbacks", "_error", "_open_parts", "_waiters")
+
+    def __init__(self, parts: int = 0) -> None:
+        self._open_parts = parts
+        self._error: BaseException | None = None
+        self._waiters: list[asyncio.Future[None]] | None = None
+        self._callbacks: list[Callable[[Ack], None]] | None = None
+
+    def done(self) -> bool:
+        """Tell whether it is settled, either way."""
+        return self._open_parts == 0
+
+    def error(self) -> BaseException | None:
+        """Return why (a part of) it failed, or None: durable, or not settled yet."""
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[Ack], None]) -> None:
+        """Call ``callback(self)`` once it is settled, or at once if it is."""
+        if self.done():
+            callback(self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def __await__(self) -> Generator[asyncio.Future[None], None, None]:
+        if not self.done():
+            waiter = asyncio.get_running_loop().create_future()
+            if self._waiters is None:
+                self._waiters = [waiter]
+            else:
+                self._waiters.append(waiter)
+            yield from waiter
+        if self._error is not None:
+            raise self._error
+
+    # ------------------------------------------------------------------------------ for the writer
+
+    def add_parts(self, count: int) -> None:
+        """Wait for ``count`` more parts: the writer has divided what this stands for."""
+        self._open_parts += count
+
+    def settle_part(self, error: BaseException | None = None) -> None:
+        """One part is durable, or failed with ``error``; the first error is kept."""
+        assert self._open_parts > 0
+        if error is not None and self._error is None:
+            self._error = error
+        self._open_parts -= 1
+        if self._open_parts:
+            return
+        if self._waiters is not None:
+            waiters, self._waiters = self._waiters, None
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        if self._callbacks is not None:
+            callbacks, self._callbacks = self._callbacks, None
+            for callback in callbacks:
+                callback(self)

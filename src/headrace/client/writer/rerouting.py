@@ -1,0 +1,50 @@
+"""Divides blocks that a sealed segment did not take among the segments that continue it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.client.reader.event_framing import find_frames
+from headrace.client.writer.inflight_window import Block
+from headrace.client.writer.segment_map import SegmentMap
+
+
+def divide_block(block: Block, segments: SegmentMap) -> list[tuple[int, Block]]:
+    """Return the parts of ``block`` with the segments they go to; order within a key is kept.
+
+    Whoever waited for the block waits for all parts. The block itself must not be used any more.
+    """
+    positions = block.positions
+    if isinstance(positions, float):
+        return [(segments.segment_at(positions), block)]
+    targets = [segments.segment_at(position) for position in _as_list(positions)]
+    distinct = dict.fromkeys(targets)
+    if len(distinct) == 1:
+        return [(targets[0], block)]
+    parts = _gather(block, targets)
+    for ack in block.acks:
+        ack.add_parts(len(parts) - 1)
+    return parts
+
+
+def _as_list(positions: Any) -> list[float]:
+    values: list[float] = positions if isinstance(positions, list) else positions.tolist()
+    return values
+
+
+def _gather(block: Block, targets: list[int]) -> list[tuple[int, Block]]:
+    frames = find_frames(block.data)
+    bounds = frames if isinstance(frames, list) else frames.tolist()
+    assert len(bounds) == len(targets) + 1  # whole events only, as many as positions
+    assert bounds[-1] == block.size_bytes
+    view = memoryview(block.data)
+    positions = _as_list(block.positions)
+    pieces: dict[int, list[memoryview]] = {}
+    places: dict[int, list[float]] = {}
+    for index, target in enumerate(targets):
+        pieces.setdefault(target, []).append(view[bounds[index] : bounds[index + 1]])
+        places.setdefault(target, []).append(positions[index])
+    return [
+        (target, Block(b"".join(pieces[target]), len(places[target]), places[target], list(block.acks)))
+        for target in pieces
+    ]

@@ -1,0 +1,403 @@
+"""Takes events, finds the segment of each by its key, and promises back-pressure: what all event writers
+share.
+
+``write`` never waits: it takes the event and returns an :class:`Ack`. Awaiting the ack means durable; not
+awaiting it means that blocks overlap, which is where throughput comes from. Whoever writes without awaiting
+calls :meth:`drain` now and then, as with asyncio's streams; a writer that is over its window refuses with
+``ThrottledError``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from headrace.client.config import WriterConfig
+from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.vectors import find_arrow, find_numpy
+from headrace.client.writer.ack import Ack
+from headrace.client.writer.event_frames import cut_into_blocks, event_header, frame_column, frame_list
+from headrace.client.writer.inflight_window import Block
+from headrace.client.writer.routing import SpreadPositions, key_positions
+from headrace.client.writer.segment_map import SegmentMap
+from headrace.client.writer.segment_output import SegmentOutput
+from headrace.errors import (
+    ClosedError,
+    EventTooLargeError,
+    HeadraceError,
+    InvalidArgumentError,
+    ThrottledError,
+)
+from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES, MIB
+from headrace.model.key_space import key_position
+
+MANY_BYTES_MAX: Final = 512 * MIB
+"""What one ``write_many`` may bring along. Larger ones are cut by the caller."""
+
+_CHUNK_BYTES: Final = 4 * MIB
+"""Columns are framed in pieces of about this size: they fit into the processor's cache, and sending starts
+early.
+"""
+
+
+@dataclass(slots=True)
+class WriterStatistics:
+    """What a writer holds now, and what it has been given since it was made."""
+
+    bytes_held: int
+    bytes_held_max: int
+    segments: int
+    blocks_in_flight: int
+    events_written: int
+    bytes_written: int
+
+
+class RoutedWriter:
+    """Routes events to outputs; subclasses say what happens when a segment ends. Used on one loop."""
+
+    def __init__(
+        self, scope: str, stream: str, services: ClientServices, config: WriterConfig, segments: SegmentMap
+    ) -> None:
+        self.scope = scope
+        self.stream = stream
+        self._services = services
+        self._config = config
+        self._map = segments
+        self._outputs: dict[int, SegmentOutput] = {}
+        self._spread = SpreadPositions(services.entropy.token(8))
+        self._error: HeadraceError | None = None
+        self._closed = False
+        self._held_bytes = 0
+        self._room_waiters: list[asyncio.Future[None]] = []
+        self._events_written = 0
+        self._bytes_written = 0
+
+    # ------------------------------------------------------------------------------ writing
+
+    def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> Ack:
+        """Take one event. It is copied; events of one key keep their order.
+
+        Returns:
+            What stands for the block the event is in: await it to know that the event is durable.
+
+        Raises:
+            ThrottledError: the window is full; await :meth:`drain` first. Nothing was taken.
+            InvalidArgumentError: the event is empty or larger than 8 MiB.
+            StreamSealedError: the stream takes no more events.
+            HeadraceError: why the writer failed earlier.
+        """
+        if self._held_bytes >= self._config.window_bytes_max or self._error is not None or self._closed:
+            self._refuse()
+        header = event_header(len(event))
+        position = self._spread.next() if routing_key is None else key_position(routing_key)
+        size = EVENT_HEADER_BYTES + len(event)
+        self._held_bytes += size
+        self._bytes_written += size
+        self._events_written += 1
+        return self._output(self._map.segment_at(position)).add_event(header, event, position)
+
+    def write_atomic(self, events: Sequence[bytes], routing_key: str) -> Ack:
+        """Take several events of one key that are stored together or not at all, next to each other.
+
+        Raises:
+            EventTooLargeError: with their headers they exceed 8 MiB.
+            HeadraceError: as :meth:`write`.
+        """
+        self._check_can_write()
+        if not events:
+            return Ack()
+        data, _ = frame_list(events)
+        if len(data) > EVENT_BYTES_MAX + EVENT_HEADER_BYTES:
+            raise EventTooLargeError(len(data), EVENT_BYTES_MAX + EVENT_HEADER_BYTES)
+        position = key_position(routing_key)
+        ack = Ack(1)
+        self._take_block(self._map.segment_at(position), Block(data, len(events), position, [ack]))
+        return ack
+
+    def write_many(self, events: Any, routing_keys: Any = None) -> Ack:
+        """Take many events without a Python object per event where possible.
+
+        Args:
+            events: a sequence of bytes, or a ``pyarrow`` array of binary or string values.
+            routing_keys: one key for all; or a sequence of str or a ``pyarrow`` array of strings, one per
+            event; or
+                None: events are spread evenly.
+
+        Returns:
+            What stands for all of them.
+
+        Raises:
+            ThrottledError: the window was full already. Up to a full window, all events are taken, whatever
+                their size, so at most one batch of at most 512 MiB is held on top of the window.
+            InvalidArgumentError: an event is null, empty or too large, or keys and events differ in number;
+            no
+                event was taken.
+            HeadraceError: as :meth:`write`.
+        """
+        self._check_can_write()
+        count = len(events)
+        ack = Ack(1)  # one part of its own, so that it cannot be done before everything was taken
+        if count:
+            positions = self._positions(count, routing_keys)
+            for data, ends, first in _framed_pieces(events):
+                piece = positions if isinstance(positions, float) else positions[first : first + len(ends)]
+                self._take_framed(data, ends, piece, ack)
+        ack.settle_part()
+        return ack
+
+    def _positions(self, count: int, routing_keys: Any) -> Any:
+        if routing_keys is None:
+            return self._spread.many(count)
+        if isinstance(routing_keys, str):
+            return key_position(routing_keys)
+        if len(routing_keys) != count:
+            raise InvalidArgumentError(f"{len(routing_keys)} keys do not fit {count} events")
+        return key_positions(routing_keys)
+
+    def _take_framed(self, data: memoryview, ends: Any, positions: Any, ack: Ack) -> None:
+        """Divide framed events among segments, cut them into blocks and queue those."""
+        targets = self._map.targets(positions)
+        if isinstance(targets, int):
+            for first, after in cut_into_blocks(ends, self._config.block_bytes_max):
+                begin = int(ends[first - 1]) if first else 0
+                piece = positions if isinstance(positions, float) else positions[first:after]
+                ack.add_parts(1)
+                block = Block(data[begin : int(ends[after - 1])], after - first, piece, [ack])
+                self._take_block(targets, block)
+            return
+        for segment_id, chosen in targets:
+            part, part_ends = _gather(data, ends, chosen)
+            places = positions[chosen] if not isinstance(positions, list) else [positions[i] for i in chosen]
+            for first, after in cut_into_blocks(part_ends, self._config.block_bytes_max):
+                begin = int(part_ends[first - 1]) if first else 0
+                ack.add_parts(1)
+                block = Block(
+                    part[begin : int(part_ends[after - 1])], after - first, places[first:after], [ack]
+                )
+                self._take_block(segment_id, block)
+
+    def _take_block(self, segment_id: int, block: Block) -> None:
+        self._held_bytes += block.size_bytes
+        self._bytes_written += block.size_bytes
+        self._events_written += block.event_count
+        self._output(segment_id).add_block(block)
+
+    def _output(self, segment_id: int) -> SegmentOutput:
+        output = self._outputs.get(segment_id)
+        if output is None:
+            address = self._address(segment_id)
+            output = self._outputs[segment_id] = SegmentOutput(address, self._services, self._config, self)
+        return output
+
+    def _address(self, segment_id: int) -> SegmentAddress:
+        return SegmentAddress(self.scope, self.stream, segment_id)
+
+    def _check_can_write(self) -> None:
+        if self._held_bytes >= self._config.window_bytes_max or self._error is not None or self._closed:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._closed:
+            raise ClosedError(f"the writer of {self.scope}/{self.stream} is closed")
+        raise ThrottledError(
+            f"{self._held_bytes} bytes of {self.scope}/{self.stream} are not durable yet: await drain()"
+        )
+
+    # ------------------------------------------------------------------------------ waiting
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes that were taken and are not durable yet."""
+        return self._held_bytes
+
+    async def drain(self) -> None:
+        """Wait until there is room in the window again. Raises why the writer failed, if it did."""
+        while self._held_bytes >= self._config.window_bytes_max and self._error is None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._room_waiters.append(waiter)
+            await waiter
+        if self._error is not None:
+            raise self._error
+
+    async def flush(self) -> None:
+        """Wait until every event taken so far is durable.
+
+        Raises:
+            HeadraceError: why one of them is not. A writer that failed once stays failed.
+        """
+        await self._barrier()
+        if self._error is not None:
+            raise self._error
+
+    def _barrier(self) -> Ack:
+        barrier = Ack(1)
+        for output in self._outputs.values():
+            if output.has_work:
+                output.add_barrier(barrier)
+        barrier.settle_part()
+        return barrier
+
+    async def close(self) -> None:
+        """Make everything durable, then leave. Idempotent.
+
+        Raises:
+            HeadraceError: as :meth:`flush`; the writer is closed even then.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self.flush()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        outputs, self._outputs = self._outputs, {}
+        for output in outputs.values():
+            output.close()
+        self._wake_waiters()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------------------------ for outputs
+
+    def on_durable(self, size_bytes: int) -> None:
+        """Make room in the window: so many bytes are durable, or given up."""
+        self._held_bytes -= size_bytes
+        if self._room_waiters and self._held_bytes < self._config.window_bytes_max:
+            self._wake_waiters()
+
+    def on_segment_ended(self, output: SegmentOutput) -> None:
+        """A segment takes no more events."""
+        raise NotImplementedError
+
+    def on_output_failed(self, output: SegmentOutput, error: HeadraceError) -> None:
+        """One segment cannot be written: the writer refuses new events, for their order would be lost.
+
+        What other segments have been given is still made durable, or fails on its own.
+        """
+        self._drop(output, error)
+
+    def _drop(self, output: SegmentOutput, error: HeadraceError) -> None:
+        """Refuse everything from now on; what this output holds fails."""
+        if self._error is None:
+            self._error = error
+        self._outputs.pop(output.address.segment_id, None)
+        for block in output.take_blocks():
+            self.on_durable(block.size_bytes)
+            block.fail(error)
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def statistics(self) -> WriterStatistics:
+        """Return gauges of now and counts since creation."""
+        return WriterStatistics(
+            bytes_held=self._held_bytes,
+            bytes_held_max=self._config.window_bytes_max,
+            segments=len(self._outputs),
+            blocks_in_flight=sum(output.statistics().blocks_sent for output in self._outputs.values()),
+            events_written=self._events_written,
+            bytes_written=self._bytes_written,
+        )
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self._map.check()
+        for output in self._outputs.values():
+            output.check()
+
+
+def _framed_pieces(events: Any) -> Iterable[tuple[memoryview, Any, int]]:
+    """Frame events piece by piece; yield the bytes, where each event ends in them, and the first event's
+    index.
+
+    Sizes are checked before the first piece is handed out.
+    """
+    pa = find_arrow()
+    if pa is None:
+        data, ends = frame_list(events)
+        _check_total(len(data))
+        return [(memoryview(data), ends, 0)]
+    if isinstance(events, pa.ChunkedArray):
+        columns = events.chunks
+    else:
+        columns = [events if isinstance(events, pa.Array) else _binary_column(pa, events)]
+    columns = [column for column in columns if len(column)]
+    _check_total(sum(column.nbytes for column in columns))
+    for column in columns:
+        _check_column(pa, column)
+    return _frame_columns(columns)
+
+
+def _binary_column(pa: Any, events: Sequence[bytes]) -> Any:
+    try:
+        return pa.array(events, pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidArgumentError(f"events are bytes: {error}") from None
+    except pa.ArrowCapacityError:
+        raise EventTooLargeError(1 << 31, MANY_BYTES_MAX) from None
+
+
+def _check_total(size_bytes: int) -> None:
+    if size_bytes > MANY_BYTES_MAX:
+        raise EventTooLargeError(size_bytes, MANY_BYTES_MAX)
+
+
+def _check_column(pa: Any, column: Any) -> None:
+    if not (
+        pa.types.is_binary(column.type)
+        or pa.types.is_large_binary(column.type)
+        or pa.types.is_string(column.type)
+        or pa.types.is_large_string(column.type)
+    ):
+        raise InvalidArgumentError(f"events are binary or string values, not {column.type}")
+    if column.null_count:
+        raise InvalidArgumentError("an event cannot be null")
+    bounds = pa.compute.min_max(pa.compute.binary_length(column))
+    event_header(bounds["min"].as_py())
+    event_header(bounds["max"].as_py())
+
+
+def _frame_columns(columns: Iterable[Any]) -> Iterable[tuple[memoryview, Any, int]]:
+    base = 0
+    for column in columns:
+        step = max(1, len(column) * _CHUNK_BYTES // max(column.nbytes, 1))
+        for first in range(0, len(column), step):
+            data, ends = frame_column(column.slice(first, step))
+            yield data, ends, base + first
+        base += len(column)
+
+
+def _gather(data: memoryview, ends: Any, chosen: Any) -> tuple[memoryview, Any]:
+    """Copy the chosen events next to each other; return the bytes and where each of them ends."""
+    pa, np = find_arrow(), find_numpy()
+    if pa is None or np is None:
+        pieces = [data[ends[index - 1] if index else 0 : ends[index]] for index in chosen]
+        sums, total = [], 0
+        for piece in pieces:
+            total += len(piece)
+            sums.append(total)
+        return memoryview(b"".join(pieces)), sums
+    bounds = np.empty(len(ends) + 1, np.int32)
+    bounds[0] = 0
+    bounds[1:] = ends
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    taken = pa.Array.from_buffers(pa.binary(), len(ends), buffers).take(pa.array(chosen))
+    offsets = np.frombuffer(taken.buffers()[1], np.int32, len(chosen) + 1)
+    return memoryview(taken.buffers()[2])[: int(offsets[-1])].cast("B"), offsets[1:].astype(np.int64)

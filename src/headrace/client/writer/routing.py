@@ -1,0 +1,146 @@
+"""Places of many routing keys in the key space at once, with numpy; one by one without it. Pure.
+
+A column of keys is reduced to its distinct values first. Few of them are hashed one by one (and
+remembered); many are hashed together, grouped by length, which works for ASCII keys. The result is the
+same, bit for bit.
+
+Source: protocol, "Routing-key hash".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headrace.client.vectors import find_arrow, find_numpy
+from headrace.errors import InvalidArgumentError
+from headrace.model.hashing import SEED_ROUTING_KEY
+from headrace.model.key_space import hash_to_position, key_position
+
+_MANY: Final = 512
+_C1: Final = 0x87C3_7B91_1142_53D5
+_C2: Final = 0x4CF5_AD43_2745_937F
+_GOLDEN: Final = 0x9E37_79B9_7F4A_7C15
+_MASK: Final = (1 << 64) - 1
+
+
+class SpreadPositions:
+    """Places for events without a key: evenly spread, never two the same in a row, repeatable from a seed."""
+
+    __slots__ = ("_word",)
+
+    def __init__(self, seed: bytes) -> None:
+        self._word = int.from_bytes(seed[:8], "big")
+
+    def next(self) -> float:
+        """Return the next place in [0, 1)."""
+        self._word = (self._word + _GOLDEN) & _MASK
+        return hash_to_position(self._word)
+
+    def many(self, count: int) -> Any:
+        """Return the next ``count`` places (numpy array, or list without numpy)."""
+        np = find_numpy()
+        if np is None:
+            return [self.next() for _ in range(count)]
+        with np.errstate(over="ignore"):
+            words = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(self._word)
+        self._word = (self._word + count * _GOLDEN) & _MASK
+        return _to_positions(np, words)
+
+
+def key_positions(keys: Any) -> Any:
+    """Return the place of each key.
+
+    Args:
+        keys: a sequence of ``str``, or a ``pyarrow`` array of strings (also dictionary-encoded).
+
+    Returns:
+        A numpy array of float64; a list if numpy or pyarrow is not installed.
+
+    Raises:
+        InvalidArgumentError: a key is null.
+    """
+    pa, np = find_arrow(), find_numpy()
+    if pa is None or np is None:
+        return [key_position(key) for key in keys]
+    if not isinstance(keys, (pa.Array, pa.ChunkedArray)):
+        try:
+            keys = pa.array(keys, pa.string())
+        except UnicodeEncodeError:  # a lone surrogate is a legal key but has no UTF-8 form
+            return np.array([key_position(key) for key in keys], np.float64)
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+        if isinstance(keys, pa.ChunkedArray):  # a chunked array without chunks
+            return np.empty(0, np.float64)
+    if keys.null_count:
+        raise InvalidArgumentError("a routing key is null")
+    if not pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_encode()
+    distinct = keys.dictionary
+    places = _hash_distinct(pa, np, distinct)
+    return places[keys.indices.to_numpy(zero_copy_only=False)]
+
+
+def _hash_distinct(pa: Any, np: Any, distinct: Any) -> Any:
+    if len(distinct) > _MANY:
+        return _hash_many(np, distinct.cast(pa.large_string()))
+    return np.array([key_position(key) for key in distinct.to_pylist()], np.float64)
+
+
+def _hash_many(np: Any, keys: Any) -> Any:
+    bounds = np.frombuffer(keys.buffers()[1], np.int64, len(keys) + 1, 8 * keys.offset)
+    data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
+    lengths = np.diff(bounds)
+    places = np.empty(len(keys), np.float64)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        text = data[bounds[rows][:, None] + np.arange(length)]
+        ascii_rows = (text < 0x80).all(axis=1)
+        plain = rows[ascii_rows]
+        if len(plain):
+            places[plain] = _to_positions(np, _murmur_words(np, text[ascii_rows], int(length)))
+        for row in rows[~ascii_rows].tolist():
+            places[row] = key_position(keys[row].as_py())
+    return places
+
+
+def _to_positions(np: Any, words: Any) -> Any:
+    return (words >> np.uint64(12)).astype(np.float64) * (1.0 / (1 << 52))
+
+
+def _murmur_words(np: Any, text: Any, length: int) -> Any:
+    """Return the first word of MurmurHash3 (x64, 128 bits) of ASCII keys of one length, encoded as
+    UTF-16-LE.
+    """
+    count, size = len(text), 2 * length
+    padded = np.zeros((count, -(-size // 16) * 16), np.uint8)
+    padded[:, 0:size:2] = text
+    words = padded.view("<u8").astype(np.uint64, copy=False)
+    u = np.uint64
+
+    def rotate(value: Any, bits: int) -> Any:
+        return (value << u(bits)) | (value >> u(64 - bits))
+
+    def finalise(value: Any) -> Any:
+        value = (value ^ (value >> u(33))) * u(0xFF51_AFD7_ED55_8CCD)
+        value = (value ^ (value >> u(33))) * u(0xC4CE_B9FE_1A85_EC53)
+        return value ^ (value >> u(33))
+
+    with np.errstate(over="ignore"):
+        h1 = np.full(count, SEED_ROUTING_KEY, np.uint64)
+        h2 = h1.copy()
+        full = size // 16
+        for block in range(full):
+            h1 ^= rotate(words[:, 2 * block] * u(_C1), 31) * u(_C2)
+            h1 = (rotate(h1, 27) + h2) * u(5) + u(0x52DC_E729)
+            h2 ^= rotate(words[:, 2 * block + 1] * u(_C2), 33) * u(_C1)
+            h2 = (rotate(h2, 31) + h1) * u(5) + u(0x3849_5AB5)
+        if size % 16 > 8:
+            h2 ^= rotate(words[:, 2 * full + 1] * u(_C2), 33) * u(_C1)
+        if size % 16:
+            h1 ^= rotate(words[:, 2 * full] * u(_C1), 31) * u(_C2)
+        h1 ^= u(size)
+        h2 ^= u(size)
+        h1 += h2
+        h2 += h1
+        h1, h2 = finalise(h1), finalise(h2)
+        return h1 + h2

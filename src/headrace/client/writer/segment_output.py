@@ -1,0 +1,376 @@
+"""Appends to one segment: blocks leave in order, several at a time, and survive the loss of any connection.
+
+What may be repeated is decided by the :class:`InflightWindow`; what a seal means, by the writer that owns
+this. Here is the conversation between them and a segment store::
+
+    idle --write--> connecting --SetupAppend/AppendSetup--> ready --SegmentIsSealed--> confirming
+    --AppendSetup--> ended
+                        ^                                     |
+                        ^ +------- connection lost, WrongHost --+             NoSuchSegment (from any)
+                        ---------------+
+
+Confirming asks once more which events are in, so that exactly the others go to the successors whatever
+order replies came in.
+
+Source: protocol, "Connection setup, reconnect, retry schedule" and "Reaction to each failure reply".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any, Final, Protocol
+
+from headrace.client.config import WriterConfig
+from headrace.client.connections.connection import Connection
+from headrace.client.connections.pool import Use
+from headrace.client.connections.reconnect_policy import Reconnects
+from headrace.client.control.tokens import Access
+from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.writer.ack import Ack
+from headrace.client.writer.inflight_window import Block, InflightStatistics, InflightWindow
+from headrace.errors import (
+    AccessDeniedError,
+    ConnectionLostError,
+    CorruptionError,
+    HeadraceError,
+    ProtocolError,
+    RequestError,
+)
+from headrace.wire.commands import (
+    AppendSetup,
+    AuthTokenCheckFailed,
+    NoSuchSegment,
+    SegmentIsSealed,
+    SetupAppend,
+    WrongHost,
+)
+
+SETUP_TIMEOUT_S: Final = 30.0
+_TOKEN_EXPIRED: Final = 1
+
+
+class OutputState(Enum):
+    """Where the conversation is."""
+
+    IDLE = auto()
+    CONNECTING = auto()
+    READY = auto()
+    CONFIRMING = auto()
+    ENDED = auto()
+
+
+class OutputOwner(Protocol):
+    """The writer that fills outputs."""
+
+    def on_durable(self, size_bytes: int) -> None:
+        """So many bytes are durable and no longer held."""
+
+    def on_segment_ended(self, output: SegmentOutput) -> None:
+        """The segment takes no more: its blocks have to go elsewhere."""
+
+    def on_output_failed(self, output: SegmentOutput, error: HeadraceError) -> None:
+        """It cannot go on. Take what it holds: blocks know whether their outcome is in doubt."""
+
+
+class SegmentOutput:
+    """An append flow. Used on one loop."""
+
+    def __init__(
+        self, address: SegmentAddress, services: ClientServices, config: WriterConfig, owner: OutputOwner
+    ) -> None:
+        self.address = address
+        self.state = OutputState.IDLE
+        self.segment_length = -1
+        """The length of the segment right behind the last acknowledged block; -1 before the first."""
+        self._name = address.name
+        self._services = services
+        self._config = config
+        self._owner = owner
+        self._writer_id = services.entropy.uuid4_bytes()
+        self._window = InflightWindow()
+        self._reconnects = Reconnects(config.reconnect)
+        self._connection: Connection | None = None
+        self._request_id = -1
+        self._token = ""
+        self._setup: asyncio.Future[None] | None = None
+        # The block that is being filled; it has no number yet.
+        self._open_parts: list[Any] = []
+        self._open_positions: list[float] = []
+        self._open_bytes = 0
+        self._open_ack: Ack | None = None
+
+    # ------------------------------------------------------------------------------ filling
+
+    def add_event(self, header: bytes, event: bytes | bytearray | memoryview, position: float) -> Ack:
+        """Put one framed event into the open block; return what stands for the whole block."""
+        size = len(header) + len(event)
+        if self._open_bytes and self._open_bytes + size > self._config.block_bytes_max:
+            self._close_open_block()
+        ack = self._open_ack
+        if ack is None:
+            ack = self._open_ack = Ack(1)
+            self._wake()
+        self._open_parts.append(header)
+        self._open_parts.append(event)
+        self._open_positions.append(position)
+        self._open_bytes += size
+        return ack
+
+    def add_block(self, block: Block) -> None:
+        """Queue a block behind everything that was added before. Its acks count it as a part already."""
+        self._close_open_block()
+        self._window.add(block)
+        self._wake()
+
+    def _close_open_block(self) -> None:
+        ack = self._open_ack
+        if ack is None:
+            return
+        positions = self._open_positions
+        block = Block(b"".join(self._open_parts), len(positions), positions, [ack])
+        self._open_parts, self._open_positions = [], []
+        self._open_bytes = 0
+        self._open_ack = None
+        self._window.add(block)
+
+    def add_barrier(self, barrier: Ack) -> None:
+        """Let ``barrier`` wait for everything that was added before."""
+        self._close_open_block()
+        for block in self._window:
+            barrier.add_parts(1)
+            block.acks.append(barrier)
+        self._wake()
+
+    def take_blocks(self) -> list[Block]:
+        """Remove and return everything that is not durable, in order."""
+        self._close_open_block()
+        return self._window.drain()
+
+    @property
+    def has_work(self) -> bool:
+        return self._open_ack is not None or len(self._window) > 0
+
+    # ------------------------------------------------------------------------------ sending
+
+    def _wake(self) -> None:
+        if self.state is OutputState.READY:
+            assert self._connection is not None
+            self._connection.wants_to_send(self)
+        elif self.state is OutputState.IDLE:
+            self._begin_to_connect()
+
+    def send_blocks(self, connection: Connection) -> None:
+        """Send while the connection has room and few enough blocks are on their way."""
+        if connection is not self._connection or self.state is not OutputState.READY:
+            return
+        window, config = self._window, self._config
+        while (
+            window.blocks_sent < config.blocks_in_flight_max
+            and window.bytes_sent < config.bytes_in_flight_max
+        ):
+            if not window.has_unsent():
+                if self._open_ack is None:
+                    return
+                self._close_open_block()
+            if not connection.has_room:
+                connection.wants_to_send(self)
+                return
+            block = window.take_unsent()
+            connection.send_append(
+                self._writer_id, block.data, block.event_count, block.last_number, self._request_id
+            )
+
+    def on_appended(self, previous_number: int, number: int, segment_length: int) -> None:
+        """Settle what is durable and send what was held back."""
+        if self.state is not OutputState.READY:
+            return
+        self._settle(self._window.on_appended(previous_number, number))
+        self.segment_length = max(self.segment_length, segment_length)
+        if self.has_work:
+            self._wake()
+
+    def _settle(self, blocks: Sequence[Block]) -> None:
+        size = 0
+        for block in blocks:
+            size += block.size_bytes
+            for ack in block.acks:
+                ack.settle_part()
+        if size:
+            self._owner.on_durable(size)
+
+    # ------------------------------------------------------------------------------ connecting
+
+    def _begin_to_connect(self) -> None:
+        self.state = OutputState.CONNECTING
+        self._services.supervisor.spawn(f"connect {self._name}", self._connect())
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.state is OutputState.CONNECTING:
+            try:
+                await self._set_up()
+            except (RequestError, CorruptionError) as error:
+                if not isinstance(error, ProtocolError):
+                    self.fail(error)
+                    return
+                failure: HeadraceError = error
+            except HeadraceError as error:
+                failure = error
+            else:
+                self._reconnects.on_success()
+                return
+            self._detach()
+            self._services.segments.forget_endpoint(
+                self.address.scope, self.address.stream, self.address.segment_id
+            )
+            if self._is_ended():
+                return
+            delay = self._reconnects.on_failure(loop.time(), self._services.entropy.random())
+            if delay is None:
+                tries = self._reconnects.failures
+                self.fail(ConnectionLostError(f"{self._name}: gave up after {tries} attempts: {failure}"))
+                return
+            await asyncio.sleep(delay)
+
+    async def _set_up(self) -> None:
+        """Find the owner and open the writer there. Returns when the output is ready or has ended."""
+        address, services = self.address, self._services
+        self._token = await services.tokens.token(address.scope, address.stream, Access.WRITE)
+        endpoint = await services.segments.endpoint(address.scope, address.stream, address.segment_id)
+        connection = await services.pool.lease(endpoint, Use.APPEND)
+        if self._is_ended():
+            return
+        # A fresh id per attempt: late replies to an earlier attempt find nobody.
+        self._request_id = services.pool.new_request_id()
+        self._connection = connection
+        connection.register(self._request_id, self)
+        connection.register_writer(self._writer_id, self)
+        setup = self._setup = asyncio.get_running_loop().create_future()
+        connection.send(SetupAppend(self._request_id, self._writer_id, self._name, self._token))
+        try:
+            async with asyncio.timeout(SETUP_TIMEOUT_S):
+                await setup
+        except TimeoutError:
+            raise ConnectionLostError(f"{self._name}: no answer to SetupAppend") from None
+        finally:
+            self._setup = None
+
+    def _is_ended(self) -> bool:
+        return self.state is OutputState.ENDED
+
+    def _detach(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.unregister(self._request_id)
+            connection.unregister_writer(self._writer_id, self)
+
+    def on_reply(self, reply: Any) -> None:
+        """React to anything but an acknowledgement."""
+        match reply:
+            case AppendSetup():
+                self._on_append_setup(reply)
+            case NoSuchSegment():
+                self._end()
+            case SegmentIsSealed():
+                self._on_sealed()
+            case AuthTokenCheckFailed(error_code=code) if code != _TOKEN_EXPIRED:
+                self.fail(AccessDeniedError(f"{self._name}: the token was refused"))
+            case AuthTokenCheckFailed():
+                self._services.tokens.forget(self.address.scope, self.address.stream)
+                self._reconnect(ConnectionLostError(f"{self._name}: the token has expired"))
+            case WrongHost():
+                self._reconnect(ConnectionLostError(f"{self._name}: the host is not the owner"))
+            case _:
+                self._reconnect(ConnectionLostError(f"{self._name}: unexpected {reply}"))
+
+    def _on_append_setup(self, reply: AppendSetup) -> None:
+        if reply.writer_id != self._writer_id:
+            raise ProtocolError("a writer was set up that nobody asked for")
+        try:
+            self._settle(self._window.on_setup(reply.last_event_number))
+        except CorruptionError as error:
+            self.fail(error)
+            return
+        if self.state is OutputState.CONFIRMING:
+            self._end()
+            return
+        self.state = OutputState.READY
+        self._finish_setup(None)
+        if self.has_work:
+            self._wake()
+
+    def _on_sealed(self) -> None:
+        if self.state is OutputState.CONFIRMING:
+            return  # the other appends that were on their way
+        connection = self._connection
+        if self.state is not OutputState.READY or connection is None:
+            self._end()
+            return
+        self.state = OutputState.CONFIRMING
+        connection.send(SetupAppend(self._request_id, self._writer_id, self._name, self._token))
+
+    def _finish_setup(self, error: Exception | None) -> bool:
+        """Wake the task that waits for the setup, if it does."""
+        setup = self._setup
+        if setup is None or setup.done():
+            return False
+        if error is None:
+            setup.set_result(None)
+        else:
+            setup.set_exception(error)
+        return True
+
+    def _reconnect(self, error: Exception) -> None:
+        """Leave this connection and set up again; the setup tells what is in."""
+        if self._finish_setup(error):
+            return
+        self._detach()
+        if self.state in {OutputState.READY, OutputState.CONFIRMING}:
+            self.state = OutputState.IDLE
+            self._services.segments.forget_endpoint(
+                self.address.scope, self.address.stream, self.address.segment_id
+            )
+            if self.has_work:
+                self._begin_to_connect()
+
+    def on_connection_lost(self, error: Exception) -> None:
+        """Everything sent and not acknowledged may be in or not."""
+        self._reconnect(error)
+
+    # ------------------------------------------------------------------------------ ending
+
+    def _end(self) -> None:
+        """The segment is sealed or gone."""
+        if self.state is OutputState.ENDED:
+            return
+        self._leave()
+        self._owner.on_segment_ended(self)
+
+    def fail(self, error: HeadraceError) -> None:
+        """Give up; the owner takes what is not durable."""
+        if self.state is not OutputState.ENDED:
+            self._leave()
+            self._owner.on_output_failed(self, error)
+
+    def close(self) -> None:
+        """Leave the connection. What is not durable fails. Idempotent."""
+        self._leave()
+        error = ConnectionLostError(f"{self._name}: closed before the append was acknowledged")
+        for block in self.take_blocks():
+            block.fail(error)
+
+    def _leave(self) -> None:
+        self.state = OutputState.ENDED
+        self._finish_setup(None)
+        self._detach()
+
+    def statistics(self) -> InflightStatistics:
+        return self._window.statistics()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self._window.check()
+        assert (self._open_ack is None) == (not self._open_parts) == (self._open_bytes == 0)
+        assert (self.state in {OutputState.READY, OutputState.CONFIRMING}) <= (self._connection is not None)

@@ -1,0 +1,256 @@
+"""Transactions: events that become visible together or not at all.
+
+A transaction writes to private shadows of the segments its stream had when it began. They do not scale, so
+there are no successors: a shadow that is sealed or gone means that the transaction has ended.
+
+Source: protocol, "Transactions on the client side".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import uuid
+from types import TracebackType
+from typing import Final, Self
+
+from headrace.client.config import WriterConfig
+from headrace.client.control.transactions import (
+    CreatedTransaction,
+    SinkWatermark,
+    Transactions,
+    TransactionStatus,
+    TransactionTag,
+)
+from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.writer.ack import Ack
+from headrace.client.writer.routed_writer import RoutedWriter
+from headrace.client.writer.segment_map import SegmentMap, SegmentRange
+from headrace.client.writer.segment_output import SegmentOutput
+from headrace.errors import (
+    HeadraceError,
+    InvalidArgumentError,
+    RequestError,
+    TransactionStateError,
+)
+from headrace.runtime.supervisor import Supervisor
+
+LEASE_MIN_MS: Final = 10_000
+_VISIBLE_POLL_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+def ping_interval_s(lease_ms: int) -> float:
+    """Return how often a transaction with this lease is extended: 3.2 s for 10 s, 24.5 s for 10 minutes."""
+    return lease_ms / max(1.0, math.sqrt(lease_ms / 1000)) / 1000
+
+
+class Transaction(RoutedWriter):
+    """An open transaction. As a context manager it commits, or aborts if an exception leaves the block."""
+
+    def __init__(self, owner: TxnWriter, txn_id: int, segments: SegmentMap) -> None:
+        super().__init__(owner.scope, owner.stream, owner.services, owner.config, segments)
+        self.txn_id = txn_id
+        """The 128-bit id as a number."""
+        self._owner = owner
+        self._open = True
+        # Events without a key stay together, as other clients of the protocol keep them.
+        self._default_key = str(self.txn_uuid)
+
+    @property
+    def txn_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self.txn_id)
+
+    @property
+    def is_open(self) -> bool:
+        """It was neither committed nor aborted through this object. The server may think otherwise."""
+        return self._open
+
+    def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> Ack:
+        """Take one event; see :meth:`RoutedWriter.write`.
+
+        Raises:
+            TransactionStateError: the transaction has ended.
+        """
+        return super().write(event, self._default_key if routing_key is None else routing_key)
+
+    def _address(self, segment_id: int) -> SegmentAddress:
+        return SegmentAddress(self.scope, self.stream, segment_id, self.txn_id)
+
+    def on_segment_ended(self, output: SegmentOutput) -> None:
+        """The shadow is sealed or gone: so is the transaction."""
+        self._drop(output, TransactionStateError(f"transaction {self.txn_uuid} is no longer open"))
+
+    async def commit(self, timestamp: int | None = None, *, wait: bool = False) -> None:
+        """Make every event durable, then decide that all of them become visible.
+
+        Args:
+            timestamp: noted for the writer when the transaction is visible.
+            wait: return only when it is.
+
+        Raises:
+            TransactionStateError: it has ended otherwise; none of its events will be visible.
+            UnknownOutcomeError: whether it is decided is unknown; commit again, or ask for its status.
+        """
+        if not self._open:
+            raise TransactionStateError(f"transaction {self.txn_uuid} was committed or aborted")
+        await self.flush()
+        await self._owner.transactions.commit(
+            self.scope, self.stream, self.txn_id, self._owner.writer_id, timestamp
+        )
+        self._end()
+        if wait:
+            await self._wait_until_visible()
+
+    async def _wait_until_visible(self) -> None:
+        attempt = 0
+        while True:
+            status = await self.status()
+            if status is TransactionStatus.COMMITTED:
+                return
+            if status is not TransactionStatus.COMMITTING:
+                raise TransactionStateError(f"transaction {self.txn_uuid} is {status.name}")
+            await asyncio.sleep(_VISIBLE_POLL_S[min(attempt, len(_VISIBLE_POLL_S) - 1)])
+            attempt += 1
+
+    async def abort(self) -> None:
+        """Drop every event. Does nothing if it has ended already."""
+        if self._open:
+            self._end()
+            await self._owner.transactions.abort(self.scope, self.stream, self.txn_id)
+
+    async def status(self) -> TransactionStatus:
+        """Ask the controller where the transaction is."""
+        return await self._owner.transactions.status(self.scope, self.stream, self.txn_id)
+
+    def detach(self) -> int:
+        """Leave the transaction open for somebody else to commit; return its id. Flush it first.
+
+        It is no longer pinged from here, so its lease has to cover the time until then.
+        """
+        self._end()
+        return self.txn_id
+
+    def _end(self) -> None:
+        self._open = False
+        self._closed = True
+        self._owner.forget(self)
+        self._leave()
+
+    async def close(self) -> None:
+        """Abort the transaction if it is open. Idempotent."""
+        await self.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._open:
+            return
+        if kind is None:
+            await self.commit()
+            return
+        with contextlib.suppress(HeadraceError):  # the exception that is under way matters more
+            await self.abort()
+
+
+class TxnWriter:
+    """Begins transactions on one stream and keeps them alive. Made by :meth:`Client.txn_writer`."""
+
+    def __init__(
+        self,
+        scope: str,
+        stream: str,
+        services: ClientServices,
+        transactions: Transactions,
+        config: WriterConfig,
+        *,
+        writer_id: str,
+        lease_ms: int,
+    ) -> None:
+        if lease_ms < LEASE_MIN_MS:
+            raise InvalidArgumentError(f"a lease of {lease_ms} ms is below {LEASE_MIN_MS} ms")
+        self.scope = scope
+        self.stream = stream
+        self.services = services
+        self.transactions = transactions
+        self.config = config
+        self.writer_id = writer_id
+        self._lease_ms = lease_ms
+        self._open: dict[int, Transaction] = {}
+        self._tasks = Supervisor(f"transactions of {scope}/{stream}")
+        self._pinging = False
+
+    async def begin(self) -> Transaction:
+        """Begin a transaction. Raises NoSuchStreamError, or what else forbids it."""
+        created = await self.transactions.create(self.scope, self.stream, self._lease_ms)
+        return self._adopt(created)
+
+    async def begin_tagged(self, tag: TransactionTag) -> Transaction | SinkWatermark:
+        """Begin a transaction of a sink's batch; the watermark is returned if the batch is in already."""
+        created = await self.transactions.create_tagged(self.scope, self.stream, self._lease_ms, tag)
+        return self._adopt(created) if isinstance(created, CreatedTransaction) else created
+
+    async def resume(self, txn_id: int) -> Transaction:
+        """Write on in an open transaction that somebody else began.
+
+        Raises:
+            TransactionStateError: it is not open.
+        """
+        status = await self.transactions.status(self.scope, self.stream, txn_id)
+        if status is not TransactionStatus.OPEN:
+            raise TransactionStateError(f"transaction {uuid.UUID(int=txn_id)} is {status.name}")
+        epoch = txn_id >> 96
+        listed = await self.services.segments.of_epoch(self.scope, self.stream, epoch)
+        # Shadows are named by the transaction's epoch, whichever epoch created their parents.
+        ranges = [
+            SegmentRange(epoch << 32 | each.segment_id & 0xFFFF_FFFF, each.key_range) for each in listed
+        ]
+        return self._adopt(CreatedTransaction(txn_id, tuple(ranges)))
+
+    def _adopt(self, created: CreatedTransaction) -> Transaction:
+        transaction = Transaction(self, created.txn_id, SegmentMap(created.segments))
+        self._open[created.txn_id] = transaction
+        if not self._pinging:
+            self._pinging = True
+            self._tasks.spawn("ping", self._ping())
+        return transaction
+
+    async def _ping(self) -> None:
+        """Extend all leases, again and again, as long as a transaction is open."""
+        while self._open:
+            await asyncio.sleep(ping_interval_s(self._lease_ms))
+            for txn_id in list(self._open):
+                await self._ping_one(txn_id)
+        self._pinging = False
+
+    async def _ping_one(self, txn_id: int) -> None:
+        try:
+            is_open = await self.transactions.ping(self.scope, self.stream, txn_id, self._lease_ms)
+        except RequestError:
+            is_open = False
+        except HeadraceError:
+            return  # unknown: the next round tries again well before the lease runs out
+        if not is_open:
+            self._open.pop(txn_id, None)
+
+    def forget(self, transaction: Transaction) -> None:
+        """A transaction has ended."""
+        self._open.pop(transaction.txn_id, None)
+
+    async def close(self) -> None:
+        """Abort every open transaction and stop. Idempotent."""
+        await self._tasks.stop()
+        for transaction in list(self._open.values()):
+            with contextlib.suppress(HeadraceError):  # its lease ends it
+                await transaction.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
