@@ -134,18 +134,18 @@ class TableStore:
         return [_row_of(entry) for entry in entries]
 
     async def scan(self, table: str, token: bytes, count: int) -> Page:
-        segment = TABLE_PREFIX + table
         while True:
-            after = token
-            try:
-                entries, token = await self._retried(
-                    lambda after=after: self._segments.table_entries(segment, after, count)  # type: ignore[misc]
-                )
-            except NoSuchSegmentError:
-                raise _no_such_table(table) from None
+            entries, token = await self._entries(table, token, count)
             rows = [(entry.key, Row(entry.value, entry.version)) for entry in entries if entry.value]
             if rows or not entries:
                 return Page(rows, token)
+
+    async def _entries(self, table: str, token: bytes, count: int) -> tuple[list[TableEntry], bytes]:
+        segment = TABLE_PREFIX + table
+        try:
+            return await self._retried(lambda: self._segments.table_entries(segment, token, count))
+        except NoSuchSegmentError:
+            raise _no_such_table(table) from None
 
     async def update(self, table: str, writes: Sequence[Write]) -> list[int]:
         assert len({write.key for write in writes}) == len(writes) > 0

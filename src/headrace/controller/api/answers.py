@@ -1,0 +1,48 @@
+"""How errors become the status values that messages carry; what has none travels as a gRPC status code."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Mapping
+from typing import Final, TypeVar
+
+from headrace.errors import HeadraceError, InvalidArgumentError
+
+S = TypeVar("S")
+
+_PREFIX: Final = "1-"
+"""Version of the text form of tokens, and what keeps a token of an empty position from being empty."""
+
+
+async def answer(work: Awaitable[object], success: S, refusals: Mapping[type[HeadraceError], S]) -> S:
+    """Wait for ``work`` and return ``success``, or the status of the error it raised; raise other errors."""
+    try:
+        await work
+    except HeadraceError as error:
+        for kind in type(error).__mro__:
+            if kind in refusals:
+                return refusals[kind]
+        raise
+    return success
+
+
+def token_to_text(token: bytes) -> str:
+    """Render the position of a listing. Never empty: an empty one would start the listing again."""
+    return _PREFIX + base64.urlsafe_b64encode(token).decode("ascii")
+
+
+def token_from_text(text: str) -> bytes:
+    """Return the position; empty for the start.
+
+    Raises:
+        InvalidArgumentError: the token was not made here.
+    """
+    if not text:
+        return b""
+    try:
+        if not text.startswith(_PREFIX):
+            raise ValueError(text)
+        return base64.b64decode(text.removeprefix(_PREFIX), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        raise InvalidArgumentError("the continuation token is not one of this service") from None

@@ -1,0 +1,131 @@
+"""The gRPC door: threads that take calls and hand each to a coroutine on the controller's loop.
+
+The threads decide nothing. A call that the controller refuses leaves with the status code of its error;
+whatever else escapes is a bug of ours, is logged and leaves as INTERNAL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent import futures
+from typing import Any, Final
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from headrace.errors import HeadraceError, UnsupportedError
+from headrace.rpc.status import status_of
+from headrace.runtime.logs import logger
+
+Handler = Callable[[Any], Coroutine[Any, Any, Any]]
+
+_log = logger(__name__)
+
+THREADS_MAX: Final = 256
+CALL_TIMEOUT_S: Final = 300.0
+_MESSAGE_BYTES_MAX: Final = 16 << 20
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.so_reuseport", 0),
+    # Clients ping idle connections, some of them without a call in flight.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+class GrpcServer:
+    """Serves handlers of ``loop`` to the network. Created, started and stopped outside or on the loop."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        services: list[ServiceDescriptor],
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+    ) -> None:
+        """``handlers`` maps method names in snake case to coroutine functions of one request."""
+        self._loop = loop
+        self._address = f"{host}:{port}"
+        self._server: Any = grpc.server(
+            futures.ThreadPoolExecutor(THREADS_MAX, "grpc"),
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=4 * THREADS_MAX,
+        )
+        for service in services:
+            methods = {method.name: self._method(method, handlers) for method in service.methods}
+            generic = grpc.method_handlers_generic_handler(service.full_name, methods)
+            self._server.add_generic_rpc_handlers((generic,))
+
+    def start(self) -> int:
+        """Bind, begin to serve and return the bound port."""
+        port = self._server.add_insecure_port(self._address)
+        if not port:
+            raise OSError(f"cannot listen on {self._address}")
+        self._server.start()
+        return int(port)
+
+    def stop(self, grace_s: float = 0.5) -> None:
+        """Take no more calls, give those under way ``grace_s`` seconds, and wait until all have ended.
+
+        Not to be called on the loop while calls are under way there: they could not end.
+        """
+        self._server.stop(grace_s).wait()
+
+    def _method(self, method: MethodDescriptor, handlers: Mapping[str, Handler]) -> Any:
+        handler = handlers.get(snake_case(method.name))
+        request = GetMessageClass(method.input_type)
+        response = GetMessageClass(method.output_type)
+        serve = self._refuse(method.name) if handler is None else self._serve(method.name, handler)
+        return grpc.unary_unary_rpc_method_handler(
+            serve,
+            request_deserializer=request.FromString,
+            response_serializer=response.SerializeToString,
+        )
+
+    def _serve(self, name: str, handler: Handler) -> Callable[[Any, Any], Any]:
+        loop = self._loop
+
+        def serve(request: Any, context: Any) -> Any:
+            try:
+                future = asyncio.run_coroutine_threadsafe(handler(request), loop)
+                return future.result(CALL_TIMEOUT_S)
+            except HeadraceError as error:
+                context.abort(status_of(error), str(error))
+            except (TimeoutError, futures.CancelledError, RuntimeError) as error:
+                context.abort(grpc.StatusCode.UNAVAILABLE, f"{name} was not completed: {error}")
+            except Exception as error:  # noqa: BLE001 - a bug of ours must not look like an answer
+                _log.error("call failed", call=name, exc_info=error)
+                context.abort(grpc.StatusCode.INTERNAL, f"{name} failed: {type(error).__name__}")
+            raise AssertionError("abort raises")
+
+        return serve
+
+    @staticmethod
+    def _refuse(name: str) -> Callable[[Any, Any], Any]:
+        def refuse(request: Any, context: Any) -> Any:  # noqa: ARG001 - the shape of a gRPC handler
+            error = UnsupportedError(f"{name} is not offered by this controller")
+            context.abort(status_of(error), str(error))
+
+        return refuse
+
+
+def snake_case(name: str) -> str:
+    """``getURI`` -> ``get_uri``, ``listKeyValueTablesInScope`` -> ``list_key_value_tables_in_scope``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def handlers_of(*groups: object) -> dict[str, Handler]:
+    """Collect the public coroutine functions of call groups by name."""
+    found: dict[str, Handler] = {}
+    for group in groups:
+        for name in dir(group):
+            member = getattr(group, name)
+            if not name.startswith("_") and asyncio.iscoroutinefunction(member):
+                assert name not in found
+                found[name] = member
+    return found

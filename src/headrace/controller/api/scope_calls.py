@@ -1,0 +1,45 @@
+"""The calls about scopes. Source: protocol, "Scopes"."""
+
+from __future__ import annotations
+
+from headrace.controller.api.answers import answer, token_from_text, token_to_text
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import InvalidArgumentError, NoSuchScopeError, ScopeExistsError, ScopeNotEmptyError
+from headrace.rpc.generated import controller_pb2 as pb
+
+
+class ScopeCalls:
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+
+    async def create_scope(self, request: pb.ScopeInfo) -> pb.CreateScopeStatus:
+        status = await answer(
+            self._context.scopes.create(request.scope),
+            pb.CreateScopeStatus.SUCCESS,
+            {
+                InvalidArgumentError: pb.CreateScopeStatus.INVALID_SCOPE_NAME,
+                ScopeExistsError: pb.CreateScopeStatus.SCOPE_EXISTS,
+            },
+        )
+        return pb.CreateScopeStatus(status=status)
+
+    async def check_scope_exists(self, request: pb.ScopeInfo) -> pb.ExistsResponse:
+        return pb.ExistsResponse(exists=await self._context.scopes.find(request.scope) is not None)
+
+    async def list_scopes(self, request: pb.ScopesRequest) -> pb.ScopesResponse:
+        token = token_from_text(request.continuationToken.token)
+        names, token = await self._context.scopes.names(token, self._context.config.page_rows_max)
+        return pb.ScopesResponse(
+            scopes=names, continuationToken=pb.ContinuationToken(token=token_to_text(token))
+        )
+
+    async def delete_scope(self, request: pb.ScopeInfo) -> pb.DeleteScopeStatus:
+        status = await answer(
+            self._context.scopes.delete(request.scope),
+            pb.DeleteScopeStatus.SUCCESS,
+            {
+                NoSuchScopeError: pb.DeleteScopeStatus.SCOPE_NOT_FOUND,
+                ScopeNotEmptyError: pb.DeleteScopeStatus.SCOPE_NOT_EMPTY,
+            },
+        )
+        return pb.DeleteScopeStatus(status=status)

@@ -1,0 +1,118 @@
+"""The calls about streams as wholes. Source: protocol, "Streams: create, configuration, list"."""
+
+from __future__ import annotations
+
+from headrace.controller.api.answers import answer, token_from_text, token_to_text
+from headrace.controller.store.rows.stream_row import decode_stream
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.workflows.create_stream import create_stream
+from headrace.controller.workflows.delete_stream import delete_stream
+from headrace.controller.workflows.seal_stream import seal_stream
+from headrace.errors import (
+    InvalidArgumentError,
+    NoSuchScopeError,
+    NoSuchStreamError,
+    StreamExistsError,
+    StreamNotSealedError,
+)
+from headrace.model.names import check_internal_name
+from headrace.rpc.convert import stream_config_from_message, stream_config_to_message, stream_info
+from headrace.rpc.generated import controller_pb2 as pb
+
+
+class StreamCalls:
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+
+    async def create_stream(self, request: pb.StreamConfig) -> pb.CreateStreamStatus:
+        info = request.streamInfo
+        try:
+            check_internal_name(info.stream, "stream")
+        except InvalidArgumentError:
+            return pb.CreateStreamStatus(status=pb.CreateStreamStatus.INVALID_STREAM_NAME)
+        config = stream_config_from_message(request)
+        status = await answer(
+            create_stream(self._context, info.scope, info.stream, config),
+            pb.CreateStreamStatus.SUCCESS,
+            {
+                StreamExistsError: pb.CreateStreamStatus.STREAM_EXISTS,
+                NoSuchScopeError: pb.CreateStreamStatus.SCOPE_NOT_FOUND,
+            },
+        )
+        return pb.CreateStreamStatus(status=status)
+
+    async def get_stream_configuration(self, request: pb.StreamInfo) -> pb.StreamConfig:
+        stream = await self._context.directory.get(request.scope, request.stream)
+        return stream_config_to_message(request.scope, request.stream, stream.row.config)
+
+    async def check_stream_exists(self, request: pb.StreamInfo) -> pb.ExistsResponse:
+        return pb.ExistsResponse(
+            exists=await self._context.directory.find(request.scope, request.stream) is not None
+        )
+
+    async def seal_stream(self, request: pb.StreamInfo) -> pb.UpdateStreamStatus:
+        async def seal() -> None:
+            stream = await self._context.directory.get(request.scope, request.stream)
+            stream.check_readable()
+            await self._context.engine.request(stream, "seal", lambda: seal_stream(self._context, stream))
+
+        status = await answer(
+            seal(),
+            pb.UpdateStreamStatus.SUCCESS,
+            {NoSuchStreamError: pb.UpdateStreamStatus.STREAM_NOT_FOUND},
+        )
+        return pb.UpdateStreamStatus(status=status)
+
+    async def delete_stream(self, request: pb.StreamInfo) -> pb.DeleteStreamStatus:
+        async def delete() -> None:
+            stream = await self._context.directory.get(request.scope, request.stream)
+            await self._context.engine.request(stream, "delete", lambda: delete_stream(self._context, stream))
+
+        status = await answer(
+            delete(),
+            pb.DeleteStreamStatus.SUCCESS,
+            {
+                NoSuchStreamError: pb.DeleteStreamStatus.STREAM_NOT_FOUND,
+                StreamNotSealedError: pb.DeleteStreamStatus.STREAM_NOT_SEALED,
+            },
+        )
+        return pb.DeleteStreamStatus(status=status)
+
+    async def list_streams_in_scope(self, request: pb.StreamsInScopeRequest) -> pb.StreamsInScopeResponse:
+        return await self._list(request.scope.scope, request.continuationToken.token, None)
+
+    async def list_streams_in_scope_for_tag(
+        self, request: pb.StreamsInScopeWithTagRequest
+    ) -> pb.StreamsInScopeResponse:
+        return await self._list(request.scope.scope, request.continuationToken.token, request.tag)
+
+    async def _list(self, scope: str, token_text: str, tag: str | None) -> pb.StreamsInScopeResponse:
+        token = token_from_text(token_text)
+        try:
+            names, token = await self._page(scope, token, tag)
+        except NoSuchScopeError:
+            return pb.StreamsInScopeResponse(
+                status=pb.StreamsInScopeResponse.SCOPE_NOT_FOUND,
+                continuationToken=pb.ContinuationToken(token=token_to_text(token)),
+            )
+        return pb.StreamsInScopeResponse(
+            streams=[stream_info(scope, name) for name in names],
+            continuationToken=pb.ContinuationToken(token=token_to_text(token)),
+        )
+
+    async def _page(self, scope: str, token: bytes, tag: str | None) -> tuple[list[str], bytes]:
+        """Return a page with at least one name, unless the listing is over."""
+        page_rows_max = self._context.config.page_rows_max
+        while True:
+            rows, token = await self._context.directory.page(scope, token, page_rows_max)
+            if tag is None:
+                return [name for name, _ in rows], token
+            # A row is taken apart only if the bytes of the tag are in it at all.
+            sought = tag.encode("utf-8")
+            names = [
+                name
+                for name, row in rows
+                if sought in row.value and tag in decode_stream(row.value).config.tags
+            ]
+            if names or not rows:
+                return names, token

@@ -1,0 +1,60 @@
+"""Settings of one controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.errors import InvalidArgumentError
+from headrace.runtime.settings import tunable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """What a controller publishes, how long transactions live, how much it keeps in memory."""
+
+    data_host: str = tunable("127.0.0.1", help="Host name of the segment store that clients are sent to.")
+    data_port: int = tunable(12345, low=0, high=65535, help="Port of the segment store.")
+    rpc_host: str = tunable("127.0.0.1", help="Host name under which clients find this controller.")
+    rpc_port: int = tunable(9090, low=0, high=65535, help="Port under which clients find this controller.")
+    shared: bool = tunable(
+        False, help="Other controllers use the same metadata: read every row again before deciding."
+    )
+    page_rows_max: int = tunable(
+        1000, low=1, high=10_000, simulate=(1, 3), help="Entries of one page of a listing."
+    )
+    streams_cached_max: int = tunable(
+        20_000, low=16, high=1_000_000, simulate=(16,), help="Streams whose rows are kept in memory."
+    )
+    workflow_timeout_s: float = tunable(
+        120.0, low=0.1, high=3600.0, help="A call waits this long for a workflow; the workflow goes on."
+    )
+    lease_ms_min: int = tunable(10_000, low=1, high=600_000, help="Shortest lease of a transaction.")
+    lease_ms_max: int = tunable(
+        600_000, low=1_000, high=86_400_000, help="Longest lease of a transaction; raise it for slow batches."
+    )
+    lease_grace_ms_min: int = tunable(
+        30_000,
+        low=0,
+        high=600_000,
+        help="An expired transaction is aborted after one more lease or this, whichever is longer.",
+    )
+    txn_lifetime_ms_max: int = tunable(
+        86_400_000, low=1_000, high=30 * 86_400_000, help="Leases extend no transaction beyond this age."
+    )
+    commit_batch_max: int = tunable(
+        100, low=1, high=1000, simulate=(1, 2), help="Transactions merged by one step."
+    )
+    prepared_ms_max: int = tunable(
+        86_400_000, low=1_000, high=30 * 86_400_000, help="A batch nobody decides is aborted after this."
+    )
+    sink_kept_ms: int = tunable(
+        30 * 86_400_000,
+        low=86_400_000,
+        high=3650 * 86_400_000,
+        help="How long the watermark of an unused sink is remembered.",
+    )
+
+    def check(self) -> None:
+        """Raises InvalidArgumentError if the settings contradict each other."""
+        if self.lease_ms_min > self.lease_ms_max:
+            raise InvalidArgumentError("lease_ms_min is larger than lease_ms_max")

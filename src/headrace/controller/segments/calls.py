@@ -1,0 +1,176 @@
+"""Calls to segment stores that may be repeated without end: what is done already counts as done.
+
+Many segments are asked for at once, with a bound on the calls in flight. A call that certainly did not
+happen, or may have, is sent again with growing delays; what is refused for good is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from headrace.controller.segments.access import SegmentAccess, SegmentFacts
+from headrace.errors import (
+    HeadraceError,
+    NoSuchSegmentError,
+    OverloadError,
+    OwnershipError,
+    SegmentExistsError,
+    SegmentSealedError,
+    SegmentTruncatedError,
+    UnknownOutcomeError,
+)
+from headrace.model.policies import ScalingKind, ScalingPolicy
+from headrace.runtime.entropy import Entropy
+from headrace.runtime.retry import RetryPolicy, retry
+
+T = TypeVar("T")
+
+IN_FLIGHT_MAX: Final = 128
+_RETRY: Final = RetryPolicy(initial_s=0.02, multiplier=2.0, delay_max_s=5.0, attempts=12)
+_TRANSIENT: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
+
+NO_SCALING: Final = ScalingPolicy()
+
+
+class SegmentCalls:
+    """The controller's hands on the data plane. Segments are given by their qualified names."""
+
+    def __init__(self, access: SegmentAccess, entropy: Entropy) -> None:
+        self._access = access
+        self._entropy = entropy
+        self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
+
+    async def create(
+        self, segments: Sequence[str], *, policy: ScalingPolicy = NO_SCALING, rollover_bytes: int = 0
+    ) -> None:
+        """Create every segment that does not exist."""
+        scale_type = int(policy.kind)
+        rate = 0 if policy.kind is ScalingKind.FIXED else policy.target_rate
+
+        async def create(segment: str) -> None:
+            try:
+                await self._access.create_segment(
+                    segment, scale_type=scale_type, target_rate=rate, rollover_bytes=rollover_bytes
+                )
+            except SegmentExistsError:
+                return
+
+        await self._each(segments, create)
+
+    async def delete(self, segments: Iterable[str]) -> None:
+        """Delete every segment that exists."""
+
+        async def delete(segment: str) -> None:
+            try:
+                await self._access.delete_segment(segment)
+            except NoSuchSegmentError:
+                return
+
+        await self._each(segments, delete)
+
+    async def seal(self, segments: Iterable[str]) -> None:
+        """Seal every segment that is not sealed. Raises NoSuchSegmentError."""
+
+        async def seal(segment: str) -> None:
+            try:
+                await self._access.seal_segment(segment)
+            except SegmentSealedError:
+                return
+
+        await self._each(segments, seal)
+
+    async def truncate(self, offsets: Mapping[str, int]) -> None:
+        """Truncate each segment at its offset, unless it is truncated beyond it or gone.
+
+        Raises:
+            InvalidArgumentError: an offset lies beyond the end of its segment.
+        """
+
+        async def truncate(segment: str) -> None:
+            try:
+                await self._access.truncate_segment(segment, offsets[segment])
+            except (SegmentTruncatedError, NoSuchSegmentError):
+                return
+
+        await self._each(offsets, truncate)
+
+    async def update_policy(self, segments: Iterable[str], policy: ScalingPolicy) -> None:
+        """Tell every segment that still takes appends what to measure."""
+        rate = 0 if policy.kind is ScalingKind.FIXED else policy.target_rate
+
+        async def update(segment: str) -> None:
+            try:
+                await self._access.update_policy(segment, int(policy.kind), rate)
+            except SegmentSealedError:
+                return
+
+        await self._each(segments, update)
+
+    async def info(self, segments: Sequence[str]) -> list[SegmentFacts]:
+        """Return what is known of each segment, in their order. Raises NoSuchSegmentError."""
+        found: dict[str, SegmentFacts] = {}
+
+        async def info(segment: str) -> None:
+            found[segment] = await self._access.segment_info(segment)
+
+        await self._each(segments, info)
+        return [found[segment] for segment in segments]
+
+    async def merge(self, targets: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
+        """Merge the sources of each target in their order; return the target's length after each.
+
+        A source that is gone was merged before. Raises NoSuchSegmentError, SegmentSealedError (targets).
+        """
+        lengths: dict[str, list[int]] = {}
+
+        async def merge(target: str) -> None:
+            lengths[target] = await self._access.merge_batch(target, targets[target])
+
+        await self._each(targets, merge)
+        return lengths
+
+    async def create_tables(self, segments: Iterable[str], *, key_length: int, rollover_bytes: int) -> None:
+        """Create every table segment that does not exist."""
+
+        async def create(segment: str) -> None:
+            try:
+                await self._access.create_table(segment, key_length=key_length, rollover_bytes=rollover_bytes)
+            except SegmentExistsError:
+                return
+
+        await self._each(segments, create)
+
+    async def delete_tables(self, segments: Iterable[str]) -> None:
+        async def delete(segment: str) -> None:
+            try:
+                await self._access.delete_table(segment, must_be_empty=False)
+            except NoSuchSegmentError:
+                return
+
+        await self._each(segments, delete)
+
+    async def _each(self, segments: Iterable[str], call: Callable[[str], Awaitable[None]]) -> None:
+        """Call for every segment at once, wait for all of them, then raise the first failure."""
+        names = list(segments)
+        if len(names) == 1:
+            await self._persistently(names[0], call)
+            return
+        outcomes = await asyncio.gather(
+            *(self._persistently(name, call) for name in names), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _persistently(self, segment: str, call: Callable[[str], Awaitable[None]]) -> None:
+        async with self._slots:
+            try:
+                await call(segment)
+            except _TRANSIENT:
+                await retry(_RETRY, lambda: call(segment), entropy=self._entropy, retryable=_transient)
+
+
+def _transient(error: Exception) -> bool:
+    return isinstance(error, HeadraceError) and isinstance(error, _TRANSIENT)

@@ -1,0 +1,23 @@
+"""Where the segment store is that owns a segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Placement(Protocol):
+    """Answers from what is known now; a client that is sent to a former owner asks again."""
+
+    def locate(self, segment: str) -> tuple[str, int]:
+        """Return host name and port for the container of ``segment``, whether or not the segment exists."""
+
+
+class SingleHost:
+    """One segment store owns every container. Its address may become known only when it listens."""
+
+    def __init__(self, address: Callable[[], tuple[str, int]]) -> None:
+        self._address = address
+
+    def locate(self, segment: str) -> tuple[str, int]:  # noqa: ARG002 - all segments are there
+        return self._address()

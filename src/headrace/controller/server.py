@@ -1,0 +1,127 @@
+"""One controller: its parts, their start and their end.
+
+Recovery is the only start: the controller finds unfinished work in the rows and goes on with it, while it
+already serves calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from headrace.controller.api.grpc_service import GrpcServer as _GrpcServer
+from headrace.controller.api.grpc_service import Handler, handlers_of
+from headrace.controller.api.scope_calls import ScopeCalls
+from headrace.controller.api.segment_calls import SegmentCalls as SegmentApi
+from headrace.controller.api.stream_calls import StreamCalls
+from headrace.controller.config import ControllerConfig
+from headrace.controller.segments.access import SegmentAccess
+from headrace.controller.segments.calls import SegmentCalls
+from headrace.controller.segments.placement import Placement, SingleHost
+from headrace.controller.store.contract import MetadataStore
+from headrace.controller.store.layout import STREAM, member_name, permanent_tables
+from headrace.controller.store.rows.stream_row import StreamRow, StreamState, decode_stream
+from headrace.controller.streams.directory import Directory
+from headrace.controller.streams.numbering import Numbering
+from headrace.controller.streams.scopes import Scope, Scopes
+from headrace.controller.workflows.catalogue import Catalogue
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.workflows.engine import WorkflowEngine
+from headrace.errors import NoSuchTableError, ScopeExistsError
+from headrace.model.names import SYSTEM_SCOPE
+from headrace.rpc.generated import batch_commit_pb2, controller_pb2
+from headrace.runtime.clock import Clock
+from headrace.runtime.entropy import Entropy
+from headrace.runtime.supervisor import Supervisor
+
+_SCAN_ROWS: Final = 500
+
+
+class Controller:
+    """The control plane on one event loop. No other thread touches it."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        segments: SegmentAccess,
+        clock: Clock,
+        entropy: Entropy,
+        config: ControllerConfig,
+        placement: Placement | None = None,
+    ) -> None:
+        """``placement`` says where segments live; without it everything is at the configured data address."""
+        self.config = config
+        self._store = store
+        self._clock = clock
+        self._supervisor = Supervisor("controller")
+        self._data_address = (config.data_host, config.data_port)
+        calls = SegmentCalls(segments, entropy)
+        scopes = Scopes(store, clock, entropy, shared=config.shared)
+        directory = Directory(store, scopes, shared=config.shared, streams_max=config.streams_cached_max)
+        self.engine = WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s)
+        self.context = WorkflowContext(
+            config, clock, entropy, store, calls, scopes, directory, Numbering(store), self.engine
+        )
+        self.engine.work = Catalogue(self.context)
+        self._placement = placement or SingleHost(lambda: self._data_address)
+        self.handlers: dict[str, Handler] = handlers_of(
+            ScopeCalls(self.context), StreamCalls(self.context), SegmentApi(self.context, self._placement)
+        )
+
+    def set_data_address(self, host: str, port: int) -> None:
+        """Send clients to this segment store from now on (its port may be known only after it listens)."""
+        self._data_address = (host, port)
+
+    async def start(self) -> None:
+        """Be ready for calls; unfinished work goes on in the background."""
+        await asyncio.gather(*(self._store.create_table(table) for table in permanent_tables()))
+        with contextlib.suppress(ScopeExistsError):
+            await self.context.scopes.create(SYSTEM_SCOPE)
+        self._supervisor.spawn("recovery", self._recover())
+
+    async def stop(self) -> None:
+        """Stop wherever the work is; whoever starts next goes on."""
+        await self._supervisor.stop()
+        await self.engine.stop()
+
+    async def _recover(self) -> None:
+        for scope in await self.context.scopes.all():
+            await self._recover_scope(scope)
+
+    async def _recover_scope(self, scope: Scope) -> None:
+        token = b""
+        while True:
+            try:
+                page = await self._store.scan(scope.table, token, _SCAN_ROWS)
+            except NoSuchTableError:
+                return  # half-created or half-deleted; the next call about it goes on
+            if not page.rows:
+                return
+            for key, row in page.rows:
+                if key[:1] != STREAM:
+                    continue
+                stream_row = decode_stream(row.value)
+                if has_work(stream_row):
+                    stream = self.context.directory.learn(
+                        scope.name, member_name(key), scope.table, stream_row, row.version
+                    )
+                    self.engine.wake(stream)
+            token = page.token
+            await asyncio.sleep(0)
+
+
+def has_work(row: StreamRow) -> bool:
+    """Whether a row says that something was begun and not finished."""
+    return row.deleting or row.scale is not None or row.state not in {StreamState.ACTIVE, StreamState.SEALED}
+
+
+class GrpcServer(_GrpcServer):
+    """Both services of one controller on one port."""
+
+    def __init__(self, controller: Controller, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
+        services = [
+            controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
+            batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
+        ]
+        super().__init__(controller.handlers, services, loop, host, port)

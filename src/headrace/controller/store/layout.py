@@ -1,0 +1,94 @@
+"""Where each row lives: the names of tables and the keys in them.
+
+==============================  ==================================================  =====================
+Table                           Key                                                 Row
+==============================  ==================================================  =====================
+``scopes``                      scope                                               scope
+``scope-<scope>-<uid>``         ``s`` + stream, ``g`` + group, ``k`` + table        stream, reader group,
+                                                                                    key-value table
+``details-<n>``                 stream uid + letter [+ epoch]                       see below
+``txns-<n>``                    stream uid + transaction id                         unfinished transaction
+``finished-<day>``              stream uid + block of 1024 transaction counters     outcomes
+``deleted``                     ``s`` or ``k`` + scope/name                         highest segment number
+``counters``                    ``txn``                                             next free counter
+==============================  ==================================================  =====================
+
+Members of a scope share one table, so that a scope is empty exactly when its table is. Details are spread
+over a few tables by the stream's uid: enough to use several containers, few enough for updates to be joined.
+
+Source: ``docs/formats/controller-rows.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCOPES: Final = "scopes"
+DELETED: Final = "deleted"
+COUNTERS: Final = "counters"
+SHARDS: Final = 4
+
+STREAM: Final = b"s"
+READER_GROUP: Final = b"g"
+KEY_VALUE_TABLE: Final = b"k"
+TXN_COUNTER_KEY: Final = b"txn"
+
+DAY_MS: Final = 86_400_000
+
+
+def members_table(scope: str, uid: bytes) -> str:
+    return f"scope-{scope}-{uid.hex()}"
+
+
+def member_key(kind: bytes, name: str) -> bytes:
+    return kind + name.encode("ascii")
+
+
+def member_name(key: bytes) -> str:
+    return key[1:].decode("ascii")
+
+
+def details_table(uid: bytes) -> str:
+    return f"details-{uid[-1] % SHARDS}"
+
+
+def epoch_key(uid: bytes, epoch: int) -> bytes:
+    return uid + b"e" + epoch.to_bytes(4, "big")
+
+
+def subscribers_key(uid: bytes) -> bytes:
+    return uid + b"u"
+
+
+def sinks_key(uid: bytes) -> bytes:
+    return uid + b"w"
+
+
+def marks_key(uid: bytes) -> bytes:
+    return uid + b"m"
+
+
+def txns_table(uid: bytes) -> str:
+    return f"txns-{uid[-1] % SHARDS}"
+
+
+def txn_key(uid: bytes, txn_id: int) -> bytes:
+    return uid + txn_id.to_bytes(16, "big")
+
+
+def finished_table(day: int) -> str:
+    return f"finished-{day}"
+
+
+def finished_key(uid: bytes, block: int) -> bytes:
+    return uid + block.to_bytes(12, "big")
+
+
+def deleted_key(kind: bytes, scope: str, name: str) -> bytes:
+    return kind + f"{scope}/{name}".encode("ascii")
+
+
+def permanent_tables() -> list[str]:
+    """The tables every controller needs before it serves anybody."""
+    sharded = [f"{stem}-{shard}" for stem in ("details", "txns") for shard in range(SHARDS)]
+    return [SCOPES, DELETED, COUNTERS, *sharded]

@@ -1,0 +1,161 @@
+"""The generations of one stream's segments: who follows whom, what lies between two cuts. Pure.
+
+The history outlives the segments: a reader that comes late asks for the successors of segments that were
+deleted long ago.
+
+Source: protocol, "Segment ids, numbers, epochs", "Successors and predecessors", "Segments between cuts".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.controller.store.rows.epoch_row import EpochRecord, SegmentRecord, sorted_segments
+from headrace.controller.store.rows.stream_row import ScalePlan
+from headrace.model.key_space import FULL_RANGE, split_evenly
+from headrace.model.segment_id import make_segment_id
+
+
+@dataclass(slots=True)
+class Successor:
+    """A segment that takes over from ``predecessors``, all of them."""
+
+    segment: SegmentRecord
+    predecessors: list[int]
+
+
+class EpochHistory:
+    """All epochs of one stream from 0 on, with what they say about each segment. Grows at the end only."""
+
+    def __init__(self, records: Iterable[EpochRecord] = ()) -> None:
+        self.records: list[EpochRecord] = []
+        self._segments: dict[int, SegmentRecord] = {}
+        self._sealed_in: dict[int, int] = {}
+        for record in records:
+            self.extend(record)
+
+    def extend(self, record: EpochRecord) -> None:
+        """Add the next epoch."""
+        assert record.epoch == len(self.records)
+        present = {segment.segment_id for segment in record.segments}
+        if self.records:
+            for segment in self.records[-1].segments:
+                if segment.segment_id not in present:
+                    self._sealed_in[segment.segment_id] = record.epoch
+        for segment in record.segments:
+            self._segments.setdefault(segment.segment_id, segment)
+        self.records.append(record)
+
+    def extended(self, records: Sequence[EpochRecord]) -> EpochHistory:
+        """Return a copy that knows ``records`` as well; this one stays as it is."""
+        copy = EpochHistory()
+        copy.records = list(self.records)
+        copy._segments = dict(self._segments)
+        copy._sealed_in = dict(self._sealed_in)
+        for record in records:
+            copy.extend(record)
+        return copy
+
+    @property
+    def last_epoch(self) -> int:
+        return len(self.records) - 1
+
+    def find_epoch(self, epoch: int) -> EpochRecord | None:
+        return self.records[epoch] if 0 <= epoch < len(self.records) else None
+
+    def find_segment(self, segment_id: int) -> SegmentRecord | None:
+        return self._segments.get(segment_id)
+
+    def segments(self) -> Iterable[SegmentRecord]:
+        """Every segment that ever was, oldest first."""
+        return self._segments.values()
+
+    def find_sealing_epoch(self, segment_id: int) -> int | None:
+        """Return the epoch at whose creation the segment was sealed; None while it is active or unknown."""
+        return self._sealed_in.get(segment_id)
+
+    def successors(self, segment_id: int) -> list[Successor]:
+        """Return who follows, with all predecessors of each; nothing for active and unknown segments."""
+        sealed_in = self._sealed_in.get(segment_id)
+        if sealed_in is None:
+            return []
+        own = self._segments[segment_id].key_range
+        before = self.records[sealed_in - 1].segments
+        return [
+            Successor(
+                segment,
+                [each.segment_id for each in before if each.key_range.overlaps(segment.key_range)],
+            )
+            for segment in self.records[sealed_in].segments
+            if segment.key_range.overlaps(own)
+        ]
+
+    def check(self) -> None:
+        """Assert that every epoch is whole and every segment lives in one run of epochs."""
+        for record in self.records:
+            record.check()
+            for segment in record.segments:
+                sealed_in = self._sealed_in.get(segment.segment_id)
+                assert sealed_in is None or record.epoch < sealed_in
+
+
+def first_epoch(segment_count: int, first_number: int, now_ms: int) -> EpochRecord:
+    """Return epoch 0: equal ranges, numbered on from the last namesake's numbers."""
+    segments = [
+        SegmentRecord(make_segment_id(first_number + index, 0), now_ms, key_range)
+        for index, key_range in enumerate(split_evenly(FULL_RANGE, segment_count))
+    ]
+    return EpochRecord(0, 0, now_ms, tuple(segments))
+
+
+def scaled_epoch(active: EpochRecord, plan: ScalePlan) -> EpochRecord:
+    """Return the epoch that ``plan`` leads to: a function of its arguments only, so that anyone gets
+    the same.
+
+    New numbers continue after the highest of the active epoch, in the order of the requested ranges.
+    """
+    assert plan.base_epoch == active.epoch
+    epoch = active.epoch + 1
+    created_ms = max(plan.time_ms, active.created_ms + 1)
+    next_number = 1 + max(segment.number for segment in active.segments)
+    created = [
+        SegmentRecord(make_segment_id(next_number + index, epoch), created_ms, key_range)
+        for index, key_range in enumerate(plan.ranges)
+    ]
+    sealed = [segment for segment in active.segments if segment.segment_id in plan.sealed]
+    kept = [segment for segment in active.segments if segment.segment_id not in plan.sealed]
+    return EpochRecord(
+        epoch,
+        epoch,
+        created_ms,
+        sorted_segments([*kept, *created]),
+        splits=_count_divided(sealed, created),
+        merges=_count_divided(created, sealed),
+    )
+
+
+def duplicated_epoch(original: EpochRecord, epoch: int, created_ms: int) -> EpochRecord:
+    """Return ``original`` once more: same numbers and ranges, created in ``epoch``, same reference."""
+    segments = [
+        SegmentRecord(make_segment_id(segment.number, epoch), created_ms, segment.key_range)
+        for segment in original.segments
+    ]
+    return EpochRecord(epoch, original.reference, created_ms, tuple(segments))
+
+
+def created_in(record: EpochRecord) -> list[SegmentRecord]:
+    """The segments that came with this epoch."""
+    return [segment for segment in record.segments if segment.segment_id >> 32 == record.epoch]
+
+
+def _count_divided(wholes: Sequence[SegmentRecord], parts: Sequence[SegmentRecord]) -> int:
+    """How many of ``wholes`` overlap more than one of ``parts``, which do not overlap each other."""
+    ordered = sorted_segments(parts)
+    lows = [part.key_range.low for part in ordered]
+    highs = [part.key_range.high for part in ordered]
+    return sum(
+        bisect_left(lows, whole.key_range.high) - bisect_right(highs, whole.key_range.low) > 1
+        for whole in wholes
+    )

@@ -1,0 +1,227 @@
+"""One stream as this controller knows it: its row with the version it was read at, and its history.
+
+Every change is a *transition*: a pure function from the row that is to the row that shall be. It is
+written under the condition that the row is still the one it was computed from; otherwise the row is read
+again and the transition asked again. A transition that finds its work done returns the row it was given,
+and nothing is written, so that any of them may be repeated by anyone at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from headrace.controller.store.contract import MetadataStore, Write
+from headrace.controller.store.layout import STREAM, details_table, epoch_key, member_key
+from headrace.controller.store.rows.epoch_row import EpochRecord, decode_epoch, encode_epoch
+from headrace.controller.store.rows.stream_row import (
+    RollPhase,
+    ScalePhase,
+    StreamRow,
+    StreamState,
+    decode_stream,
+    encode_stream,
+)
+from headrace.controller.streams.epochs import EpochHistory, duplicated_epoch, scaled_epoch
+from headrace.errors import (
+    DataCorruptionError,
+    MetadataConflictError,
+    NoSuchStreamError,
+    NoSuchTableError,
+    StreamBusyError,
+    UnknownOutcomeError,
+)
+from headrace.model.names import segment_name
+
+Transition = Callable[[StreamRow], StreamRow]
+
+_ATTEMPTS_MAX = 50
+_EPOCHS_READ_AT_ONCE = 1000
+
+
+class Stream:
+    """A handle on one stream. Used on the controller's loop; shared by everybody who asks for the stream."""
+
+    __slots__ = (
+        "__weakref__",
+        "_history",
+        "_shown",
+        "_store",
+        "gone",
+        "key",
+        "name",
+        "row",
+        "scope",
+        "table",
+        "version",
+    )
+
+    def __init__(
+        self, store: MetadataStore, scope: str, name: str, table: str, row: StreamRow, version: int
+    ) -> None:
+        self._store = store
+        self.scope = scope
+        self.name = name
+        self.table = table
+        self.key = member_key(STREAM, name)
+        self.row = row
+        self.version = version
+        self.gone = False
+        self._history: EpochHistory | None = None
+        self._shown: tuple[int, EpochHistory] | None = None
+
+    @property
+    def uid(self) -> bytes:
+        return self.row.uid
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.scope}/{self.name}"
+
+    def segment(self, segment_id: int) -> str:
+        """Return the qualified name of one of its segments."""
+        return segment_name(self.scope, self.name, segment_id)
+
+    def segments(self, segment_ids: Iterable[int]) -> list[str]:
+        return [segment_name(self.scope, self.name, segment_id) for segment_id in segment_ids]
+
+    def check_readable(self) -> None:
+        """Raises StreamBusyError while the stream is being created: its epoch is not to be seen yet."""
+        if self.row.state is StreamState.CREATING:
+            raise StreamBusyError(f"stream {self.full_name} is being created")
+
+    # ---------------------------------------------------------------------------------- the row
+
+    async def refresh(self) -> StreamRow:
+        """Read the row again. Raises NoSuchStreamError if it is gone or belongs to a later namesake."""
+        try:
+            found = await self._store.get(self.table, self.key)
+        except NoSuchTableError:
+            found = None
+        if found is not None and found.version == self.version:
+            return self.row
+        row = None if found is None else decode_stream(found.value)
+        if found is None or row is None or row.uid != self.row.uid:
+            self.gone = True
+            raise NoSuchStreamError(f"stream {self.full_name} does not exist")
+        self.adopt(row, found.version)
+        return row
+
+    async def update(self, transition: Transition) -> StreamRow:
+        """Apply ``transition`` durably and return the row it led to.
+
+        Raises:
+            NoSuchStreamError: the stream is gone.
+            MetadataConflictError: others keep changing the row.
+            RequestError: whatever the transition refuses; nothing was written.
+        """
+        for attempt in range(_ATTEMPTS_MAX):
+            row = transition(self.row)
+            if row is self.row:
+                return row
+            row.check()
+            try:
+                (version,) = await self._store.update(
+                    self.table, [Write(self.key, encode_stream(row), self.version)]
+                )
+            except (MetadataConflictError, UnknownOutcomeError):
+                if attempt:
+                    await asyncio.sleep(0)
+                await self.refresh()
+                continue
+            except NoSuchTableError:
+                self.gone = True
+                raise NoSuchStreamError(f"stream {self.full_name} does not exist") from None
+            self.adopt(row, version)
+            return row
+        raise MetadataConflictError(f"stream {self.full_name} is changed by too many at once")
+
+    def adopt(self, row: StreamRow, version: int) -> None:
+        """Take over what is known to be in the store, unless it is older than what is known here."""
+        if version <= self.version:
+            return
+        if row.epoch.epoch != self.row.epoch.epoch:
+            self._history = None
+        self.row = row
+        self.version = version
+
+    # ---------------------------------------------------------------------------------- its history
+
+    async def history(self) -> EpochHistory:
+        """Return all epochs up to the active one.
+
+        Raises:
+            DataCorruptionError: an epoch that must be there is missing.
+        """
+        active = self.row.epoch
+        if self._history is not None and self._history.last_epoch == active.epoch:
+            return self._history
+        history = EpochHistory()
+        for record in await self._read_epochs(active.epoch):
+            history.extend(record)
+        history.extend(active)
+        if self.row.epoch is active:
+            self._history = history
+        return history
+
+    async def visible_history(self) -> EpochHistory:
+        """Return the history with the epochs that are about to become active and may already be seen."""
+        row = self.row
+        history = await self.history()
+        pending = pending_epochs(row, history)
+        if not pending:
+            return history
+        if self._shown is None or self._shown[0] != self.version:
+            self._shown = (self.version, history.extended(pending))
+        return self._shown[1]
+
+    async def archive(self, records: Iterable[EpochRecord]) -> None:
+        """Write epochs that are, or are about to be, in the past. They never change: repeating is
+        harmless.
+        """
+        writes = [Write(epoch_key(self.uid, record.epoch), encode_epoch(record)) for record in records]
+        await self._store.update(details_table(self.uid), writes)
+
+    async def _read_epochs(self, count: int) -> list[EpochRecord]:
+        table = details_table(self.uid)
+        records: list[EpochRecord] = []
+        for start in range(0, count, _EPOCHS_READ_AT_ONCE):
+            epochs = range(start, min(count, start + _EPOCHS_READ_AT_ONCE))
+            rows = await self._store.get_many(table, [epoch_key(self.uid, epoch) for epoch in epochs])
+            for epoch, row in zip(epochs, rows, strict=True):
+                if row is None:
+                    raise DataCorruptionError(f"epoch {epoch} of stream {self.full_name} is missing")
+                records.append(decode_epoch(row.value))
+        return records
+
+
+def pending_epochs(row: StreamRow, history: EpochHistory) -> list[EpochRecord]:
+    """Return the epochs that clients may see before they are active: successors must be known first. Pure."""
+    if row.scale is not None and row.scale.phase is ScalePhase.REVEALED:
+        return [scaled_epoch(row.epoch, row.scale)]
+    roll = None if row.commit is None else row.commit.roll
+    if roll is not None and roll.phase is RollPhase.REVEALED:
+        return rolled_epochs(row, history)
+    return []
+
+
+def rolled_epochs(row: StreamRow, history: EpochHistory) -> list[EpochRecord]:
+    """Return both epochs of the rolling commit in ``row``: the transactions' one again, then the active one.
+
+    A function of the row and of immutable epochs only, so that whoever resumes the commit gets the same.
+    """
+    assert row.commit is not None
+    assert row.commit.roll is not None
+    original = history.find_epoch(row.commit.txn_epoch)
+    if original is None:
+        raise DataCorruptionError(f"the epoch {row.commit.txn_epoch} of a transaction is missing")
+    time_ms = max(row.commit.roll.time_ms, row.epoch.created_ms + 1)
+    return [
+        duplicated_epoch(original, row.epoch.epoch + 1, time_ms),
+        duplicated_epoch(row.epoch, row.epoch.epoch + 2, time_ms + 1),
+    ]
+
+
+def sorted_cut(cut: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Return a cut in the form rows keep it."""
+    return tuple(sorted(cut.items()))

@@ -1,0 +1,35 @@
+"""Which workflow finishes what a stream's row says, and in which order work waits for the stream."""
+
+from __future__ import annotations
+
+from headrace.controller.store.rows.stream_row import StreamState
+from headrace.controller.streams.stream import Stream
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.workflows.create_stream import finish_creation
+from headrace.controller.workflows.delete_stream import delete_stream
+from headrace.controller.workflows.engine import Run
+from headrace.controller.workflows.seal_stream import seal_stream
+
+
+class Catalogue:
+    """A ``DurableWork`` over stream rows."""
+
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+
+    def started(self, stream: Stream) -> Run | None:
+        context, row = self._context, stream.row
+        if row.deleting:
+            return lambda: delete_stream(context, stream)
+        match row.state:
+            case StreamState.CREATING:
+                return lambda: finish_creation(context, [stream])
+            case StreamState.SEALING:
+                return lambda: seal_stream(context, stream)
+            case _:
+                return None
+
+    def waiting(self, stream: Stream) -> list[Run | None]:
+        if stream.row.state is not StreamState.ACTIVE:
+            return []
+        return []

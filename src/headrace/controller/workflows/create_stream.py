@@ -1,0 +1,138 @@
+"""Create a stream and the stream of its watermarks.
+
+1. Both rows, in state CREATING, in one update: the names are taken.
+2. All segments of both.
+3. Both rows ACTIVE, in one update.
+
+Whoever finds a row in CREATING goes on at 2 with the configuration that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.controller.store.contract import ABSENT, Write
+from headrace.controller.store.layout import STREAM, member_key
+from headrace.controller.store.rows.stream_row import StreamRow, StreamState, encode_stream
+from headrace.controller.streams.epochs import first_epoch
+from headrace.controller.streams.scopes import Scope
+from headrace.controller.streams.stream import Stream
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import (
+    MetadataConflictError,
+    NoSuchScopeError,
+    NoSuchTableError,
+    StreamBusyError,
+    StreamExistsError,
+    UnknownOutcomeError,
+)
+from headrace.model.names import MARK_PREFIX, check_internal_name
+from headrace.model.policies import StreamConfiguration
+
+
+async def create_stream(
+    context: WorkflowContext, scope_name: str, name: str, config: StreamConfiguration
+) -> Stream:
+    """Create a stream and return it when it is ACTIVE.
+
+    Raises:
+        InvalidArgumentError: the name is not legal.
+        NoSuchScopeError: the scope does not exist or takes nothing new.
+        StreamExistsError: it exists; one that was half-created is complete now.
+        StreamBusyError: one of that name is being deleted.
+    """
+    check_internal_name(name, "stream")
+    scope = await context.scopes.get(scope_name)
+    present = await context.directory.find(scope_name, name)
+    if present is None:
+        wanted = {name: config}
+        if not name.startswith("_"):  # internal streams have no watermarks
+            wanted[MARK_PREFIX + name] = StreamConfiguration()
+        try:
+            streams = await begin_creation(context, scope, wanted)
+        except (MetadataConflictError, UnknownOutcomeError):
+            streams = None
+        if streams is not None:
+            await finish_creation(context, streams)
+            return streams[0]
+        present = await context.directory.find_in(scope, name)
+        if present is None:  # only the stream of watermarks is in the way: an earlier deletion left it
+            streams = await begin_creation(context, scope, {name: config})
+            await finish_creation(context, streams)
+            return streams[0]
+    if present.row.deleting:
+        raise StreamBusyError(f"stream {present.full_name} is being deleted")
+    if present.row.state is StreamState.CREATING:
+        await finish_creation(context, [present])
+        mark = await context.directory.find(scope_name, MARK_PREFIX + name)
+        if mark is not None:
+            await finish_creation(context, [mark])
+    raise StreamExistsError(f"stream {present.full_name} exists")
+
+
+async def begin_creation(
+    context: WorkflowContext, scope: Scope, wanted: dict[str, StreamConfiguration]
+) -> list[Stream]:
+    """Take the names: write every row or none. Raises MetadataConflictError if one of them exists."""
+    now_ms = context.clock.now_ms()
+    firsts = await context.numbering.first_numbers(STREAM, scope.name, list(wanted))
+    rows = [
+        StreamRow(
+            uid=context.entropy.uuid4_bytes(),
+            created_ms=now_ms,
+            state=StreamState.CREATING,
+            config=config,
+            epoch=first_epoch(config.scaling.segments_min, first, now_ms),
+        )
+        for config, first in zip(wanted.values(), firsts, strict=True)
+    ]
+    writes = [
+        Write(member_key(STREAM, name), encode_stream(row), ABSENT)
+        for name, row in zip(wanted, rows, strict=True)
+    ]
+    try:
+        versions = await context.store.update(scope.table, writes)
+    except NoSuchTableError:
+        context.scopes.forget(scope.name)
+        raise NoSuchScopeError(f"scope {scope.name!r} does not exist") from None
+    return [
+        context.directory.learn(scope.name, name, scope.table, row, version)
+        for name, row, version in zip(wanted, rows, versions, strict=True)
+    ]
+
+
+async def finish_creation(context: WorkflowContext, streams: Sequence[Stream]) -> None:
+    """Create the segments of streams of one scope, then make all of them ACTIVE."""
+    for stream in streams:
+        row = stream.row
+        if row.state is StreamState.CREATING:
+            await context.segments.create(
+                stream.segments(row.epoch.segment_ids()),
+                policy=row.config.scaling,
+                rollover_bytes=row.config.rollover_size_bytes,
+            )
+    creating = [stream for stream in streams if stream.row.state is StreamState.CREATING]
+    if not creating:
+        return
+    rows = [activate(stream.row) for stream in creating]
+    writes = [
+        Write(stream.key, encode_stream(row), stream.version)
+        for stream, row in zip(creating, rows, strict=True)
+    ]
+    try:
+        versions = await context.store.update(creating[0].table, writes)
+    except (MetadataConflictError, UnknownOutcomeError):
+        for stream in creating:
+            await stream.refresh()
+            await stream.update(activate)
+        return
+    for stream, row, version in zip(creating, rows, versions, strict=True):
+        stream.adopt(row, version)
+
+
+def activate(row: StreamRow) -> StreamRow:
+    """CREATING -> ACTIVE, unless it has happened or the stream is being deleted."""
+    if row.state is not StreamState.CREATING or row.deleting:
+        return row
+    return replace(row, state=StreamState.ACTIVE)

@@ -1,0 +1,98 @@
+"""Delete a sealed stream with its data, its stream of watermarks and everything remembered about it.
+
+1. Both rows say *deleting*: nobody completes or recreates them meanwhile.
+2. Highest segment numbers are remembered for later streams of these names.
+3. Segments that were not deleted by truncations.
+4. Details: epochs, subscribers, sinks, marks.
+5. Both rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.controller.store.contract import Write
+from headrace.controller.store.layout import (
+    STREAM,
+    details_table,
+    epoch_key,
+    marks_key,
+    sinks_key,
+    subscribers_key,
+)
+from headrace.controller.store.rows.stream_row import StreamRow, StreamState
+from headrace.controller.streams.cuts import segments_before
+from headrace.controller.streams.stream import Stream
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import MetadataConflictError, NoSuchStreamError, NoSuchTableError, StreamNotSealedError
+from headrace.model.names import MARK_PREFIX
+
+_DELETES_AT_ONCE = 1000
+
+
+async def delete_stream(context: WorkflowContext, stream: Stream) -> None:
+    """Delete ``stream``.
+
+    Raises:
+        StreamNotSealedError: it is neither sealed nor half-created; nothing changed.
+    """
+    mark = await context.directory.find(stream.scope, MARK_PREFIX + stream.name)
+    doomed = [stream] if mark is None else [mark, stream]
+    await stream.update(begin_delete)
+    if mark is not None:
+        await mark.update(begin_delete_mark)
+    highest = {each.name: max(segment.number for segment in each.row.epoch.segments) for each in doomed}
+    await context.numbering.remember(STREAM, stream.scope, highest, context.clock.now_ms())
+    for each in doomed:
+        await _delete_content(context, each)
+    await _delete_rows(context, doomed)
+
+
+def begin_delete(row: StreamRow) -> StreamRow:
+    """Mark the row, if the state allows it."""
+    if row.state not in {StreamState.SEALED, StreamState.CREATING}:
+        raise StreamNotSealedError(f"the stream is {row.state.name}, not SEALED")
+    return row if row.deleting else replace(row, deleting=True)
+
+
+def begin_delete_mark(row: StreamRow) -> StreamRow:
+    """Mark the row of a stream of watermarks: it goes with its owner, whatever its state."""
+    if row.deleting:
+        return row
+    return replace(
+        row, state=StreamState.SEALED, scale=None, commit=None, truncating=None, updating=None, deleting=True
+    )
+
+
+async def _delete_content(context: WorkflowContext, stream: Stream) -> None:
+    row = stream.row
+    history = await stream.history()
+    gone = set() if row.truncation is None else segments_before(history, dict(row.truncation))
+    kept = [segment.segment_id for segment in history.segments() if segment.segment_id not in gone]
+    await context.segments.delete(stream.segments(kept))
+    keys = [epoch_key(row.uid, epoch) for epoch in range(row.epoch.epoch)]
+    keys += [subscribers_key(row.uid), sinks_key(row.uid), marks_key(row.uid)]
+    for start in range(0, len(keys), _DELETES_AT_ONCE):
+        deletions = [Write(key, None) for key in keys[start : start + _DELETES_AT_ONCE]]
+        await context.store.update(details_table(row.uid), deletions)
+
+
+async def _delete_rows(context: WorkflowContext, doomed: list[Stream]) -> None:
+    writes = [Write(stream.key, None, stream.version) for stream in doomed]
+    try:
+        await context.store.update(doomed[0].table, writes)
+    except NoSuchTableError:
+        pass
+    except MetadataConflictError:
+        for stream in doomed:
+            await _delete_row(context, stream)
+    for stream in doomed:
+        context.directory.forget(stream)
+
+
+async def _delete_row(context: WorkflowContext, stream: Stream) -> None:
+    try:
+        await stream.refresh()
+    except NoSuchStreamError:
+        return
+    await context.store.update(stream.table, [Write(stream.key, None, stream.version)])

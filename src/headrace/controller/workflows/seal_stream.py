@@ -1,0 +1,37 @@
+"""Seal a stream: no new data for ever; everything written stays readable.
+
+1. State SEALING: nothing new begins.
+2. Open transactions are aborted, decided ones finished.
+3. The active segments are sealed.
+4. State SEALED.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.controller.store.rows.stream_row import StreamRow, StreamState
+from headrace.controller.streams.stream import Stream
+from headrace.controller.workflows.context import WorkflowContext
+
+
+async def seal_stream(context: WorkflowContext, stream: Stream) -> None:
+    """Seal ``stream``; return at once if it is sealed. Repeatable from any step."""
+    row = await stream.update(begin_seal)
+    if row.state is not StreamState.SEALING:
+        return
+    await context.segments.seal(stream.segments(row.epoch.segment_ids()))
+    await stream.update(finish_seal)
+
+
+def begin_seal(row: StreamRow) -> StreamRow:
+    """ACTIVE -> SEALING. A scale that waits will never happen."""
+    if row.state is not StreamState.ACTIVE:
+        return row
+    return replace(row, state=StreamState.SEALING, scale=None)
+
+
+def finish_seal(row: StreamRow) -> StreamRow:
+    if row.state is not StreamState.SEALING:
+        return row
+    return replace(row, state=StreamState.SEALED)

@@ -1,0 +1,113 @@
+"""A controller over fakes, behind a real gRPC server on loopback."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import grpc
+import pytest
+
+from headrace.controller.config import ControllerConfig
+from headrace.controller.server import Controller, GrpcServer
+from headrace.controller.store.memory import MemoryStore
+from headrace.rpc.generated import batch_commit_pb2_grpc, controller_pb2_grpc
+from headrace.rpc.generated import controller_pb2 as pb
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.segment_stores import FakeSegmentStores
+
+
+class ManualClock:
+    """Time that stands still until a test moves it."""
+
+    def __init__(self, now_ms=1_700_000_000_000):
+        self.now = now_ms
+
+    def now_ms(self):
+        return self.now
+
+
+@dataclass
+class World:
+    """What survives a controller: its store and the segment stores."""
+
+    store: object = field(default_factory=MemoryStore)
+    segments: FakeSegmentStores = field(default_factory=FakeSegmentStores)
+    clock: ManualClock = field(default_factory=ManualClock)
+    config: ControllerConfig = field(default_factory=ControllerConfig)
+    controllers: int = 0
+
+    def controller(self, **settings):
+        self.controllers += 1
+        return Controller(
+            self.store,
+            self.segments,
+            self.clock,
+            SeededEntropy(self.controllers),
+            replace(self.config, **settings),
+        )
+
+    @asynccontextmanager
+    async def running(self, **settings):
+        controller = self.controller(**settings)
+        await controller.start()
+        try:
+            yield controller
+        finally:
+            await controller.stop()
+
+
+@dataclass
+class Service:
+    """A running service with stubs to call it, and short cuts for what every test needs."""
+
+    controller: Controller
+    stub: controller_pb2_grpc.ControllerServiceStub
+    batch: batch_commit_pb2_grpc.BatchCommitServiceStub
+    world: World
+
+    async def create_stream(self, stream="t", segments=1, scope="s", **fields):
+        answer = await self.stub.createStream(stream_config(stream, segments, scope, **fields))
+        return answer.status
+
+    async def current(self, stream="t", scope="s"):
+        """Return [(segment id, low, high)]."""
+        ranges = await self.stub.getCurrentSegments(pb.StreamInfo(scope=scope, stream=stream))
+        return [(each.segmentId.segmentId, each.minKey, each.maxKey) for each in ranges.segmentRanges]
+
+
+def stream_config(stream="t", segments=1, scope="s", tags=(), **fields):
+    return pb.StreamConfig(
+        streamInfo=pb.StreamInfo(scope=scope, stream=stream),
+        scalingPolicy=pb.ScalingPolicy(minNumSegments=segments),
+        tags=pb.Tags(tag=tags),
+        **fields,
+    )
+
+
+@asynccontextmanager
+async def serve(world, **settings):
+    async with world.running(**settings) as controller:
+        server = GrpcServer(controller, asyncio.get_running_loop(), "127.0.0.1", 0)
+        port = server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                yield Service(
+                    controller,
+                    controller_pb2_grpc.ControllerServiceStub(channel),
+                    batch_commit_pb2_grpc.BatchCommitServiceStub(channel),
+                    world,
+                )
+        finally:
+            await asyncio.get_running_loop().run_in_executor(None, server.stop)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+async def service(world):
+    async with serve(world) as running:
+        await running.stub.createScope(pb.ScopeInfo(scope="s"))
+        yield running
