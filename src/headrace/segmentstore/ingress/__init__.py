@@ -1,1 +1,18 @@
-"""ingress."""
+"""The front door of the segment store: connections of the wire protocol, and what each may ask of the store.
+
+=================  ======================================================  ==========================
+module             decides                                                 does
+=================  ======================================================  ==========================
+listener           who may connect                                         accepts, stops
+connection         in which order requests start, when to stop reading     receives, dispatches
+outbox             when enough is waiting to be sent                       writes
+append_session     order, repetition and refusal of appends                -
+read_session       what a read is answered                                 waits at the tail
+segment_session    -                                                       asks the store
+table_session      -                                                       asks the store
+reply_mapping      which reply an error becomes                            -
+admission          how many bytes of requests may be in memory             -
+=================  ======================================================  ==========================
+
+Reading order: ``contract`` (what it needs of the store), ``connection``, then the sessions.
+"""

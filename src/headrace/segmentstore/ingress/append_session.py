@@ -1,0 +1,228 @@
+"""One writer on one connection: order, repetition and refusal of its appends.
+
+Event numbers move left to right::
+
+    acked        <=  accepted         <=  seen
+    acknowledged     handed to the        highest that arrived
+    to the client    container            (refused ones count)
+
+An append is handed over under the condition that the writer's attribute is ``accepted``: whoever else wrote
+under the same id makes it fail. Refusals are sent behind the acknowledgements of everything accepted before
+them. Source: ``docs/formats/wire.md``, "Conversation".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from headrace.errors import (
+    AttributeMismatchError,
+    HeadraceError,
+    OffsetMismatchError,
+    SegmentSealedError,
+)
+from headrace.segmentstore.ingress.contract import AppendTarget
+from headrace.segmentstore.ingress.reply_mapping import Question, reply_to
+from headrace.wire.acknowledgement import encode_data_appended
+from headrace.wire.append_block import AppendRun
+from headrace.wire.commands import AppendSetup, ConditionalCheckFailed, InvalidEventNumber
+from headrace.wire.commands.kinds import Reply
+from headrace.wire.frames import encode
+from headrace.wire.server_session import WriterRegistration
+
+REFUSALS_MAX: Final = 65_536
+"""Refusals of one writer that wait for acknowledgements; one more closes the connection."""
+
+
+class AppendConnection(Protocol):
+    """What a session needs of its connection."""
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame behind everything sent before."""
+
+    def on_busy(self, change: int) -> None:
+        """One more writer (1), or one less (-1), has appends in flight."""
+
+    def close_after_replies(self, reason: str) -> None:
+        """Take nothing more, send what is owed, close. Idempotent."""
+
+
+class AppendSession:
+    """A writer that was set up. The owner of its appends, as the container sees it."""
+
+    __slots__ = (
+        "_accepted",
+        "_acked",
+        "_closing",
+        "_connection",
+        "_refusals",
+        "registration",
+        "segment",
+        "target",
+        "writer_id",
+    )
+
+    def __init__(
+        self, connection: AppendConnection, target: AppendTarget, registration: WriterRegistration
+    ) -> None:
+        self._connection = connection
+        self.target = target
+        self.registration = registration
+        self.writer_id = registration.writer_id
+        self.segment = registration.segment
+        self._accepted = self._acked = target.last_event_number(self.writer_id)
+        self._refusals: deque[tuple[int, bytes]] = deque()
+        self._closing = False
+
+    # -------------------------------------------------------------------------------------- set-up
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether appends are accepted and not acknowledged."""
+        return self._accepted != self._acked
+
+    def on_setup(self, request_id: int, registration: WriterRegistration) -> None:
+        """The writer is set up (again): answer behind everything it is owed. Event numbers start over."""
+        self.registration = registration
+        self._refuse(AppendSetup(request_id, self.segment, self.writer_id, self._accepted))
+
+    # -------------------------------------------------------------------------------------- appends
+
+    def append_run(self, run: AppendRun) -> bool:
+        """Hand a run of plain appends over; False if the container has no room now, then nothing happened.
+
+        Raises:
+            ProtocolError: the event number goes back.
+        """
+        target = self.target
+        if not target.can_accept(run.size):
+            return False
+        numbers = run.numbers
+        first, last = numbers[0], numbers[-1]
+        self.registration.on_numbers(first, last)
+        accepted = self._accepted
+        if first <= accepted:
+            self._conflict(first, run.request_ids[0])
+            return True
+        try:
+            target.append_block(
+                self,
+                run.pieces,
+                run.size,
+                previous_event_number=accepted,
+                last_event_number=last,
+                event_count=run.event_count,
+                request_id=run.request_ids[-1],
+            )
+        except HeadraceError as error:
+            for number, request_id in zip(numbers, run.request_ids, strict=True):
+                self._on_refused(error, number, request_id)
+            return True
+        self._on_accepted(last)
+        return True
+
+    def append_conditional(
+        self, pieces: Sequence[memoryview], size: int, number: int, expected_offset: int, request_id: int
+    ) -> bool:
+        """Hand a conditional append over; False if the container has no room now, then nothing happened.
+
+        Raises:
+            ProtocolError: the event number goes back.
+        """
+        target = self.target
+        if not target.can_accept(size):
+            return False
+        self.registration.on_numbers(number, number)
+        if number <= self._accepted:
+            self._conflict(number, request_id)
+            return True
+        try:
+            if expected_offset < 0:  # no segment has such a length, and the target takes it for unconditional
+                raise OffsetMismatchError(self.segment, expected_offset, target.state.accepted_length)
+            target.append_block(
+                self,
+                pieces,
+                size,
+                previous_event_number=self._accepted,
+                last_event_number=number,
+                event_count=1,
+                request_id=request_id,
+                expected_offset=expected_offset,
+            )
+        except HeadraceError as error:
+            self._on_refused(error, number, request_id)
+            return True
+        self._on_accepted(number)
+        return True
+
+    def _on_accepted(self, number: int) -> None:
+        if self._accepted == self._acked:
+            self._connection.on_busy(1)
+        self._accepted = number
+
+    # -------------------------------------------------------------------------------------- refusals
+
+    def _on_refused(self, error: HeadraceError, number: int, request_id: int) -> None:
+        if self._closing:
+            return  # one conflict ends the connection; what came with it needs no answer
+        if isinstance(error, AttributeMismatchError):
+            self._conflict(number, request_id)
+        elif isinstance(error, OffsetMismatchError):
+            self._refuse(ConditionalCheckFailed(self.writer_id, number, request_id))
+        else:
+            offset = number if isinstance(error, SegmentSealedError) else -1
+            reply = reply_to(error, Question(request_id, self.segment, offset, "append"))
+            if reply is None:
+                self._closing = True
+                self._connection.close_after_replies(f"an append failed: {error}")
+            else:
+                self._refuse(reply)
+
+    def _conflict(self, number: int, request_id: int) -> None:
+        """The writer's history went on elsewhere, or repeats itself: it has to reconnect and learn where it
+        is.
+        """
+        self._refuse(InvalidEventNumber(self.writer_id, request_id, "", number))
+        self._closing = True
+        self._connection.close_after_replies(f"event number {number} does not continue {self._accepted}")
+
+    def _refuse(self, reply: Reply) -> None:
+        """Send ``reply`` behind the acknowledgement of everything accepted so far."""
+        frame = encode(reply)
+        if not self.in_flight:
+            self._connection.send(frame)
+        elif len(self._refusals) < REFUSALS_MAX:
+            self._refusals.append((self._accepted, frame))
+        else:
+            self._closing = True
+            self._connection.close_after_replies(f"{REFUSALS_MAX} refused appends wait")
+
+    # ---------------------------------------------------------------------------------- from the container
+
+    def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
+        send = self._connection.send
+        send(encode_data_appended(self.writer_id, last_event_number, self._acked, request_id, segment_length))
+        self._acked = last_event_number
+        refusals = self._refusals
+        while refusals and refusals[0][0] <= last_event_number:
+            send(refusals.popleft()[1])
+        if last_event_number == self._accepted:
+            self._connection.on_busy(-1)
+
+    def on_failed(self, error: HeadraceError) -> None:
+        """What is in flight may be durable or not: the client has to reconnect and ask."""
+        if self.in_flight:
+            self._acked = self._accepted
+            self._refusals.clear()
+            self._connection.on_busy(-1)
+        self._closing = True
+        self._connection.close_after_replies(f"the container ended: {error}")
+
+    def check(self) -> None:
+        """Assert the order of the numbers and of the refusals."""
+        assert self._acked <= self._accepted
+        assert not self._refusals or self.in_flight
+        assert all(a[0] <= b[0] for a, b in zip(self._refusals, list(self._refusals)[1:], strict=False))
+        assert len(self._refusals) <= REFUSALS_MAX

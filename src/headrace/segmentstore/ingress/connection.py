@@ -1,0 +1,393 @@
+"""One client's connection: receives into one buffer, starts requests in their order, stops reading when it
+must.
+
+::
+
+    buffer_updated -> _parse:  plain appends, in runs          -> append_session -> container   (no task, no
+    future)
+                               SetupAppend, conditional ones   -> append_session
+                               ReadSegment                     -> read_session   -> answered now, or a waiting
+                               task everything else                 -> a task per request, its reply when it
+                               ends
+
+Parsing stops, and then reading, while the container has no room for an append, while the client does not take
+its replies, and while too many requests run. What was received stays in the buffer; its bound is the
+back-pressure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final, cast
+
+from headrace.errors import HeadraceError, InvalidArgumentError, ProtocolError
+from headrace.segmentstore.ingress.append_session import AppendSession
+from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.contract import AppendTarget
+from headrace.segmentstore.ingress.home import ConnectionHome
+from headrace.segmentstore.ingress.outbox import Outbox
+from headrace.segmentstore.ingress.read_session import ReadSession
+from headrace.segmentstore.ingress.reply_mapping import question_of, reply_to
+from headrace.segmentstore.ingress.request_session import RequestSession, Start
+from headrace.segmentstore.ingress.transient_segments import TransientSegments
+from headrace.wire import commands as c
+from headrace.wire.append_block import APPEND_BLOCK, APPEND_BLOCK_END, AppendRun, take_run, wanted
+from headrace.wire.catalogue import LAYOUTS
+from headrace.wire.commands.kinds import Command, Request
+from headrace.wire.frames import HEAD, HEAD_BYTES, FrameDecoder, encode
+from headrace.wire.server_session import ServerSession
+
+_logger = logging.getLogger(__name__)
+
+_APPENDS: Final = (APPEND_BLOCK_END, APPEND_BLOCK)
+_KEEP_ALIVE: Final = encode(c.KeepAlive())
+
+
+# Why a connection does not parse what it has received: a set of bits. Plain numbers, for every read asks.
+_CAPACITY: Final = 1  # the container has no room for the next append
+_OUTBOX: Final = 2  # the client does not take its replies
+_REQUESTS: Final = 4  # too many requests of this connection run
+_ADMISSION: Final = 8  # too many bytes of requests of all connections are in memory
+_TURN: Final = 16  # a request was started and takes its first step before the next one is parsed
+_CLOSING: Final = 32
+
+_REASONS: Final = {
+    _CAPACITY: "capacity",
+    _OUTBOX: "outbox",
+    _REQUESTS: "requests",
+    _ADMISSION: "admission",
+    _TURN: "turn",
+    _CLOSING: "closing",
+}
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The driver of one connection. Runs on the store's loop."""
+
+    def __init__(self, home: ConnectionHome) -> None:
+        self._home = home
+        self._store = home.store
+        self._config = config = home.config
+        self._totals = home.totals
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reading = True
+        self._decoder = FrameDecoder.for_server()
+        self._run = AppendRun()
+        self._session = ServerSession()
+        self._writers: dict[bytes, AppendSession] = {}
+        self._touched: dict[AppendTarget, None] = {}
+        self._blocked = 0
+        self._closing_timer: asyncio.TimerHandle | None = None
+        self._busy_writers = 0
+        self._outbox = Outbox(config.write_buffer_bytes_max, self._on_drained)
+        self._reads = ReadSession(
+            home.store, self._outbox, home.supervisor.spawn, self.on_error, config.waiting_reads_max
+        )
+        self.transients = TransientSegments(home.store, config.transients_max)
+        self._requests = RequestSession(home, self, self.transients)
+        self.peer = ""
+
+    # -------------------------------------------------------------------------------------- life
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # some loops have types of their own
+        self.peer = str(transport.get_extra_info("peername"))
+        self._outbox.open(self._transport)
+        if not self._home.on_opened(self, transport):
+            self._transport.abort()
+
+    def eof_received(self) -> bool:
+        """The client is gone, or says no more: it still gets what it is owed."""
+        assert self._transport is not None
+        self._begin_closing()
+        return self._transport.get_extra_info("sslcontext") is None  # TLS connections cannot stay half open
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
+        self._blocked |= _CLOSING
+        if self._closing_timer is not None:
+            self._closing_timer.cancel()
+        self._transport = None
+        self._reads.close()
+        self._outbox.close()
+        self._home.on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._outbox.on_pause()
+
+    def resume_writing(self) -> None:
+        self._outbox.on_resume()
+
+    # -------------------------------------------------------------------------------------- receiving
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer knows better
+        return self._decoder.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._decoder.buffer_updated(nbytes)
+        self._totals.bytes_received += nbytes
+        if not self._blocked:
+            self._parse()
+
+    def _parse(self) -> None:
+        """Take everything out of the buffer that may be taken now."""
+        try:
+            self._take_frames()
+        except ProtocolError as error:
+            self._totals.violations += 1
+            self.close_after_replies(f"protocol violation: {error}")
+        except Exception:  # a bug of ours: this connection ends, its neighbours go on
+            _logger.exception("connection %s failed", self.peer)
+            self.close_after_replies("internal error")
+        finally:
+            self._run.clear()
+            for target in self._touched:
+                target.end_of_read()
+            self._touched.clear()
+        self._set_reading()
+
+    def _take_frames(self) -> None:
+        decoder, run = self._decoder, self._run
+        if self._outbox.full:
+            self._blocked |= _OUTBOX
+        while not self._blocked:
+            buffer, begin, end = decoder.buffer, decoder.begin, decoder.end
+            if end - begin < HEAD_BYTES:
+                decoder.wanted = HEAD_BYTES
+                return
+            type_id, _ = HEAD.unpack_from(buffer, begin)
+            if type_id in _APPENDS:
+                after = take_run(buffer, decoder.view, begin, end, run)
+                if after == begin:
+                    decoder.wanted = wanted(buffer, begin, end)
+                    return
+                writer = self._get_writer(run.writer_id)
+                if not writer.append_run(run):
+                    self._wait_capacity(writer.target)
+                    return
+                self._touched[writer.target] = None
+                self._totals.append_runs += 1
+                self._totals.appends += len(run.numbers)
+                decoder.begin = after
+                decoder.wanted = HEAD_BYTES
+            else:
+                frame = decoder.next_frame()
+                if frame is None:
+                    return
+                if not self._take_command(LAYOUTS[type_id].read(frame[1]), len(frame[1])):
+                    decoder.begin = begin
+                    return
+
+    def _set_reading(self) -> None:
+        """Read from the socket exactly while what arrives can be parsed."""
+        readable = not self._blocked & ~_TURN
+        if readable == self._reading:
+            return
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._reading = readable
+        if readable:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    def _unblock(self, reason: int) -> None:
+        self._blocked &= ~reason
+        if not self._blocked:
+            self._parse()
+
+    # -------------------------------------------------------------------------------------- dispatch
+
+    def _take_command(self, command: Command, size: int) -> bool:
+        """Start one request; False if it has to wait: it is parsed again later."""
+        match command:
+            case c.ReadSegment():
+                self._on_read(command)
+            case c.ConditionalBlockEnd():
+                data = memoryview(command.data)
+                return self._on_conditional(command, [data] if data else [], len(data))
+            case c.ConditionalAppend():
+                event = memoryview(command.event)
+                head = memoryview(HEAD.pack(0, len(event)))
+                pieces = [head, event] if event else [head]
+                return self._on_conditional(command, pieces, HEAD_BYTES + len(event))
+            case c.SetupAppend():
+                self._on_setup(command)
+            case c.KeepAlive():
+                self._outbox.send(_KEEP_ALIVE)
+            case c.Hello():
+                answer, close = self._session.on_hello(command)
+                self._outbox.send(encode(answer))
+                if close:
+                    self.close_after_replies(f"versions {command.low_version} to {command.high_version}")
+            case c.Padding():
+                pass
+            case c.PartialEvent():
+                raise ProtocolError("a partial event outside of an append block")
+            case _:
+                assert isinstance(command, Request)
+                return self._on_request(command, size)
+        return True
+
+    def _get_writer(self, writer_id: bytes) -> AppendSession:
+        writer = self._writers.get(writer_id)
+        if writer is None:
+            raise ProtocolError(f"writer {writer_id.hex()} appends without having been set up")
+        return writer
+
+    def _on_conditional(
+        self, command: c.ConditionalBlockEnd | c.ConditionalAppend, pieces: list[memoryview], size: int
+    ) -> bool:
+        writer = self._get_writer(command.writer_id)
+        taken = writer.append_conditional(
+            pieces, size, command.event_number, command.expected_offset, command.request_id
+        )
+        if not taken:
+            self._wait_capacity(writer.target)
+            return False
+        self._touched[writer.target] = None
+        self._totals.appends += 1
+        return True
+
+    def _wait_capacity(self, target: AppendTarget) -> None:
+        self._blocked |= _CAPACITY
+        self._totals.capacity_waits += 1
+        target.wait_capacity(self._on_capacity)
+
+    def _on_capacity(self) -> None:
+        self._unblock(_CAPACITY)
+
+    def _on_setup(self, command: c.SetupAppend) -> None:
+        writer_id, segment = command.writer_id, command.segment
+        former = self._writers.get(writer_id)
+        try:
+            self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
+            target = self._store.append_target(segment)
+        except HeadraceError as error:
+            if former is not None and former.segment != segment:
+                # Its next appends are meant for a segment they cannot reach, and not for the former one.
+                del self._writers[writer_id]
+                self._session.forget(writer_id)
+            self.on_error(command, error)
+            return
+        registration = self._session.register(writer_id, segment)
+        if former is not None and former.segment == segment and former.in_flight:
+            writer = former
+        else:
+            writer = self._writers[writer_id] = AppendSession(self, target, registration)
+        writer.on_setup(command.request_id, registration)
+
+    def _on_read(self, command: c.ReadSegment) -> None:
+        self._totals.reads += 1
+        try:
+            self._home.authorise(command.delegation_token, command.segment, Permission.READ)
+            self._reads.on_read(command)
+        except ProtocolError:
+            raise
+        except HeadraceError as error:
+            self.on_error(command, error)
+        if self._outbox.full:
+            self._blocked |= _OUTBOX
+
+    def _on_request(self, command: Request, size: int) -> bool:
+        match self._requests.start(command, size):
+            case Start.STARTED:
+                # The next request may depend on this one: let it take its first step before going on.
+                self._blocked |= _TURN
+                self._loop.call_soon(self._unblock, _TURN)
+                return True
+            case Start.ANSWERED:
+                return True
+            case Start.TOO_MANY:
+                self._blocked |= _REQUESTS
+                return False
+            case Start.TOO_LARGE:
+                self._blocked |= _ADMISSION
+                return False
+
+    def on_admission(self) -> None:
+        """There may be room for the request that found none."""
+        self._unblock(_ADMISSION)
+
+    def on_request_ended(self) -> None:
+        """A request was answered."""
+        if self._blocked & _REQUESTS:
+            self._loop.call_soon(self._unblock, _REQUESTS)
+        if self._blocked & _CLOSING:
+            self._maybe_close()
+
+    def on_error(self, command: Request, error: Exception) -> None:
+        """A request failed: answer, or close if there is no answer to that."""
+        reply = reply_to(error, question_of(command))
+        if reply is None:
+            self.close_after_replies(f"{type(command).__name__} failed: {error}")
+            return
+        try:
+            self._outbox.send(encode(reply))
+        except InvalidArgumentError as unspeakable:
+            self.close_after_replies(f"a reply cannot be encoded: {unspeakable}")
+
+    def _on_drained(self) -> None:
+        if self._blocked & _OUTBOX:
+            self._unblock(_OUTBOX)
+
+    # ---------------------------------------------------------------------------------- for the sessions
+
+    def send(self, frame: bytes) -> None:
+        self._outbox.send(frame)
+
+    def on_busy(self, change: int) -> None:
+        self._busy_writers += change
+        if self._blocked & _CLOSING:
+            self._maybe_close()
+
+    # -------------------------------------------------------------------------------------- closing
+
+    def close_after_replies(self, reason: str) -> None:
+        """Take nothing more, wait for replies that are owed (not for reads at the tail), send them, close."""
+        if not self._blocked & _CLOSING:
+            _logger.info("connection %s is closed: %s", self.peer, reason)
+            self._begin_closing()
+
+    def _begin_closing(self) -> None:
+        if self._blocked & _CLOSING:
+            return
+        self._blocked |= _CLOSING
+        self._reads.close()
+        self._closing_timer = self._loop.call_later(self._config.drain_s, self._abort)
+        self._set_reading()
+        self._loop.call_soon(self._maybe_close)
+
+    def _maybe_close(self) -> None:
+        if self._busy_writers or self._requests.running or self._transport is None:
+            return
+        if not self._transport.is_closing():
+            self._outbox.flush()
+            self._transport.close()  # sends what it has; a client that takes nothing meets the timer
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def statistics(self) -> dict[str, Any]:
+        """What this connection is doing now, for the console."""
+        return {
+            "peer": self.peer,
+            "blocked": [name for bit, name in _REASONS.items() if self._blocked & bit],
+            "writers": len(self._writers),
+            "writers_in_flight": self._busy_writers,
+            "requests_running": self._requests.running,
+            "reads_waiting": self._reads.waiting,
+            "transients": self.transients.count,
+            "buffer_bytes": len(self._decoder.buffer),
+        }
+
+    def check(self) -> None:
+        """Assert the invariants of a connection."""
+        self._decoder.check()
+        for writer in self._writers.values():
+            writer.check()
+        assert self._requests.running >= 0
+        assert self._busy_writers >= sum(writer.in_flight for writer in self._writers.values())

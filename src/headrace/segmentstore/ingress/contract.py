@@ -1,0 +1,147 @@
+"""What the front door needs of the store behind it. Everything runs on the store's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from headrace.errors import HeadraceError
+from headrace.model.attributes import AttributeUpdate
+from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import ReadResult, SegmentInfo
+
+
+class AppendOwner(Protocol):
+    """One writer on one connection on one segment: where the answers to its appends go."""
+
+    writer_id: bytes
+
+    def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
+        """A run became durable. One call per run, in order; several runs may end in one turn of the loop."""
+
+    def on_failed(self, error: HeadraceError) -> None:
+        """The container ended: whether runs in flight are durable is unknown."""
+
+
+class AppendTarget(Protocol):
+    """One segment of one container. Cheap, synchronous, on the loop. Lives until NoSuchSegmentError."""
+
+    state: SegmentState
+
+    def last_event_number(self, writer_id: bytes) -> int:
+        """Return the durable event number of a writer, ATTRIBUTE_NULL if it never wrote."""
+
+    def can_accept(self, size_bytes: int) -> bool:
+        """Say whether an append of this size finds room now. If not, stop reading and ``wait_capacity``."""
+
+    def wait_capacity(self, resume: Callable[[], None]) -> None:
+        """Call ``resume`` once, later, on the loop, when there may be room."""
+
+    def append_block(
+        self,
+        owner: AppendOwner,
+        pieces: Sequence[memoryview],
+        size: int,
+        *,
+        previous_event_number: int,
+        last_event_number: int,
+        event_count: int,
+        request_id: int,
+        expected_offset: int = -1,
+    ) -> None:
+        """Accept ``pieces`` as one append; they are copied before this returns. They may be empty.
+
+        ``expected_offset`` of 0 or more makes it conditional. Such an append is answered by an ``on_durable``
+        of its own; plain ones of one owner in one read may share one.
+
+        Raises:
+            NoSuchSegmentError, SegmentSealedError: nothing changed.
+            AttributeMismatchError: the writer is not at ``previous_event_number``; checked before the offset.
+            OffsetMismatchError: the segment has another length than expected.
+            ContainerOfflineError: the container has ended; look the target up again.
+        """
+
+    def end_of_read(self) -> None:
+        """The connection has handed over all it had."""
+
+
+class StoreFacade(Protocol):
+    """The segment store by segment names. Every method may raise NoSuchSegmentError, WrongHostError,
+    ContainerOfflineError.
+    """
+
+    async def create_segment(
+        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0
+    ) -> None:
+        """Raises SegmentExistsError."""
+
+    async def create_transient_segment(self, parent: str, writer_id: bytes) -> str:
+        """Return the name that was made."""
+
+    async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None:
+        """Raises SegmentSealedError."""
+
+    async def segment_info(self, segment: str) -> SegmentInfo: ...
+
+    async def seal_segment(self, segment: str) -> int:
+        """Return the final length. Raises SegmentSealedError if it was sealed already."""
+
+    async def truncate_segment(self, segment: str, offset: int) -> None:
+        """Raises SegmentTruncatedError outside of what may be kept."""
+
+    async def delete_segment(self, segment: str) -> None: ...
+
+    async def merge_segments(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> int:
+        """Return the new length of the target. Raises AttributeMismatchError, SegmentSealedError."""
+
+    async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
+        """Return the length of the target after each source."""
+
+    async def get_attribute(self, segment: str, attribute_id: bytes) -> int:
+        """Return ATTRIBUTE_NULL if it is not set."""
+
+    async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
+        """Say whether the attribute had the expected value. Raises SegmentSealedError."""
+
+    async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> ReadResult:
+        """Wait for something to read. Raises SegmentTruncatedError, SegmentSealedError (sealed while
+        waiting).
+        """
+
+    def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
+        """Answer from memory at once, or None: then :meth:`read` answers."""
+
+    def append_target(self, segment: str) -> AppendTarget: ...
+
+    async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
+        """Raises SegmentExistsError."""
+
+    async def delete_table(self, segment: str, *, must_be_empty: bool) -> None:
+        """Raises TableNotEmptyError, UnsupportedError."""
+
+    async def table_info(self, segment: str) -> TableInfo: ...
+
+    async def table_update(
+        self, segment: str, entries: Sequence[TableEntry], expected_length: int = -1
+    ) -> list[int]:
+        """Return the new versions. Raises TableKeyMissingError, TableKeyVersionError, OffsetMismatchError."""
+
+    async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
+        """Raises TableKeyMissingError, TableKeyVersionError, OffsetMismatchError."""
+
+    async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
+        """Return one element per key, in order."""
+
+    async def table_keys(
+        self, segment: str, token: bytes, count: int, from_key: bytes, to_key: bytes
+    ) -> tuple[list[TableKey], bytes]:
+        """Return a page and the token behind it."""
+
+    async def table_entries(
+        self, segment: str, token: bytes, count: int, from_key: bytes, to_key: bytes
+    ) -> tuple[list[TableEntry], bytes]:
+        """Return a page and the token behind it."""
+
+    async def table_delta(self, segment: str, position: int, count: int) -> TableDelta:
+        """Raises UnsupportedError for tables with keys of fixed length."""

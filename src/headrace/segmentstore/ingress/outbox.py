@@ -1,0 +1,166 @@
+"""Everything a connection sends: replies in order, one write per turn of the loop, views without a copy.
+
+The transport is told to report *any* unsent byte. So the outbox knows when views of the cache are free again,
+and whether its client takes replies too slowly; then the connection stops reading requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.limits import KIB
+from headrace.segmentstore.contract import ReadResult
+
+JOIN_BYTES_MAX: Final = 32 * KIB
+"""Up to here copying the pieces of an answer costs less than a system call for each."""
+
+
+@dataclass(slots=True)
+class OutboxStatistics:
+    """Counters since the start, and results held for unsent views now."""
+
+    bytes_sent: int = 0
+    writes: int = 0
+    pauses: int = 0
+    results_held: int = 0
+
+
+class Outbox:
+    """The sending half of one connection."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_clogged",
+        "_frames",
+        "_held",
+        "_loop",
+        "_on_drained",
+        "_scheduled",
+        "_statistics",
+        "_transport",
+        "_waiters",
+    )
+
+    def __init__(self, bytes_max: int, on_drained: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._bytes_max = bytes_max
+        self._on_drained = on_drained
+        self._frames: list[bytes] = []
+        self._scheduled = False
+        self._clogged = False
+        self._held: list[ReadResult] = []
+        self._waiters: list[asyncio.Future[None]] = []
+        self._statistics = OutboxStatistics()
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """Send over ``transport`` from now on."""
+        transport.set_write_buffer_limits(high=0)
+        self._transport = transport
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is unsent that no further request should be taken."""
+        transport = self._transport
+        return self._clogged and transport is not None and transport.get_write_buffer_size() > self._bytes_max
+
+    # -------------------------------------------------------------------------------------- sending
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame behind everything sent before, at the end of this turn of the loop."""
+        self._frames.append(frame)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def send_read(self, head: bytes, result: ReadResult, trailer: bytes) -> None:
+        """Send an answer around the views of ``result``, which is released once they are sent."""
+        if self._transport is None:
+            result.release()
+            return
+        frames = self._frames
+        frames.append(head)
+        if result.length <= JOIN_BYTES_MAX:
+            frames.append(result.to_bytes())
+        else:
+            self.flush()
+            for piece in result.pieces:
+                self._write(piece)
+            self._hold(result)
+        self.send(trailer)
+
+    def flush(self) -> None:
+        """Write what was sent so far now."""
+        frames = self._frames
+        if not frames:
+            return
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        frames.clear()
+        if self._transport is not None:
+            self._write(data)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    def _write(self, data: bytes | memoryview) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+        self._statistics.writes += 1
+        self._statistics.bytes_sent += len(data)
+
+    def _hold(self, result: ReadResult) -> None:
+        assert self._transport is not None
+        if self._transport.get_write_buffer_size() == 0:
+            self._release_held()
+            result.release()
+        else:
+            self._held.append(result)
+
+    def _release_held(self) -> None:
+        held, self._held = self._held, []
+        for result in held:
+            result.release()
+
+    # ---------------------------------------------------------------------------------- from the transport
+
+    def on_pause(self) -> None:
+        """The transport holds unsent bytes."""
+        self._clogged = True
+        self._statistics.pauses += 1
+
+    def on_resume(self) -> None:
+        """The transport holds nothing any more."""
+        self._clogged = False
+        self._release_held()
+        self._wake()
+        self._on_drained()
+
+    async def wait_drained(self) -> None:
+        """Wait until everything is sent or the connection is lost."""
+        if not self._clogged or self._transport is None:
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def close(self) -> None:
+        """The connection is lost: forget what was not sent."""
+        self._transport = None
+        self._clogged = False
+        self._frames.clear()
+        self._release_held()
+        self._wake()
+
+    def statistics(self) -> OutboxStatistics:
+        self._statistics.results_held = len(self._held)
+        return self._statistics

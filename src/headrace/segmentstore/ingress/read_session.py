@@ -1,0 +1,91 @@
+"""Reads of one connection: answered from memory at once, or by a waiting task that blocks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headrace.errors import HeadraceError, ProtocolError
+from headrace.limits import READ_BYTES_MAX, READ_BYTES_MIN
+from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.ingress.contract import StoreFacade
+from headrace.segmentstore.ingress.outbox import Outbox
+from headrace.wire.commands import ReadSegment
+from headrace.wire.read_reply import encode_segment_read_header, encode_segment_read_trailer
+
+Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+OnError = Callable[[ReadSegment, Exception], None]
+
+
+def read_length(suggested: int) -> int:
+    """Return how many bytes an answer may hold: what was asked for, within what a reply can carry."""
+    return min(suggested, READ_BYTES_MAX) if suggested > 0 else READ_BYTES_MIN
+
+
+class ReadSession:
+    """Waiting reads of one connection, and the way of an answer to its outbox."""
+
+    __slots__ = ("_on_error", "_outbox", "_spawn", "_store", "_waiting", "_waiting_max")
+
+    def __init__(
+        self, store: StoreFacade, outbox: Outbox, spawn: Spawn, on_error: OnError, waiting_max: int
+    ) -> None:
+        self._store = store
+        self._outbox = outbox
+        self._spawn = spawn
+        self._on_error = on_error
+        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting_max = waiting_max
+
+    @property
+    def waiting(self) -> int:
+        """Reads without an answer."""
+        return len(self._waiting)
+
+    def on_read(self, request: ReadSegment) -> None:
+        """Answer now if the bytes are in memory, else as soon as there is an answer.
+
+        Raises:
+            ProtocolError: too many reads wait already.
+            HeadraceError: the read was refused.
+        """
+        result = self._store.read_nowait(
+            request.segment, request.offset, read_length(request.suggested_length)
+        )
+        if result is not None:
+            self._answer(request, result)
+            return
+        if len(self._waiting) >= self._waiting_max:
+            raise ProtocolError(f"more than {self._waiting_max} reads wait on one connection")
+        task = self._spawn("read", self._wait(request))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _wait(self, request: ReadSegment) -> None:
+        length = read_length(request.suggested_length)
+        try:
+            while True:
+                result = await self._store.read(request.segment, request.offset, length, wait=True)
+                if not self._outbox.full:
+                    break
+                # The client takes its replies slowly: hold no bytes for it meanwhile.
+                result.release()
+                await self._outbox.wait_drained()
+        except HeadraceError as error:
+            self._on_error(request, error)
+        else:
+            self._answer(request, result)
+
+    def _answer(self, request: ReadSegment, result: ReadResult) -> None:
+        """Send ``result``. The offset of an answer is that of its question."""
+        head = encode_segment_read_header(
+            request.segment, request.offset, result.at_tail, result.end_of_segment, result.length
+        )
+        self._outbox.send_read(head, result, encode_segment_read_trailer(request.request_id))
+
+    def close(self) -> None:
+        """The connection is lost: nobody waits any more."""
+        for task in list(self._waiting):
+            task.cancel()
+        self._waiting.clear()

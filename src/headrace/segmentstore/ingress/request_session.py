@@ -1,0 +1,117 @@
+"""Requests of one connection that run as tasks: everything but appends and reads."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum, auto
+from typing import Protocol
+
+from headrace.errors import ClosedError, HeadraceError
+from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.home import ConnectionHome
+from headrace.segmentstore.ingress.reply_mapping import question_of
+from headrace.segmentstore.ingress.segment_session import Handler, SegmentSession
+from headrace.segmentstore.ingress.table_session import TableSession
+from headrace.segmentstore.ingress.transient_segments import TransientSegments
+from headrace.wire import commands as c
+from headrace.wire.commands.kinds import Request
+from headrace.wire.frames import encode
+
+_logger = logging.getLogger(__name__)
+
+
+class Start(Enum):
+    """What became of a request."""
+
+    STARTED = auto()
+    ANSWERED = auto()
+    TOO_MANY = auto()
+    """Try again when a request of this connection has ended."""
+    TOO_LARGE = auto()
+    """Try again when the connection is told that there is room."""
+
+
+class RequestConnection(Protocol):
+    """What a request needs of its connection."""
+
+    peer: str
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame behind everything sent before."""
+
+    def on_error(self, command: Request, error: Exception) -> None:
+        """A request failed."""
+
+    def on_request_ended(self) -> None:
+        """A request was answered."""
+
+    def on_admission(self) -> None:
+        """There may be room for the request that found none."""
+
+    def close_after_replies(self, reason: str) -> None:
+        """Take nothing more, send what is owed, close."""
+
+
+class RequestSession:
+    """Starts requests within bounds, and sends what they answer."""
+
+    __slots__ = ("_connection", "_handlers", "_home", "running")
+
+    def __init__(
+        self, home: ConnectionHome, connection: RequestConnection, transients: TransientSegments
+    ) -> None:
+        self._home = home
+        self._connection = connection
+        self._handlers: dict[type[Request], Handler] = {
+            **SegmentSession(home.store, transients).handlers,
+            **TableSession(home.store).handlers,
+        }
+        self.running = 0
+
+    def start(self, command: Request, size_bytes: int) -> Start:
+        """Start ``command``, which was read from ``size_bytes`` bytes."""
+        handler = self._handlers.get(type(command))
+        if handler is None:  # administration is not served on this port
+            question = question_of(command)
+            self._connection.send(encode(c.OperationUnsupported(question.request_id, question.operation, "")))
+            return Start.ANSWERED
+        if self.running >= self._home.config.requests_max:
+            return Start.TOO_MANY
+        if not self._home.admission.enter(size_bytes, self._connection.on_admission):
+            return Start.TOO_LARGE
+        self._home.totals.requests += 1
+        self.running += 1
+        try:
+            self._home.supervisor.spawn("request", self._perform(handler, command, size_bytes))
+        except ClosedError:
+            self._end(size_bytes)
+            self._connection.close_after_replies("the server stops")
+        return Start.STARTED
+
+    async def _perform(self, handler: Handler, command: Request, size_bytes: int) -> None:
+        connection = self._connection
+        try:
+            self._check_token(command)
+            frame = encode(await handler(command))
+        except HeadraceError as error:
+            connection.on_error(command, error)
+        except Exception:  # a bug of ours: only this connection ends
+            _logger.exception("%s from %s failed", type(command).__name__, connection.peer)
+            connection.close_after_replies("internal error")
+        else:
+            connection.send(frame)
+        finally:
+            self._end(size_bytes)
+
+    def _end(self, size_bytes: int) -> None:
+        self.running -= 1
+        self._home.admission.leave(size_bytes)
+        self._connection.on_request_ended()
+
+    def _check_token(self, command: Request) -> None:
+        if isinstance(command, c.CreateTransientSegment):
+            return  # its name is worth nothing without a writer, whose token is checked
+        permission = Permission.READ_UPDATE if isinstance(command, c.MergeSegmentsBatch) else Permission.READ
+        segment = command.target if isinstance(command, c.MergeSegments) else question_of(command).segment
+        token: str = command.delegation_token  # type: ignore[attr-defined]  # every request with a handler has one
+        self._home.authorise(token, segment, permission)

@@ -1,0 +1,106 @@
+"""Requests that create, change, inspect and remove segments. Each takes a request, answers its reply."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from headrace.segmentstore.ingress.contract import StoreFacade
+from headrace.segmentstore.ingress.transient_segments import TransientSegments
+from headrace.wire import commands as c
+from headrace.wire.commands.kinds import Reply, Request
+from headrace.wire.fields import MergedSegment
+
+Handler = Callable[..., Awaitable[Reply]]
+
+
+class SegmentSession:
+    """What one connection asks about segments. Errors of the store pass through."""
+
+    __slots__ = ("_store", "_transients", "handlers")
+
+    def __init__(self, store: StoreFacade, transients: TransientSegments) -> None:
+        self._store = store
+        self._transients = transients
+        self.handlers: dict[type[Request], Handler] = {
+            c.CreateSegment: self.create,
+            c.CreateTransientSegment: self.create_transient,
+            c.GetStreamSegmentInfo: self.info,
+            c.SealSegment: self.seal,
+            c.TruncateSegment: self.truncate,
+            c.DeleteSegment: self.delete,
+            c.UpdateSegmentPolicy: self.update_policy,
+            c.MergeSegments: self.merge,
+            c.MergeSegmentsBatch: self.merge_batch,
+            c.GetSegmentAttribute: self.get_attribute,
+            c.UpdateSegmentAttribute: self.update_attribute,
+            c.LocateOffset: self.locate_offset,
+        }
+
+    async def create(self, request: c.CreateSegment) -> Reply:
+        await self._store.create_segment(
+            request.segment,
+            scale_type=request.scale_type,
+            target_rate=request.target_rate,
+            rollover_bytes=max(0, request.rollover_size_bytes),
+        )
+        return c.SegmentCreated(request.request_id, request.segment)
+
+    async def create_transient(self, request: c.CreateTransientSegment) -> Reply:
+        name = await self._transients.create(request.parent_segment, request.writer_id)
+        return c.SegmentCreated(request.request_id, name)
+
+    async def info(self, request: c.GetStreamSegmentInfo) -> Reply:
+        info = await self._store.segment_info(request.segment)
+        return c.StreamSegmentInfo(
+            request.request_id,
+            request.segment,
+            exists=True,
+            is_sealed=info.sealed,
+            is_deleted=False,
+            last_modified=info.last_modified_ms,
+            write_offset=info.length,
+            start_offset=info.start_offset,
+        )
+
+    async def seal(self, request: c.SealSegment) -> Reply:
+        await self._store.seal_segment(request.segment)
+        return c.SegmentSealed(request.request_id, request.segment)
+
+    async def truncate(self, request: c.TruncateSegment) -> Reply:
+        await self._store.truncate_segment(request.segment, request.truncation_offset)
+        return c.SegmentTruncated(request.request_id, request.segment)
+
+    async def delete(self, request: c.DeleteSegment) -> Reply:
+        await self._store.delete_segment(request.segment)
+        self._transients.forget(request.segment)
+        return c.SegmentDeleted(request.request_id, request.segment)
+
+    async def update_policy(self, request: c.UpdateSegmentPolicy) -> Reply:
+        await self._store.update_policy(request.segment, request.scale_type, request.target_rate)
+        return c.SegmentPolicyUpdated(request.request_id, request.segment)
+
+    async def merge(self, request: c.MergeSegments) -> Reply:
+        length = await self._store.merge_segments(request.target, request.source, request.attribute_updates)
+        self._transients.forget(request.source)
+        return c.SegmentsMerged(request.request_id, request.target, request.source, length)
+
+    async def merge_batch(self, request: c.MergeSegmentsBatch) -> Reply:
+        sources = request.source_segment_ids
+        lengths = await self._store.merge_batch(request.target_segment_id, sources)
+        merged = [MergedSegment(source, length) for source, length in zip(sources, lengths, strict=True)]
+        return c.SegmentsBatchMerged(request.request_id, request.target_segment_id, merged)
+
+    async def get_attribute(self, request: c.GetSegmentAttribute) -> Reply:
+        value = await self._store.get_attribute(request.segment, request.attribute_id)
+        return c.SegmentAttribute(request.request_id, value)
+
+    async def update_attribute(self, request: c.UpdateSegmentAttribute) -> Reply:
+        success = await self._store.update_attribute(
+            request.segment, request.attribute_id, request.new_value, request.expected_value
+        )
+        return c.SegmentAttributeUpdated(request.request_id, success)
+
+    async def locate_offset(self, request: c.LocateOffset) -> Reply:
+        """Answer the end of the segment: always an event boundary, and legal where no other is known."""
+        info = await self._store.segment_info(request.segment)
+        return c.OffsetLocated(request.request_id, request.segment, info.length)

@@ -1,0 +1,114 @@
+"""Requests about table segments. Each takes a request and answers with its reply."""
+
+from __future__ import annotations
+
+from headrace.errors import InvalidArgumentError
+from headrace.model.tables import NOT_EXISTS, TableEntry
+from headrace.segmentstore.ingress.contract import StoreFacade
+from headrace.segmentstore.ingress.segment_session import Handler
+from headrace.wire import commands as c
+from headrace.wire.commands.kinds import Reply, Request
+
+
+class TableSession:
+    """What one connection asks about tables. Errors of the store pass through."""
+
+    __slots__ = ("_store", "handlers")
+
+    def __init__(self, store: StoreFacade) -> None:
+        self._store = store
+        self.handlers: dict[type[Request], Handler] = {
+            c.CreateTableSegment: self.create,
+            c.DeleteTableSegment: self.delete,
+            c.GetTableSegmentInfo: self.info,
+            c.UpdateTableEntries: self.update,
+            c.RemoveTableKeys: self.remove,
+            c.ReadTable: self.read,
+            c.ReadTableKeys: self.read_keys,
+            c.ReadTableEntries: self.read_entries,
+            c.ReadTableEntriesDelta: self.read_delta,
+        }
+
+    async def create(self, request: c.CreateTableSegment) -> Reply:
+        await self._store.create_table(
+            request.segment,
+            key_length=request.key_length,
+            rollover_bytes=max(0, request.rollover_size_bytes),
+        )
+        return c.SegmentCreated(request.request_id, request.segment)
+
+    async def delete(self, request: c.DeleteTableSegment) -> Reply:
+        await self._store.delete_table(request.segment, must_be_empty=request.must_be_empty)
+        return c.SegmentDeleted(request.request_id, request.segment)
+
+    async def info(self, request: c.GetTableSegmentInfo) -> Reply:
+        info = await self._store.table_info(request.segment)
+        return c.TableSegmentInfo(
+            request.request_id,
+            request.segment,
+            info.start_offset,
+            info.length,
+            info.entry_count,
+            info.key_length,
+        )
+
+    async def update(self, request: c.UpdateTableEntries) -> Reply:
+        _check_condition(request.table_segment_offset)
+        versions = await self._store.table_update(
+            request.segment, request.table_entries, request.table_segment_offset
+        )
+        return c.TableEntriesUpdated(request.request_id, versions)
+
+    async def remove(self, request: c.RemoveTableKeys) -> Reply:
+        _check_condition(request.table_segment_offset)
+        await self._store.table_remove(request.segment, request.keys, request.table_segment_offset)
+        return c.TableKeysRemoved(request.request_id, request.segment)
+
+    async def read(self, request: c.ReadTable) -> Reply:
+        """Answer one entry per key: peers tell a missing one by its version or by its empty value."""
+        keys = [key.key for key in request.keys]
+        found = await self._store.table_get(request.segment, keys)
+        entries = [
+            TableEntry(key, b"", NOT_EXISTS) if entry is None else entry
+            for key, entry in zip(keys, found, strict=True)
+        ]
+        return c.TableRead(request.request_id, request.segment, entries)
+
+    async def read_keys(self, request: c.ReadTableKeys) -> Reply:
+        keys, token = await self._store.table_keys(
+            request.segment,
+            request.continuation_token,
+            request.suggested_key_count,
+            request.from_key,
+            request.to_key,
+        )
+        return c.TableKeysRead(request.request_id, request.segment, keys, token)
+
+    async def read_entries(self, request: c.ReadTableEntries) -> Reply:
+        entries, token = await self._store.table_entries(
+            request.segment,
+            request.continuation_token,
+            request.suggested_entry_count,
+            request.from_key,
+            request.to_key,
+        )
+        return c.TableEntriesRead(request.request_id, request.segment, entries, token)
+
+    async def read_delta(self, request: c.ReadTableEntriesDelta) -> Reply:
+        delta = await self._store.table_delta(
+            request.segment, request.from_position, request.suggested_entry_count
+        )
+        return c.TableEntriesDeltaRead(
+            request.request_id,
+            request.segment,
+            delta.entries,
+            delta.should_clear,
+            delta.reached_end,
+            delta.last_position,
+        )
+
+
+def _check_condition(table_segment_offset: int) -> None:
+    """Refuse a condition that no table can meet before it is taken for none."""
+    if table_segment_offset < -1:
+        raise InvalidArgumentError(f"{table_segment_offset} is no length of a table")

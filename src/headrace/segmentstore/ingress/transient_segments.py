@@ -1,0 +1,67 @@
+"""Scratch segments that live as long as the connection that asked for them."""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.errors import HeadraceError, NoSuchSegmentError, SegmentMergedError, ThrottledError
+from headrace.segmentstore.ingress.contract import StoreFacade
+
+_logger = logging.getLogger(__name__)
+
+
+class TransientSegments:
+    """Those of one connection."""
+
+    __slots__ = ("_closed", "_count_max", "_creating", "_names", "_store")
+
+    def __init__(self, store: StoreFacade, count_max: int) -> None:
+        self._store = store
+        self._count_max = count_max
+        self._names: set[str] = set()
+        self._creating = 0
+        self._closed = False
+
+    @property
+    def count(self) -> int:
+        return len(self._names)
+
+    async def create(self, parent: str, writer_id: bytes) -> str:
+        """Create one and return its name; it is removed again if the connection was lost meanwhile.
+
+        Raises:
+            ThrottledError: the connection has too many.
+        """
+        if len(self._names) + self._creating >= self._count_max:
+            raise ThrottledError(f"more than {self._count_max} transient segments on one connection")
+        self._creating += 1
+        try:
+            name = await self._store.create_transient_segment(parent, writer_id)
+        finally:
+            self._creating -= 1
+        self._names.add(name)
+        if self._closed:
+            await self.delete_all()
+        return name
+
+    def forget(self, segment: str) -> None:
+        """The segment was merged or deleted."""
+        self._names.discard(segment)
+
+    def close(self) -> bool:
+        """The connection is lost: say whether there is anything to delete. What is being created deletes
+        itself.
+        """
+        self._closed = True
+        return bool(self._names)
+
+    async def delete_all(self) -> None:
+        """Remove all of them."""
+        while self._names:
+            name = self._names.pop()
+            try:
+                await self._store.delete_segment(name)
+            except (NoSuchSegmentError, SegmentMergedError):
+                pass  # merged, as it should be
+            except HeadraceError as error:
+                _logger.warning("transient segment %s stays behind: %s", name, error)

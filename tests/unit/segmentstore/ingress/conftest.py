@@ -1,0 +1,24 @@
+import pytest
+
+from tests.unit.segmentstore.ingress.fake_store import FakeStore
+from tests.unit.segmentstore.ingress.world import SEGMENT, FakeHome, Peer
+
+
+@pytest.fixture
+async def store():
+    store = FakeStore()
+    store.add(SEGMENT)
+    return store
+
+
+@pytest.fixture
+async def home(store):
+    home = FakeHome(store)
+    yield home
+    await home.supervisor.stop()
+    home.admission.check()
+
+
+@pytest.fixture
+async def peer(home):
+    return Peer(home)
