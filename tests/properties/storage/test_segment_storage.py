@@ -86,7 +86,7 @@ async def perform(storage: ChunkedSegmentStorage, operation) -> None:
 
 
 async def check_against(storage, rows, provider, model) -> None:
-    assert sorted(key.removeprefix(SEGMENT_PREFIX) for key in rows.keys(SEGMENT_PREFIX)) == sorted(model)  # noqa: SIM118
+    assert sorted(key.removeprefix(SEGMENT_PREFIX) for key in rows.keys(SEGMENT_PREFIX)) == sorted(model)
     for name, expected in model.items():
         info = storage.info(name)
         assert (info.length, info.start_offset, info.sealed) == (
@@ -127,7 +127,7 @@ async def run_history(history, *, supports_append: bool) -> None:
     await check_against(storage, rows, provider, model)
     used = {chunk.name for name in model for chunk in storage.chunks(name)}
     assert set(provider.objects) == used
-    assert {key.removeprefix(CHUNK_PREFIX) for key in rows.keys(CHUNK_PREFIX)} == used  # noqa: SIM118
+    assert {key.removeprefix(CHUNK_PREFIX) for key in rows.keys(CHUNK_PREFIX)} == used
     storage = ChunkedSegmentStorage(provider, rows, epoch + 1, entropy, SMALL)
     assert await storage.collect_leftovers() == 0
     for name in list(model):

@@ -70,7 +70,7 @@ class GarbageQueue:
             data = get(key)
             assert data is not None  # the store has just named it
             number = int(key[len(GARBAGE_PREFIX) :], 16)
-            self._runs[number] = GarbageRun(number, decode_garbage_row(key, data), now + self._delay_s)
+            self._runs[number] = GarbageRun(number, decode_garbage_row(data, key), now + self._delay_s)
             self._next_number = max(self._next_number, number + 1)
 
     def check_room(self) -> None:

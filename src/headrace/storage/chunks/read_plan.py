@@ -95,7 +95,7 @@ def find_checksums(chunk: Chunk, first: int, end: int, get: Callable[[str], byte
             data = get(key)
             if data is None:
                 raise DataCorruptionError(f"row {key!r} is missing")
-            checksums = decode_checksum_row(key, data)
+            checksums = decode_checksum_row(data, key)
         found += checksums[max(0, first - base) : end - base]
     assert len(found) == end - first
     return found

@@ -139,7 +139,7 @@ def load_layout(segment: str, get: Callable[[str], bytes | None]) -> SegmentLayo
     data = get(key)
     if data is None:
         return None
-    row = decode_segment_row(key, data)
+    row = decode_segment_row(data, key)
     layout = SegmentLayout(
         segment, row.owner_epoch, row.rollover_bytes, row.length, row.start_offset, row.sealed
     )
@@ -171,5 +171,5 @@ def load_chunk(name: str, get: Callable[[str], bytes | None]) -> tuple[Chunk, st
     data = get(key)
     if data is None:
         raise DataCorruptionError(f"row {key!r} is missing")
-    row = decode_chunk_row(key, data)
+    row = decode_chunk_row(data, key)
     return Chunk(name, row.epoch, row.length, row.block_bytes, row.checksums), row.next_chunk

@@ -124,7 +124,7 @@ def encode_segment_row(row: SegmentRow) -> bytes:
     )
 
 
-def decode_segment_row(key: str, data: bytes) -> SegmentRow:
+def decode_segment_row(data: bytes, key: str = "?") -> SegmentRow:
     """Raises: DataCorruptionError."""
     body = _open(key, data)
     try:
@@ -147,7 +147,7 @@ def encode_chunk_row(row: ChunkRow) -> bytes:
     )
 
 
-def decode_chunk_row(key: str, data: bytes) -> ChunkRow:
+def decode_chunk_row(data: bytes, key: str = "?") -> ChunkRow:
     """Raises: DataCorruptionError."""
     body = _open(key, data)
     try:
@@ -169,7 +169,7 @@ def encode_checksum_row(checksums: array[int]) -> bytes:
     return _close(bytes([ROW_VERSION]) + _encode_checksums(checksums))
 
 
-def decode_checksum_row(key: str, data: bytes) -> array[int]:
+def decode_checksum_row(data: bytes, key: str = "?") -> array[int]:
     """Raises: DataCorruptionError."""
     body = _open(key, data)
     try:
@@ -186,7 +186,7 @@ def encode_garbage_row(row: GarbageRow) -> bytes:
     return _close(_GARBAGE.pack(ROW_VERSION, row.chunk_count) + _encode_name(row.first_chunk))
 
 
-def decode_garbage_row(key: str, data: bytes) -> GarbageRow:
+def decode_garbage_row(data: bytes, key: str = "?") -> GarbageRow:
     """Raises: DataCorruptionError."""
     body = _open(key, data)
     try:

@@ -1,0 +1,145 @@
+"""What to ask of storage next for one segment: one step, from the head of its queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course, is_absorbable
+from headrace.segmentstore.storagewriter.segment_aggregator import (
+    PendingAppend,
+    PendingDelete,
+    PendingMerge,
+    PendingSeal,
+    PendingTruncate,
+    SegmentAggregator,
+)
+
+
+@dataclass(slots=True)
+class WriteStep:
+    """Write ``length`` bytes at ``offset``, the segment's stored length."""
+
+    offset: int
+    length: int = 0
+    ranges: list[tuple[SegmentState, int, int]] = field(default_factory=list)
+    """(segment, offset, length) of the bytes in the cache, in order."""
+
+    absorbed: list[PendingMerge] = field(default_factory=list)
+    """Merges that this write completes."""
+
+
+@dataclass(slots=True)
+class ConcatStep:
+    merge: PendingMerge
+
+
+@dataclass(slots=True)
+class FinishMergeStep:
+    """The target has the source's bytes: forget the source."""
+
+    merge: PendingMerge
+
+
+@dataclass(slots=True)
+class WaitStep:
+    """Nothing can be done before ``source`` has been flushed."""
+
+    source: SegmentAggregator
+
+
+@dataclass(slots=True)
+class SealStep:
+    item: PendingSeal
+
+
+@dataclass(slots=True)
+class TruncateStep:
+    item: PendingTruncate
+
+
+@dataclass(slots=True)
+class DeleteStep:
+    item: PendingDelete
+
+
+Step = WriteStep | ConcatStep | FinishMergeStep | WaitStep | SealStep | TruncateStep | DeleteStep
+
+
+def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | None:
+    """Return the next step, or None if the queue is empty.
+
+    Raises:
+        DataCorruptionError: bytes that the queue speaks of exist nowhere.
+    """
+    aggregator.drop_stored()
+    if not aggregator.queue:
+        return None
+    head = aggregator.queue[0]
+    match head:
+        case PendingAppend():
+            return _gather(aggregator, write_bytes_max)
+        case PendingMerge():
+            match choose_course(aggregator, head, absorb_bytes_max=write_bytes_max):
+                case MergeCourse.FINISH:
+                    return FinishMergeStep(head)
+                case MergeCourse.ABSORB:
+                    return _gather(aggregator, write_bytes_max)
+                case MergeCourse.WAIT:
+                    return WaitStep(head.source)
+                case MergeCourse.CONCAT:
+                    return ConcatStep(head)
+        case PendingSeal():
+            return SealStep(head)
+        case PendingTruncate():
+            return TruncateStep(head)
+        case PendingDelete():
+            return DeleteStep(head)
+
+
+def _gather(aggregator: SegmentAggregator, write_bytes_max: int) -> WriteStep:
+    """Collect the appends and absorbable merges at the head, as one write."""
+    segment = aggregator.segment
+    at = segment.stored_length
+    step = WriteStep(at)
+    for item in aggregator.queue:
+        room = write_bytes_max - step.length
+        if room <= 0:
+            break
+        if type(item) is PendingAppend:
+            part = min(item.end - at, room)
+            _add_range(step, segment, at, part)
+            at += part
+        elif type(item) is PendingMerge:
+            size = item.end - item.offset
+            if size > room or not is_absorbable(item):
+                break
+            if size:
+                _add_range(step, item.source.segment, 0, size)
+            step.absorbed.append(item)
+            at += size
+        else:
+            break
+    assert step.length > 0
+    return step
+
+
+def _add_range(step: WriteStep, segment: SegmentState, offset: int, length: int) -> None:
+    step.length += length
+    if step.ranges:
+        last, last_offset, last_length = step.ranges[-1]
+        if last is segment and last_offset + last_length == offset:
+            step.ranges[-1] = (segment, last_offset, last_length + length)
+            return
+    step.ranges.append((segment, offset, length))
+
+
+def sources_of(step: Step) -> list[SegmentAggregator]:
+    """Return the merge sources that are gone once ``step`` has been performed."""
+    match step:
+        case WriteStep():
+            return [merge.source for merge in step.absorbed]
+        case ConcatStep() | FinishMergeStep():
+            return [step.merge.source]
+        case _:
+            return []

@@ -1,0 +1,194 @@
+"""Carries out one step of one segment: asks storage, then tells segment state and read index what is true
+now.
+
+Between storage's answer and the last line of a step nothing is awaited, so the rest of the container sees
+either none or all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.errors import DataCorruptionError
+from headrace.model.attributes import ROLLOVER_SIZE
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import ReadIndex
+from headrace.segmentstore.storagewriter.flush_plan import (
+    ConcatStep,
+    DeleteStep,
+    FinishMergeStep,
+    SealStep,
+    Step,
+    TruncateStep,
+    WriteStep,
+)
+from headrace.segmentstore.storagewriter.reconcile_plan import adopt_stored_state
+from headrace.segmentstore.storagewriter.segment_aggregator import PendingMerge, SegmentAggregator
+from headrace.storage.chunks.segment_storage import StoredSegmentInfo
+
+
+class SegmentStorage(Protocol):
+    """What is asked of :class:`headrace.storage.chunks.segment_storage.ChunkedSegmentStorage`."""
+
+    def info(self, segment: str) -> StoredSegmentInfo | None: ...
+
+    async def create(self, segment: str, rollover_bytes: int = 0) -> None: ...
+
+    async def write(
+        self,
+        segment: str,
+        offset: int,
+        buffers: Sequence[memoryview],
+        *,
+        create: bool = False,
+        rollover_bytes: int = 0,
+    ) -> None: ...
+
+    async def seal(self, segment: str) -> None: ...
+
+    async def truncate(self, segment: str, offset: int) -> None: ...
+
+    async def concat(self, target: str, offset: int, source: str) -> None: ...
+
+    async def delete(self, segment: str) -> None: ...
+
+    async def collect_garbage(self, objects_max: int = 1000) -> int: ...
+
+
+class SegmentFlusher:
+    """The only caller of storage's modifying methods, whose errors it lets through. Steps can be repeated."""
+
+    def __init__(self, storage: SegmentStorage, read_index: ReadIndex) -> None:
+        self._storage = storage
+        self._read_index = read_index
+        self.bytes_written = 0
+        self.merges_absorbed = 0
+        self.merges_joined = 0
+
+    def make_aggregator(self, segment: SegmentState) -> SegmentAggregator:
+        """First contact with a segment: begin with what storage has. Raises: DataCorruptionError."""
+        aggregator = SegmentAggregator(segment, in_storage=False)
+        self.adopt(aggregator)
+        return aggregator
+
+    def adopt(self, aggregator: SegmentAggregator) -> None:
+        """Make the segment's state agree with storage. Raises: DataCorruptionError."""
+        segment = aggregator.segment
+        info = self._storage.info(segment.storage_name)
+        aggregator.in_storage = info is not None
+        if adopt_stored_state(segment, info):
+            self._read_index.on_changed(segment)
+
+    async def perform(self, aggregator: SegmentAggregator, step: Step) -> None:
+        match step:
+            case WriteStep():
+                await self._write(aggregator, step)
+            case ConcatStep():
+                await self._concat(aggregator, step.merge)
+            case FinishMergeStep():
+                await self._delete_from_storage(step.merge.source)
+                self._complete_merge(aggregator, step.merge)
+            case SealStep():
+                await self._seal(aggregator, step)
+            case TruncateStep():
+                await self._truncate(aggregator, step)
+            case DeleteStep():
+                await self._delete_from_storage(aggregator)
+                aggregator.segment.stored_deleted = True
+                self._read_index.on_changed(aggregator.segment)
+                aggregator.finish(step.item)
+            case _:
+                raise AssertionError(step)
+
+    # ---------------------------------------------------------------------------------- steps
+
+    async def _write(self, aggregator: SegmentAggregator, step: WriteStep) -> None:
+        segment = aggregator.segment
+        buffers: list[memoryview] = []
+        for holder, offset, length in step.ranges:
+            views = self._read_index.read_direct(holder, offset, length)
+            if views is None:
+                if segment.deleted:
+                    return  # its deletion is on the way here
+                raise DataCorruptionError(
+                    f"segment {holder.name!r}: [{offset}, {offset + length}) is neither stored nor cached"
+                )
+            buffers += views
+        for merge in step.absorbed:
+            merge.source.busy = True
+        try:
+            await self._storage.write(
+                segment.storage_name,
+                step.offset,
+                buffers,
+                create=step.offset == 0,
+                rollover_bytes=max(0, segment.attribute(ROLLOVER_SIZE)),
+            )
+        finally:
+            for merge in step.absorbed:
+                merge.source.busy = False
+        aggregator.in_storage = True
+        self.bytes_written += step.length
+        self._advance(segment, step.offset + step.length)
+        for merge in step.absorbed:
+            self.merges_absorbed += 1
+            aggregator.drop_stored()
+            self._complete_merge(aggregator, merge)
+        aggregator.drop_stored()
+
+    async def _concat(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
+        target, source = aggregator.segment, merge.source.segment
+        length = merge.end - merge.offset
+        info = self._storage.info(source.storage_name)
+        if info is None or info.length != length:
+            raise DataCorruptionError(
+                f"segment {source.name!r} was merged with {length} bytes, storage has "
+                f"{'none' if info is None else info.length}"
+            )
+        if not info.sealed:
+            await self._storage.seal(source.storage_name)
+        if not aggregator.in_storage:
+            await self._storage.create(target.storage_name, max(0, target.attribute(ROLLOVER_SIZE)))
+            aggregator.in_storage = True
+        await self._storage.concat(target.storage_name, merge.offset, source.storage_name)
+        self.merges_joined += 1
+        self._advance(target, merge.end)
+        self._complete_merge(aggregator, merge)
+
+    async def _seal(self, aggregator: SegmentAggregator, step: SealStep) -> None:
+        if aggregator.in_storage:
+            await self._storage.seal(aggregator.segment.storage_name)
+        aggregator.segment.stored_sealed = True
+        aggregator.finish(step.item)
+
+    async def _truncate(self, aggregator: SegmentAggregator, step: TruncateStep) -> None:
+        offset = step.item.offset
+        if aggregator.in_storage:
+            await self._storage.truncate(aggregator.segment.storage_name, offset)
+        if step.item.offset == offset:  # else it was raised meanwhile
+            aggregator.finish(step.item)
+
+    async def _delete_from_storage(self, aggregator: SegmentAggregator) -> None:
+        name = aggregator.segment.storage_name
+        if self._storage.info(name) is not None:
+            await self._storage.delete(name)
+        aggregator.in_storage = False
+
+    # ---------------------------------------------------------------------------------- telling
+
+    def _advance(self, segment: SegmentState, stored_length: int) -> None:
+        segment.stored_length = stored_length
+        segment.check()
+        self._read_index.on_changed(segment)
+
+    def _complete_merge(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
+        """The target has the source's bytes: nobody needs the source any more."""
+        source = merge.source
+        source.queue.clear()
+        source.in_storage = False
+        source.merging = False
+        source.segment.stored_deleted = True
+        self._read_index.complete_merge(aggregator.segment, source.segment)
+        self._read_index.drop(source.segment)
+        aggregator.finish(merge)

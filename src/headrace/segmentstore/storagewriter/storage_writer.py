@@ -1,0 +1,441 @@
+"""Moves durable operations into long-term storage and lets the log be cut behind them.
+
+Three loops share the state of one container's segments, all on its event loop: *intake* takes operations from
+the memory log and queues them by segment, *flushing* works on the segments that are due, several at a time,
+and *acknowledging* tells how far the log may be cut. Nothing here is durable: after a crash the log is read
+again, and what storage holds already is recognised by its lengths.
+
+A segment whose flush fails is retried later and later while the others go on; only the log stays longer.
+Being fenced out and corruption end the writer, and with it the container.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import inf
+
+from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError, HeadraceError
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import (
+    MemoryLog,
+    ReadIndex,
+    StorageOperation,
+    StoredAppend,
+    StoredCheckpoint,
+    StoredDelete,
+    StoredMerge,
+    StoredSeal,
+    StoredTruncate,
+)
+from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.segmentstore.storagewriter.flush_plan import WaitStep, plan_step, sources_of
+from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
+from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher, SegmentStorage
+
+_logger = logging.getLogger(__name__)
+
+_FATAL = (FencedOutError, CorruptionError)
+
+
+@dataclass(slots=True)
+class StorageWriterStatistics:
+    """Counts since creation, and gauges of now."""
+
+    operations_taken: int
+    taken_sequence: int
+    acknowledged_sequence: int
+    segments_pending: int
+    segments_due: int
+    segments_failing: int
+    flushes_active: int
+    flushes: int
+    flush_failures: int
+    bytes_written: int
+    merges_absorbed: int
+    merges_joined: int
+
+
+class StorageWriter:
+    """The storage writer of one container. ``run`` is its life; everything happens on the container's loop.
+
+    Args:
+        memory_log: durable operations in order; this is its only consumer.
+        read_index: holds the bytes until they are stored.
+        storage: where they go.
+        acknowledge: told a checkpoint's sequence number once every operation before it is stored.
+        config: when and how much.
+        on_progress: called after bytes were stored, for whoever waits for memory.
+    """
+
+    def __init__(
+        self,
+        memory_log: MemoryLog,
+        read_index: ReadIndex,
+        storage: SegmentStorage,
+        acknowledge: Callable[[int], Awaitable[None]],
+        config: StorageWriterConfig | None = None,
+        on_progress: Callable[[], None] | None = None,
+    ) -> None:
+        self._memory_log = memory_log
+        self._storage = storage
+        self._acknowledge = acknowledge
+        self._config = config or StorageWriterConfig()
+        self._on_progress = on_progress
+        self._flusher = SegmentFlusher(storage, read_index)
+        self._aggregators: dict[SegmentState, SegmentAggregator] = {}
+        self._acknowledgements = Acknowledgements()
+        self._schedule = FlushSchedule(self._config)
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._intake_idle = False
+        self._quiet_waiters: list[asyncio.Future[None]] = []
+        self._running: asyncio.Task[None] | None = None
+        self._ended = False
+        self._active = 0
+        self._operations_taken = 0
+        self._queued_operations = 0
+        """Operations waiting, at most: exact after each ``_measure``."""
+        self._unmeasured_bytes = 0
+        self._flushes = 0
+        self._flush_failures = 0
+
+    # ---------------------------------------------------------------------------------- life
+
+    async def run(self) -> None:
+        """Work until cancelled or ``stop``.
+
+        Raises:
+            FencedOutError: a newer owner has the container.
+            CorruptionError: log, storage and memory contradict each other.
+        """
+        assert self._running is None
+        self._running = asyncio.current_task()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._take_operations())
+                tasks.create_task(self._flush_segments(tasks))
+                tasks.create_task(self._acknowledge_progress())
+                tasks.create_task(self._collect_garbage())
+        except BaseExceptionGroup as group:
+            raise _worst_of(group) from None
+        finally:
+            self._ended = True
+            for waiter in self._quiet_waiters:
+                if not waiter.done():
+                    waiter.set_exception(ContainerOfflineError("the storage writer has ended"))
+
+    async def flush_all(self) -> None:
+        """Flush everything that is in the memory log or here, and wait until it is stored and acknowledged.
+
+        Waits as long as storage fails; the caller sets the limit.
+
+        Raises:
+            ContainerOfflineError: the writer ended first.
+        """
+        if self._ended or self._running is None:
+            raise ContainerOfflineError("the storage writer does not run")
+        self._schedule.forced = True
+        self._intake_idle = False
+        now = asyncio.get_running_loop().time()
+        for aggregator in self._aggregators.values():
+            self._schedule.update(aggregator, now)
+        self._wake.set()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._quiet_waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._quiet_waiters.remove(waiter)
+            self._schedule.forced = bool(self._quiet_waiters)
+
+    async def stop(self) -> None:
+        """Flush for at most ``stop_flush_s``, then end ``run``. What is left is recovered from the log."""
+        if self._running is None:
+            self._ended = True
+            return
+        if not self._ended:
+            try:
+                async with asyncio.timeout(self._config.stop_flush_s):
+                    await self.flush_all()
+            except (TimeoutError, ContainerOfflineError):
+                _logger.info("storage writer stops with %d segments to be flushed", len(self._aggregators))
+        self._running.cancel()
+        await asyncio.wait([self._running])
+
+    def statistics(self) -> StorageWriterStatistics:
+        return StorageWriterStatistics(
+            operations_taken=self._operations_taken,
+            taken_sequence=self._acknowledgements.taken,
+            acknowledged_sequence=self._acknowledgements.acknowledged,
+            segments_pending=len(self._aggregators),
+            segments_due=self._schedule.due_count,
+            segments_failing=sum(found.failures > 0 for found in self._aggregators.values()),
+            flushes_active=self._active,
+            flushes=self._flushes,
+            flush_failures=self._flush_failures,
+            bytes_written=self._flusher.bytes_written,
+            merges_absorbed=self._flusher.merges_absorbed,
+            merges_joined=self._flusher.merges_joined,
+        )
+
+    def check(self) -> None:
+        """Assert the invariants of every segment's queue and of the acknowledgements."""
+        self._acknowledgements.check()
+        for aggregator in self._aggregators.values():
+            aggregator.check()
+
+    # ---------------------------------------------------------------------------------- intake
+
+    async def _take_operations(self) -> None:
+        config = self._config
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._queued_operations >= config.pending_operations_max:
+                await asyncio.sleep(config.take_timeout_s)
+                self._measure(loop.time())
+                continue
+            operations = await self._memory_log.take(config.take_operations_max, config.take_timeout_s)
+            self._intake_idle = not operations
+            if not operations:
+                self._wake_quiet_waiters()
+                continue
+            now = loop.time()
+            for operation in operations:
+                self._add(operation, now)
+            self._operations_taken += len(operations)
+            self._queued_operations += len(operations)
+            if self._unmeasured_bytes >= config.pressure_bytes // 8 or (
+                self._queued_operations > 2 * max(config.take_operations_max, len(self._aggregators))
+            ):
+                self._measure(now)
+            self._wake.set()
+            self._progress.set()
+            await asyncio.sleep(0)  # a log that is never empty must not keep the loop to itself
+
+    def _add(self, operation: StorageOperation, now: float) -> None:
+        """Queue one operation. Raises: DataCorruptionError if it contradicts what is known."""
+        sequence = operation.sequence
+        self._acknowledgements.on_taken(sequence)
+        if isinstance(operation, StoredCheckpoint):
+            self._acknowledgements.on_checkpoint(sequence)
+            return
+        segment = operation.segment
+        if segment.deleted and not isinstance(operation, StoredDelete):
+            # Its deletion follows in the log. A source that was merged into it has no such entry of its own.
+            if isinstance(operation, StoredMerge):
+                self._add_delete(operation.source, sequence, now)
+            return
+        if isinstance(operation, StoredDelete):
+            self._add_delete(segment, sequence, now)
+            return
+        aggregator = self._aggregator_of(segment, now)
+        match operation:
+            case StoredAppend():
+                aggregator.add_append(sequence, operation.offset, operation.length)
+                self._unmeasured_bytes += operation.length
+            case StoredMerge():
+                source = self._aggregator_of(operation.source, now)
+                aggregator.add_merge(sequence, operation.offset, operation.length, source)
+            case StoredSeal():
+                aggregator.add_seal(sequence)
+            case StoredTruncate():
+                aggregator.add_truncate(sequence, operation.offset)
+        self._settle(aggregator, now)
+
+    def _add_delete(self, segment: SegmentState, sequence: int, now: float) -> None:
+        if segment.stored_deleted:
+            return
+        aggregator = self._aggregator_of(segment, now)
+        for source in aggregator.add_delete(sequence):
+            source.merging = False
+            source.add_delete(sequence)
+            self._settle(source, now)
+        aggregator.merging = False
+        aggregator.waiting = False
+        self._settle(aggregator, now)
+
+    def _aggregator_of(self, segment: SegmentState, now: float) -> SegmentAggregator:
+        aggregator = self._aggregators.get(segment)
+        if aggregator is None:
+            aggregator = self._flusher.make_aggregator(segment)
+            aggregator.since = now
+            self._aggregators[segment] = aggregator
+        return aggregator
+
+    def _settle(self, aggregator: SegmentAggregator, now: float) -> None:
+        """The queue or the state of a segment changed: schedule it, or forget it if it owes nothing."""
+        if aggregator.queue or aggregator.busy or aggregator.merging:
+            self._schedule.update(aggregator, now)
+        elif self._aggregators.get(aggregator.segment) is aggregator:
+            del self._aggregators[aggregator.segment]
+
+    def _measure(self, now: float) -> None:
+        """Count what waits; flush early if it is too much. O(segments), so not done for each operation."""
+        aggregators = self._aggregators.values()
+        self._queued_operations = sum(len(found.queue) for found in aggregators)
+        self._unmeasured_bytes = 0
+        if (
+            sum(found.pending_bytes for found in aggregators if not found.merging)
+            > self._config.pressure_bytes
+        ):
+            self._schedule.relieve(aggregators, now)
+
+    # ---------------------------------------------------------------------------------- flushing
+
+    async def _flush_segments(self, tasks: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            self._schedule.advance(loop.time())
+            while self._active < self._config.flushes_max:
+                aggregator = self._schedule.next_due()
+                if aggregator is None:
+                    break
+                aggregator.busy = True
+                self._active += 1
+                tasks.create_task(self._flush(aggregator))
+            wake_at = self._schedule.wake_at()
+            try:
+                async with asyncio.timeout_at(None if wake_at == inf else wake_at):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _flush(self, aggregator: SegmentAggregator) -> None:
+        """Work on one segment until what was queued at the start is stored or it has to wait."""
+        loop = asyncio.get_running_loop()
+        self._flushes += 1
+        aggregator.urgent = False
+        last = aggregator.queue[-1].sequence
+        try:
+            while aggregator.queue and aggregator.queue[0].sequence <= last:
+                step = plan_step(aggregator, write_bytes_max=self._config.write_bytes_max)
+                if step is None:
+                    break
+                if isinstance(step, WaitStep):
+                    self._wait_for(aggregator, step.source, loop.time())
+                    break
+                await self._flusher.perform(aggregator, step)
+                aggregator.failures = 0
+                aggregator.since = loop.time()
+                for source in sources_of(step):
+                    self._settle(source, loop.time())
+                self._report_progress()
+        except _FATAL:
+            raise
+        except HeadraceError as error:
+            self._back_off(aggregator, error, loop.time())
+        finally:
+            self._active -= 1
+            aggregator.busy = False
+        self._on_flushed(aggregator, loop.time())
+
+    def _wait_for(self, target: SegmentAggregator, source: SegmentAggregator, now: float) -> None:
+        """The merge at the head needs its source in storage first: ask for that."""
+        target.waiting = True
+        source.waiter = target
+        source.urgent = True
+        self._schedule.update(source, now)
+
+    def _back_off(self, aggregator: SegmentAggregator, error: HeadraceError, now: float) -> None:
+        """Note a failure, learn from storage what happened, try later. Raises: DataCorruptionError."""
+        config = self._config
+        self._flush_failures += 1
+        pause = min(config.retry_max_s, config.retry_initial_s * 2 ** min(aggregator.failures, 30))
+        aggregator.failures += 1
+        aggregator.not_before = now + pause
+        _logger.warning(
+            "segment %s: storing failed %d times, next attempt in %.1f s: %s",
+            aggregator.segment.name,
+            aggregator.failures,
+            pause,
+            error,
+        )
+        self._flusher.adopt(aggregator)
+        aggregator.drop_stored()
+
+    def _on_flushed(self, aggregator: SegmentAggregator, now: float) -> None:
+        target, aggregator.waiter = aggregator.waiter, None
+        if target is not None:
+            target.waiting = False
+            target.urgent = True  # it was due before it had to wait
+            self._settle(target, now)
+        self._settle(aggregator, now)
+        self._wake.set()
+        self._progress.set()
+
+    def _report_progress(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress()
+
+    # ---------------------------------------------------------------------------------- acknowledging
+
+    async def _acknowledge_progress(self) -> None:
+        failures = 0
+        while True:
+            await self._progress.wait()
+            self._progress.clear()
+            sequence = self._acknowledgeable()
+            if sequence is not None:
+                try:
+                    await self._acknowledge(sequence)
+                except _FATAL:
+                    raise
+                except HeadraceError as error:
+                    failures += 1
+                    _logger.warning("cutting the log at %d failed %d times: %s", sequence, failures, error)
+                    pause = self._config.retry_initial_s * 2 ** min(failures, 30)
+                    await asyncio.sleep(min(self._config.retry_max_s, pause))
+                    self._progress.set()
+                    continue
+                failures = 0
+                self._acknowledgements.on_acknowledged(sequence)
+            self._wake_quiet_waiters()
+            if not self._schedule.forced:
+                await asyncio.sleep(self._config.acknowledge_interval_s)
+
+    def _acknowledgeable(self) -> int | None:
+        if not self._acknowledgements.has_checkpoint:
+            return None
+        pending = (found.lowest_sequence for found in self._aggregators.values())
+        lowest = min((sequence for sequence in pending if sequence is not None), default=None)
+        return self._acknowledgements.candidate(lowest)
+
+    def _wake_quiet_waiters(self) -> None:
+        if not self._quiet_waiters or not self._intake_idle or self._aggregators:
+            return
+        if self._acknowledgeable() is not None:
+            return
+        for waiter in self._quiet_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ---------------------------------------------------------------------------------- garbage
+
+    async def _collect_garbage(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.garbage_interval_s)
+            try:
+                await self._storage.collect_garbage()
+            except _FATAL:
+                raise
+            except HeadraceError as error:
+                _logger.warning("deleting objects failed, next attempt soon: %s", error)
+
+
+def _worst_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that says most: a fatal one if there is one. Each has its own traceback."""
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [group]
+    while pending:
+        error = pending.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    return next((leaf for leaf in leaves if isinstance(leaf, _FATAL)), leaves[0])
