@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.model.attributes import UpdateKind
 from headrace.model.tables import TableDelta, TableEntry, TableKey
 
 
@@ -61,10 +60,8 @@ class SegmentAccess(Protocol):
     async def get_attribute(self, segment: str, attribute_id: bytes) -> int:
         """Return the value, or ATTRIBUTE_NULL if it is not set."""
 
-    async def update_attribute(
-        self, segment: str, attribute_id: bytes, kind: UpdateKind, value: int, expected: int = ...
-    ) -> bool:
-        """Return whether the condition held and the update was made."""
+    async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
+        """Set ``value`` if the attribute is ``expected``; return whether it was."""
 
     async def create_table(self, segment: str, *, key_length: int, rollover_bytes: int) -> None:
         """Raises SegmentExistsError."""

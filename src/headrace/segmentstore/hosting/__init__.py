@@ -1,1 +1,1 @@
-"""hosting."""
+"""Which containers run in this process, and which of them owns a segment."""

@@ -278,6 +278,26 @@ class ContainerReadIndex:
         pieces: list[memoryview] = []
         return pieces if index.collect(offset, length, pieces, []) == length else None
 
+    def first_uncovered(self, segment: SegmentState) -> int | None:
+        """Return the first durable offset that neither storage nor this index can answer, or None.
+
+        Recovery asks it of every segment: such an offset means that the log was cut too early.
+        """
+        position = segment.stored_length
+        index = self._indexes.get(segment)
+        while position < segment.durable_length:
+            if index is None:
+                return position
+            redirect = index.find_redirect(position)
+            if redirect is not None:
+                position = redirect.end
+                continue
+            size = index.collect(position, segment.durable_length - position, [], [])
+            if not size:
+                return position
+            position += size
+        return None
+
     # ---------------------------------------------------------------------------------- introspection
 
     def unstored_bytes(self) -> int:

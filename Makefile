@@ -1,0 +1,65 @@
+# One page of recipes. `make demo` and `make test` need nothing but Python 3.11+ and (for Spark) Java 17.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test check fmt lint types layers generated unit interop sim bench bench-smoke serve lock clean
+
+setup: $(STAMP)  ## the environment with everything the recipes below need
+
+$(STAMP): pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $(STAMP)
+
+demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipeline, every total checked (ARGS=--keep leaves it running)
+	$(BIN)/python -m headrace.cli.main demo $(ARGS)
+
+test: setup  ## what automation runs: format, lint, types, layers, generated files, all tests
+	$(MAKE) check
+
+check: fmt-check lint types layers generated
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+.PHONY: fmt-check
+fmt-check:  ## formatting, without changing anything
+	$(BIN)/ruff format --check src tests benchmarks tools examples
+
+fmt:  ## format everything
+	$(BIN)/ruff format src tests benchmarks tools examples
+	$(BIN)/ruff check --fix src tests benchmarks tools examples
+
+lint:  ## ruff with the project's rules
+	$(BIN)/ruff check src tests benchmarks tools examples
+
+types:  ## mypy --strict over the package
+	$(BIN)/mypy
+
+layers:  ## imports point down, deciding code does no I/O
+	$(BIN)/lint-imports
+
+generated:  ## the checked-in gRPC code is what the .proto files say
+	$(BIN)/python tools/generate_rpc.py --check
+
+serve: setup  ## a durable standalone server on the default ports, data in ./headrace-data
+	$(BIN)/headrace standalone
+
+bench: setup  ## every benchmark at its real size, each beside its floor (results: docs/benchmarks.md)
+	$(BIN)/python -m benchmarks.run
+
+bench-smoke: setup  ## every benchmark at its smallest size: do they still run?
+	$(BIN)/python -m benchmarks.run --smoke
+
+SEEDS ?= 500
+sim: setup  ## SEEDS=n simulated histories on all cores
+	$(BIN)/python -m headrace.testing.run_seeds --seeds $(SEEDS)
+
+lock: setup  ## refresh requirements.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --extra demo --extra dev --extra spark pyproject.toml -o requirements.lock
+
+clean:  ## remove the environment and caches (not your data)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

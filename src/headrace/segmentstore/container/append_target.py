@@ -1,0 +1,57 @@
+"""Where a connection hands the append blocks of one segment: a thin, synchronous door to its container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.durablelog.operation_processor import AppendOwner, OperationProcessor
+
+
+class ContainerAppendTarget:
+    """One (container, segment). Valid until an append raises NoSuchSegmentError or ContainerOfflineError."""
+
+    __slots__ = ("_processor", "state")
+
+    def __init__(self, processor: OperationProcessor, state: SegmentState) -> None:
+        self._processor = processor
+        self.state = state
+
+    def last_event_number(self, writer_id: bytes) -> int:
+        """The last event number of the writer that is durable, or ATTRIBUTE_NULL."""
+        return self.state.attributes.get(writer_id, ATTRIBUTE_NULL)
+
+    def can_accept(self, size_bytes: int) -> bool:
+        return self._processor.can_accept(size_bytes)
+
+    def wait_capacity(self, resume: Callable[[], None]) -> None:
+        self._processor.wait_capacity(resume)
+
+    def append_block(
+        self,
+        owner: AppendOwner,
+        pieces: Sequence[memoryview],
+        size: int,
+        *,
+        previous_event_number: int,
+        last_event_number: int,
+        event_count: int,
+        request_id: int,
+        expected_offset: int = -1,
+    ) -> None:
+        """See :meth:`OperationProcessor.append_block`."""
+        self._processor.append_block(
+            self.state,
+            owner,
+            pieces,
+            size,
+            previous_event_number,
+            last_event_number,
+            event_count,
+            request_id,
+            expected_offset,
+        )
+
+    def end_of_read(self) -> None:
+        self._processor.end_of_read()

@@ -1,0 +1,22 @@
+"""What a container is given: its log, its storage, its share of the cache, its clock and chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.runtime.clock import Clock
+from headrace.runtime.entropy import Entropy
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.storage.providers.contract import ChunkProvider
+from headrace.wal.contract import Wal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerComponents:
+    """Components, as opposed to settings. The cache is shared by all containers of the process."""
+
+    wal: Wal
+    chunks: ChunkProvider
+    cache: BlockCache
+    clock: Clock
+    entropy: Entropy

@@ -1,0 +1,43 @@
+"""Long-term storage's metadata, kept in the container's own log: a change counts once its operation is durable.
+
+Because the rows travel through the fenced log, a former owner can never commit one; because a metadata
+checkpoint carries them, they survive the log being cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.durablelog.operation_processor import OperationProcessor
+from headrace.segmentstore.operations import catalogue as ops
+
+
+def _propose(changes: Mapping[str, bytes | None], sequence: int) -> ops.StorageRows:
+    return ops.StorageRows(sequence, changes)
+
+
+class LogRowStore:
+    """The RowStore of long-term storage over a container's log. Used on the container's loop."""
+
+    def __init__(self, container: ContainerState, processor: OperationProcessor) -> None:
+        self._container = container
+        self._processor = processor
+
+    def get(self, key: str) -> bytes | None:
+        return self._container.storage_rows.get(key)
+
+    def keys(self, prefix: str) -> list[str]:
+        return sorted(key for key in self._container.storage_rows if key.startswith(prefix))
+
+    async def commit(self, changes: Mapping[str, bytes | None]) -> None:
+        """Put and remove rows together; durable when it returns.
+
+        Raises:
+            WalWriteError: it may have happened; the container is ending.
+            ContainerOfflineError: the container has ended.
+        """
+        size = sum(len(key) + len(value or b"") + 8 for key, value in changes.items())
+        # Rows are what frees memory and log: they must not wait behind the appends they make room for.
+        await self._processor.submit(partial(_propose, dict(changes)), size, critical=True)

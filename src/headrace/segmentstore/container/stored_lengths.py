@@ -1,0 +1,60 @@
+"""Keeps what segments know about long-term storage in step with its rows, while the log is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.errors import ContainerOfflineError, DataCorruptionError
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.contract import ReadIndex, StorageReader
+from headrace.storage.metadata.rows import SEGMENT_PREFIX, decode_segment_row
+
+_HEX: Final = 16
+
+
+class LateStorage:
+    """The storage reader of a container whose storage comes to life after its read index."""
+
+    target: StorageReader | None = None
+
+    async def read_stored(self, segment: str, offset: int, length: int) -> bytes | bytearray | memoryview:
+        """See :meth:`StorageReader.read_stored`."""
+        if self.target is None:
+            raise ContainerOfflineError("the container is still recovering")
+        return await self.target.read_stored(segment, offset, length)
+
+
+def segment_id_of(storage_name: str) -> int:
+    """Return the segment id that :attr:`SegmentState.storage_name` ends with."""
+    return int(storage_name.rpartition(".")[2], _HEX)
+
+
+class StoredLengths:
+    """Told about every change of storage rows that the log holds."""
+
+    def __init__(self, container: ContainerState, read_index: ReadIndex) -> None:
+        self._container = container
+        self._read_index = read_index
+
+    def on_rows(self, changes: Mapping[str, bytes | None]) -> None:
+        """Raise stored lengths; bytes that are stored need not stay in memory.
+
+        Raises:
+            DataCorruptionError: storage claims more bytes than the segment has.
+        """
+        for key, value in changes.items():
+            if value is None or not key.startswith(SEGMENT_PREFIX):
+                continue
+            segment = self._container.by_id.get(segment_id_of(key))
+            if segment is None:
+                continue
+            row = decode_segment_row(value)
+            if row.length > segment.durable_length:
+                raise DataCorruptionError(
+                    f"storage holds {row.length} bytes of segment {segment.name!r}, the log knows "
+                    f"{segment.durable_length}"
+                )
+            if row.length > segment.stored_length:
+                segment.stored_length = row.length
+                self._read_index.on_changed(segment)

@@ -1,0 +1,137 @@
+"""Starts the containers of this process, and starts a failed one again: recovery is the only repair.
+
+When a container ends by itself its neighbours never notice. It is opened anew from its log after a pause that
+grows while it keeps failing; meanwhile its segments answer ContainerOfflineError. Damaged data is not retried: a
+container that met corruption stays offline until a person has looked, because a restart could bury the evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError
+from headrace.model.hashing import container_of
+from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container.container import SegmentContainer, describe_failure
+
+_logger = logging.getLogger(__name__)
+
+OnFailed = Callable[[SegmentContainer, BaseException], None]
+MakeContainer = Callable[[int, OnFailed], SegmentContainer]
+
+
+@dataclass(slots=True)
+class ContainerHealth:
+    """State of one container as a person wants to see it."""
+
+    container_id: int
+    online: bool
+    restarts: int
+    last_failure: str
+
+
+class ContainerRegistry:
+    """All containers of one process."""
+
+    def __init__(
+        self,
+        container_count: int,
+        make_container: MakeContainer,
+        *,
+        restart_delay_s: float = 0.2,
+        restart_delay_max_s: float = 30.0,
+    ) -> None:
+        self.container_count = container_count
+        self._make = make_container
+        self._delay_s = restart_delay_s
+        self._delay_max_s = restart_delay_max_s
+        self._running: dict[int, SegmentContainer] = {}
+        self._restarts = dict.fromkeys(range(container_count), 0)
+        self._failures = dict.fromkeys(range(container_count), "")
+        self._supervisor = Supervisor("containers")
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Start every container; any failure stops those started and is raised."""
+        try:
+            for container_id in range(self.container_count):
+                await self._start_one(container_id)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start_one(self, container_id: int) -> None:
+        container = self._make(container_id, self._on_failed)
+        try:
+            await container.start()
+        except BaseException:
+            await container.stop()
+            raise
+        self._running[container_id] = container
+
+    def _on_failed(self, container: SegmentContainer, error: BaseException) -> None:
+        container_id = container.container_id
+        if self._running.get(container_id) is container:
+            del self._running[container_id]
+        self._failures[container_id] = describe_failure(error)
+        if self._stopping:
+            return
+        _logger.error("container %d ended: %s", container_id, describe_failure(error))
+        self._supervisor.spawn(f"restart container {container_id}", self._restart(container, error))
+
+    async def _restart(self, failed: SegmentContainer, error: BaseException) -> None:
+        container_id = failed.container_id
+        await failed.stop()
+        delay_s = self._delay_s
+        while not isinstance(error, CorruptionError | FencedOutError):
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, self._delay_max_s)
+            self._restarts[container_id] += 1
+            try:
+                await self._start_one(container_id)
+            except Exception as again:  # noqa: BLE001 - whatever it was, it is reported and retried
+                error = again
+                self._failures[container_id] = describe_failure(again)
+                _logger.error("container %d did not start: %s", container_id, describe_failure(again))  # noqa: TRY400 - one line a person can read
+            else:
+                _logger.info("container %d runs again", container_id)
+                return
+        _logger.critical("container %d stays offline: %s", container_id, describe_failure(error))
+
+    def get(self, segment: str) -> SegmentContainer:
+        """Return the running container that owns ``segment``.
+
+        Raises:
+            ContainerOfflineError: it is starting, stopped or failed.
+        """
+        container_id = container_of(segment, self.container_count)
+        container = self._running.get(container_id)
+        if container is None:
+            raise ContainerOfflineError(f"container {container_id} is not running here now")
+        return container
+
+    def running(self) -> list[SegmentContainer]:
+        return list(self._running.values())
+
+    def health(self) -> list[ContainerHealth]:
+        return [
+            ContainerHealth(
+                container_id,
+                container_id in self._running,
+                self._restarts[container_id],
+                self._failures[container_id],
+            )
+            for container_id in range(self.container_count)
+        ]
+
+    async def stop(self) -> None:
+        """Stop every container orderly. Idempotent."""
+        self._stopping = True
+        await self._supervisor.stop()
+        containers = list(self._running.values())
+        self._running.clear()
+        for container in containers:
+            await container.stop()

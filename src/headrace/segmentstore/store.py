@@ -1,0 +1,233 @@
+"""The segment store as its callers see it: names in, the right container asked, durable facts out.
+
+Ingress, the controller of a standalone process and the tests all speak to this class. Each method says what the
+protocol promises about it; container look-up and the split between streams and tables happen here and nowhere
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.errors import (
+    AttributeMismatchError,
+    InvalidArgumentError,
+    NoSuchSegmentError,
+    SegmentError,
+    UnsupportedError,
+)
+from headrace.model import attributes as attr
+from headrace.model.attributes import AttributeUpdate, UpdateKind
+from headrace.model.names import transient_segment_name
+from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
+from headrace.runtime.entropy import Entropy
+from headrace.segmentstore.container.append_target import ContainerAppendTarget
+from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import ReadResult, SegmentInfo
+from headrace.segmentstore.hosting.registry import ContainerRegistry
+
+SEGMENT_NAME_CHARS_MAX = 1024
+
+
+class SegmentStore:
+    """All segments this process owns. Every method runs on the store's loop."""
+
+    def __init__(self, registry: ContainerRegistry, entropy: Entropy) -> None:
+        self._registry = registry
+        self._entropy = entropy
+
+    def _segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
+        container = self._registry.get(name)
+        return container, container.get_segment(name)
+
+    def _stream_segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
+        container, state = self._segment(name)
+        if state.is_table:
+            raise UnsupportedError(f"segment {name!r} is a table: use the table commands")
+        return container, state
+
+    # -------------------------------------------------------------------------------------- segments
+
+    async def create_segment(
+        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0
+    ) -> None:
+        """Create an empty segment. Raises SegmentExistsError, InvalidArgumentError."""
+        check_segment_name(segment)
+        await self._registry.get(segment).create(
+            segment,
+            {
+                attr.SCALE_POLICY_TYPE: scale_type,
+                attr.SCALE_POLICY_RATE: target_rate,
+                attr.ROLLOVER_SIZE: max(0, rollover_bytes),
+            },
+        )
+
+    async def create_transient_segment(self, parent: str, writer_id: bytes) -> str:
+        """Create a scratch segment beside ``parent`` (which is not checked) and return its name."""
+        check_segment_name(parent)
+        name = transient_segment_name(parent, writer_id, self._entropy.token(16))
+        container = self._registry.get(name)
+        await container.create(name, {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT})
+        return name
+
+    async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None:
+        """Store scaling hints. Raises NoSuchSegmentError, SegmentSealedError."""
+        container, state = self._segment(segment)
+        await container.update_attributes(
+            state,
+            [
+                AttributeUpdate(attr.SCALE_POLICY_TYPE, UpdateKind.REPLACE, scale_type),
+                AttributeUpdate(attr.SCALE_POLICY_RATE, UpdateKind.REPLACE, target_rate),
+            ],
+        )
+
+    async def segment_info(self, segment: str) -> SegmentInfo:
+        """Durable facts. Raises NoSuchSegmentError."""
+        return self._registry.get(segment).segment_info(segment)
+
+    async def seal_segment(self, segment: str) -> int:
+        """Seal and answer the final length. Raises SegmentSealedError if it was sealed already."""
+        container, state = self._segment(segment)
+        return await container.seal(state)
+
+    async def truncate_segment(self, segment: str, offset: int) -> None:
+        """Drop the head. Raises SegmentTruncatedError outside [start, length], NoSuchSegmentError."""
+        container, state = self._stream_segment(segment)
+        await container.truncate(state, offset)
+
+    async def delete_segment(self, segment: str) -> None:
+        """Delete a segment (of any kind). Raises NoSuchSegmentError."""
+        container, state = self._segment(segment)
+        await container.delete(state)
+
+    async def merge_segments(
+        self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()
+    ) -> int:
+        """Append all of ``source`` to ``target`` and remove it; answer the new length of the target.
+
+        Errors name the source, whatever the cause, as the protocol wants.
+
+        Raises:
+            NoSuchSegmentError, SegmentSealedError, AttributeMismatchError: nothing was merged.
+        """
+        container = self._registry.get(target)
+        if self._registry.get(source) is not container:
+            raise InvalidArgumentError(f"{source!r} and {target!r} live in different containers")
+        try:
+            return await container.merge(container.get_segment(target), source, updates)
+        except AttributeMismatchError:
+            raise
+        except SegmentError as error:
+            error.segment = source
+            raise
+
+    async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
+        """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target."""
+        container, state = self._stream_segment(target)
+        lengths: list[int] = []
+        for source in sources:
+            try:
+                lengths.append(await container.merge(state, source))
+            except NoSuchSegmentError:
+                lengths.append(container.get_segment(target).durable_length)
+            except SegmentError as error:
+                error.segment = target
+                raise
+        return lengths
+
+    # -------------------------------------------------------------------------------------- attributes
+
+    async def get_attribute(self, segment: str, attribute_id: bytes) -> int:
+        """The durable value, ATTRIBUTE_NULL if it is not set. Raises NoSuchSegmentError."""
+        container, state = self._segment(segment)
+        return container.attribute(state, attribute_id)
+
+    async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
+        """Set ``value`` if the attribute is ``expected``; say whether it was. Raises SegmentSealedError."""
+        container, state = self._segment(segment)
+        update = AttributeUpdate(attribute_id, UpdateKind.REPLACE_IF_EQUALS, value, expected)
+        try:
+            await container.update_attributes(state, [update])
+        except AttributeMismatchError:
+            return False
+        return True
+
+    # -------------------------------------------------------------------------------------- bytes
+
+    async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> ReadResult:
+        """Read up to ``length_max`` bytes; see :meth:`ReadIndex.read`."""
+        container, state = self._stream_segment(segment)
+        return await container.read(state, offset, length_max, wait=wait)
+
+    def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
+        """Answer from memory at once, or None."""
+        container, state = self._stream_segment(segment)
+        return container.read_nowait(state, offset, length_max)
+
+    async def append(
+        self,
+        segment: str,
+        data: bytes | bytearray | memoryview,
+        updates: Sequence[AttributeUpdate] = (),
+        expected_offset: int = -1,
+    ) -> int:
+        """Append outside of any writer's history; answer the offset at which ``data`` begins."""
+        container, state = self._stream_segment(segment)
+        return await container.append(state, data, updates, expected_offset)
+
+    def append_target(self, segment: str) -> ContainerAppendTarget:
+        """The synchronous door for append blocks. Raises NoSuchSegmentError, ContainerOfflineError."""
+        target = self._registry.get(segment).append_target(segment)
+        if target.state.is_table:
+            raise UnsupportedError(f"segment {segment!r} is a table: use the table commands")
+        return target
+
+    # -------------------------------------------------------------------------------------- tables
+
+    async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
+        """Create a table: hash (``key_length`` 0) or fixed key. Raises SegmentExistsError."""
+        check_segment_name(segment)
+        await self._registry.get(segment).tables.create_table(segment, key_length, rollover_bytes)
+
+    async def delete_table(self, segment: str, *, must_be_empty: bool) -> None:
+        await self._registry.get(segment).tables.delete_table(segment, must_be_empty)
+
+    async def table_info(self, segment: str) -> TableInfo:
+        return await self._registry.get(segment).tables.table_info(segment)
+
+    async def table_update(
+        self, segment: str, entries: Sequence[TableEntry], expected_length: int = -1
+    ) -> list[int]:
+        return await self._registry.get(segment).tables.table_update(segment, entries, expected_length)
+
+    async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
+        await self._registry.get(segment).tables.table_remove(segment, keys, expected_length)
+
+    async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
+        return await self._registry.get(segment).tables.table_get(segment, keys)
+
+    async def table_keys(
+        self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
+    ) -> tuple[list[TableKey], bytes]:
+        return await self._registry.get(segment).tables.table_keys(segment, token, count, from_key, to_key)
+
+    async def table_entries(
+        self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
+    ) -> tuple[list[TableEntry], bytes]:
+        return await self._registry.get(segment).tables.table_entries(segment, token, count, from_key, to_key)
+
+    async def table_delta(self, segment: str, position: int, count: int) -> TableDelta:
+        return await self._registry.get(segment).tables.table_delta(segment, position, count)
+
+    # -------------------------------------------------------------------------------------- inspection
+
+    def for_each_container(self, visit: Callable[[SegmentContainer], None]) -> None:
+        for container in self._registry.running():
+            visit(container)
+
+
+def check_segment_name(segment: str) -> None:
+    """Raise InvalidArgumentError for a name no client of the protocol would make."""
+    if not segment or len(segment) > SEGMENT_NAME_CHARS_MAX or "\0" in segment:
+        raise InvalidArgumentError(f"illegal segment name of {len(segment)} characters")

@@ -1,0 +1,56 @@
+"""The controller of a standalone process: on the segment store's loop, with its metadata in the store's tables.
+
+gRPC has threads of its own and hands every call over to the loop, so that its parsing never competes with
+appends for the interpreter longer than one call takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.controller.config import ControllerConfig
+from headrace.controller.server import Controller, GrpcServer
+from headrace.controller.store.tables import TableStore
+from headrace.runtime.context import Runtime
+from headrace.segmentstore.store import SegmentStore
+from headrace.standalone.config import StandaloneConfig
+
+
+class ControlPlane:
+    """Controller, gRPC and REST of one standalone process."""
+
+    def __init__(
+        self, config: StandaloneConfig, runtime: Runtime, store: SegmentStore, segmentstore_port: int
+    ) -> None:
+        self._config = config
+        self._tables = TableStore(store, runtime.entropy)
+        self._controller = Controller(
+            self._tables,
+            store,
+            runtime.clock,
+            runtime.entropy,
+            ControllerConfig(
+                data_host=config.host,
+                data_port=segmentstore_port,
+                rpc_host=config.host,
+                rpc_port=config.controller_port,
+            ),
+        )
+        self._grpc: GrpcServer | None = None
+        self.grpc_port = config.controller_port
+        self.rest_port = config.rest_port
+
+    async def start(self) -> None:
+        """Serve control calls. Raises OSError if an address is taken."""
+        await self._controller.start()
+        loop = asyncio.get_running_loop()
+        self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
+        self.grpc_port = self._grpc.start()
+
+    async def stop(self) -> None:
+        """Refuse new calls, let those under way end, stop. Idempotent."""
+        if self._grpc is not None:
+            grpc, self._grpc = self._grpc, None
+            await asyncio.get_running_loop().run_in_executor(None, grpc.stop)
+        await self._controller.stop()
+        await self._tables.close()

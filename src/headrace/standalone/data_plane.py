@@ -1,0 +1,101 @@
+"""The segment store of a standalone process: logs, chunks, cache, containers and the listener, wired together."""
+
+from __future__ import annotations
+
+from headrace.runtime.blocking import BlockingWork
+from headrace.runtime.context import Runtime
+from headrace.segmentstore.container.components import ContainerComponents
+from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.hosting.registry import ContainerRegistry, OnFailed
+from headrace.segmentstore.ingress.listener import Listener
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.store import SegmentStore
+from headrace.standalone.config import StandaloneConfig
+from headrace.storage.providers.contract import ChunkProvider
+from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.wal.config import WalConfig
+from headrace.wal.contract import Wal
+from headrace.wal.file.file_wal import FileWal
+from headrace.wal.memory import MemoryLogStore, MemoryWal
+
+_STORAGE_THREADS = 4
+
+
+class DataPlane:
+    """Everything below the controller. Runs on the loop that calls :meth:`start`."""
+
+    def __init__(self, config: StandaloneConfig, runtime: Runtime) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._wal_config = WalConfig(frames_max=config.frames_max)
+        self._memory_logs = MemoryLogStore()
+        self._pool: BlockingWork | None = None
+        self._provider: ChunkProvider | None = None
+        self._listener: Listener | None = None
+        self._cache = BlockCache(CacheConfig(bytes_max=config.cache_bytes))
+        self.registry = ContainerRegistry(config.containers, self._make_container)
+        self.store = SegmentStore(self.registry, runtime.entropy)
+
+    async def start(self) -> None:
+        """Recover every container. Raises what the first that fails raises."""
+        self._provider = self._make_provider()
+        try:
+            await self.registry.start()
+        except BaseException:
+            await self._close_pool()
+            raise
+
+    def _make_provider(self) -> ChunkProvider:
+        if self._config.in_memory:
+            return MemoryChunkProvider()
+        root = f"{self._config.data_dir}/chunks"
+        files = self._runtime.filesystem
+        if not files.exists(root):
+            files.mkdir(root)
+            files.fsync_directory(self._config.data_dir)
+        self._pool = self._runtime.threads.pool(_STORAGE_THREADS, "storage")
+        return FilesystemChunkProvider(root, files, self._pool)
+
+    def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
+        assert self._provider is not None
+        components = ContainerComponents(
+            wal=self._make_wal(container_id),
+            chunks=self._provider,
+            cache=self._cache,
+            clock=self._runtime.clock,
+            entropy=self._runtime.entropy,
+        )
+        return SegmentContainer(container_id, components, self._config.container, on_failed)
+
+    def _make_wal(self, container_id: int) -> Wal:
+        name = f"container-{container_id}"
+        if self._config.in_memory:
+            return MemoryWal(self._memory_logs, name, self._wal_config)
+        return FileWal(
+            f"{self._config.data_dir}/wal/{name}",
+            self._wal_config,
+            filesystem=self._runtime.filesystem,
+            clock=self._runtime.clock,
+            entropy=self._runtime.entropy,
+            threads=self._runtime.threads,
+        )
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept connections; answer the port. Raises OSError if the address is taken."""
+        self._listener = Listener(self.store)
+        return await self._listener.start(host, port)
+
+    async def stop(self) -> None:
+        """Close connections, make durable what was accepted, stop. Idempotent."""
+        if self._listener is not None:
+            await self._listener.stop()
+        await self.registry.stop()
+        await self._close_pool()
+
+    async def _close_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            await self._pool.wait_closed()
+            self._pool = None

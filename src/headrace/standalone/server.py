@@ -1,0 +1,114 @@
+"""The standalone server: starts every part in order, says when it can be used, stops orderly on a signal.
+
+Order of start: lock of the data directory, containers (each recovers from its log), the segment store's
+listener, the controller (it finishes what a former one began), gRPC, REST, and only then the ready file: whoever
+finds it may append. Stopping runs backwards. A kill at any moment is safe: starting is always recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from headrace.errors import InvalidArgumentError
+from headrace.runtime.context import Runtime, system_runtime
+from headrace.runtime.directory_lock import DirectoryLock, describe_process
+from headrace.runtime.loops import run as run_loop
+from headrace.standalone.config import StandaloneConfig
+from headrace.standalone.control_plane import ControlPlane
+from headrace.standalone.data_plane import DataPlane
+from headrace.standalone.ready_file import remove_ready_file, write_ready_file
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Addresses:
+    """Where a running server listens, each ``host:port``."""
+
+    controller: str
+    segmentstore: str
+    rest: str
+
+    def as_dict(self) -> dict[str, str]:
+        return {"controller": self.controller, "segmentstore": self.segmentstore, "rest": self.rest}
+
+
+class StandaloneServer:
+    """One server. Start it once, stop it once."""
+
+    def __init__(self, config: StandaloneConfig, runtime: Runtime | None = None) -> None:
+        if config.containers < 1:
+            raise InvalidArgumentError(f"{config.containers} containers: at least 1")
+        self._config = config
+        self._runtime = runtime or system_runtime()
+        self._exit = AsyncExitStack()
+        self.data_plane = DataPlane(config, self._runtime)
+
+    async def start(self) -> Addresses:
+        """Start everything; whatever was started is stopped again if a later part fails.
+
+        Raises:
+            DirectoryLockedError: another process serves this directory; the message names it.
+            DataCorruptionError: a log or its storage is damaged; the message names file and offset.
+            OSError: an address is taken.
+        """
+        config = self._config
+        async with AsyncExitStack() as stack:
+            if not config.in_memory:
+                lock = DirectoryLock(
+                    self._runtime.filesystem, config.data_dir, describe_process(self._runtime.clock)
+                )
+                lock.acquire()
+                stack.callback(lock.release)
+            await self.data_plane.start()
+            stack.push_async_callback(self.data_plane.stop)
+            segmentstore = await self.data_plane.listen(config.host, config.segmentstore_port)
+            control_plane = ControlPlane(config, self._runtime, self.data_plane.store, segmentstore)
+            await control_plane.start()
+            stack.push_async_callback(control_plane.stop)
+            addresses = Addresses(
+                f"{config.host}:{control_plane.grpc_port}",
+                f"{config.host}:{segmentstore}",
+                f"{config.host}:{control_plane.rest_port}",
+            )
+            self._exit = stack.pop_all()
+        return addresses
+
+    async def stop(self) -> None:
+        await self._exit.aclose()
+
+
+async def serve(config: StandaloneConfig) -> None:
+    """Run a server until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    server = StandaloneServer(config)
+    addresses = await server.start()
+    try:
+        if config.ready_file is not None:
+            write_ready_file(config.ready_file, addresses.as_dict())
+        where = "in memory only" if config.in_memory else f"data in {config.data_dir}"
+        _logger.info(
+            "headrace is ready: controller %s, segment store %s, rest %s; %s",
+            addresses.controller,
+            addresses.segmentstore,
+            addresses.rest,
+            where,
+        )
+        await stopping.wait()
+        _logger.info("stopping")
+    finally:
+        if config.ready_file is not None:
+            remove_ready_file(config.ready_file)
+        await server.stop()
+
+
+def run(config: StandaloneConfig) -> None:
+    """Run a server in this process until it is told to stop; returns after a clean stop."""
+    run_loop(serve(config))

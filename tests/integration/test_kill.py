@@ -1,0 +1,123 @@
+"""``kill -9`` in the middle of ingestion by eight writers, twenty times: every acknowledged event is there once."""
+
+import asyncio
+import collections
+import random
+import socket
+
+import pytest
+
+from headrace.client import connect
+from headrace.model.policies import ScalingPolicy, StreamConfiguration
+from tests.integration.server_process import ServerProcess
+
+WRITERS = 8
+KILLS = 20
+
+
+def free_ports(count):
+    """Ports that stay the same over restarts, so that clients find the server again."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+async def write_until(client, number, acked, stopping, on_ack):
+    """One writer: batches of small events under its own key, remembering what was acknowledged."""
+    async with client.event_writer("kill", "stream") as writer:
+        sequence = 0
+        pending = set()
+        while not stopping.is_set():
+            batch = [f"{number}:{sequence + i}".encode().ljust(60, b".") for i in range(20)]
+            last = sequence + 19
+            future = asyncio.ensure_future(_flush(writer, batch, f"key-{number}"))
+            sequence += 20
+
+            def done(task, last=last):
+                pending.discard(task)
+                if not task.cancelled() and task.exception() is None:
+                    acked[number] = max(acked[number], last)
+                    on_ack(20)
+
+            pending.add(future)
+            future.add_done_callback(done)
+            if len(pending) > 10:
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        if pending:
+            await asyncio.wait(pending)
+        for task in pending:
+            task.result()
+        return sequence
+
+
+async def _flush(writer, batch, key):
+    await writer.write_many(batch, [key] * len(batch))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
+    rng = random.Random(20130101)
+    controller, store, rest = free_ports(3)
+    server = ServerProcess(
+        tmp_path,
+        "--controller-port",
+        str(controller),
+        "--segmentstore-port",
+        str(store),
+        "--rest-port",
+        str(rest),
+    )
+    server.start(ports=False)
+    try:
+        acked = collections.defaultdict(lambda: -1)
+        counted = 0
+        wanted = asyncio.Event()
+        goal = 0
+
+        def on_ack(events):
+            nonlocal counted
+            counted += events
+            if counted >= goal:
+                wanted.set()
+
+        async with connect(server.uri) as client:
+            await client.create_scope("kill")
+            await client.create_stream("kill", "stream", StreamConfiguration(scaling=ScalingPolicy.fixed(4)))
+            stopping = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                writers = [
+                    group.create_task(write_until(client, number, acked, stopping, on_ack))
+                    for number in range(WRITERS)
+                ]
+                for _ in range(KILLS):
+                    wanted.clear()
+                    goal = counted + rng.randint(500, 6000)
+                    await asyncio.wait_for(wanted.wait(), 60)
+                    await asyncio.to_thread(server.kill)
+                    await asyncio.to_thread(server.start, 30.0, ports=False)
+                wanted.clear()
+                goal = counted + 2000
+                await asyncio.wait_for(wanted.wait(), 60)
+                stopping.set()
+            written = [task.result() for task in writers]
+            seen = collections.defaultdict(list)
+            async with client.event_reader("kill", "stream", end="tail") as reader:
+                async for batch in reader.batches():
+                    for payload in batch.payloads():
+                        number, _, sequence = payload.rstrip(b".").partition(b":")
+                        seen[int(number)].append(int(sequence))
+        for number in range(WRITERS):
+            assert acked[number] == written[number] - 1
+            assert seen[number] == list(range(written[number])), f"writer {number}"
+        assert server.starts == KILLS + 1
+        assert server.stop() == 0
+    finally:
+        if server.process.poll() is None:
+            server.kill()
