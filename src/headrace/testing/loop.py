@@ -1,0 +1,467 @@
+"""An event loop on virtual time whose every choice follows from a seed.
+
+Fault model, that is, what this loop may do to a program and a real one does too:
+
+* Tasks that are ready at the same moment run in any order, and interleave with callbacks in any order.
+Callbacks
+  scheduled by ``call_soon`` keep their order among themselves, as asyncio promises.
+* A process may be killed between any two callbacks; nothing of it runs any more.
+
+What it does for the test: an hour of waiting costs nothing, since time jumps to the next timer; a program
+that waits for nothing is a ``DeadlockError``, one that spins is a ``LivelockError``; threads, sockets and
+processes are refused; an exception that reaches nobody is remembered in ``failures``.
+
+Tasks and futures hash by a counter, not by address: sets of them (``TaskGroup`` and ``asyncio.wait`` use
+such) then iterate alike in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.failures import (
+    DeadlockError,
+    ForbiddenError,
+    LivelockError,
+    ProcessGoneError,
+    TimeLimitError,
+)
+from headrace.testing.process import CURRENT_PROCESS, SimulatedProcess
+from headrace.testing.trace import LINES_KEPT_DEFAULT, Trace
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+#: Virtual seconds at the start; not zero, so that nobody mistakes "no time yet" for a time.
+TIME_START_S: Final = 1_000.0
+
+#: Callbacks that may run while time stands still.
+SPINS_MAX: Final = 1_000_000
+
+#: Callbacks between two garbage collections.
+_COLLECT_AFTER: Final = 200_000
+
+_TASKS_SHOWN_MAX: Final = 40
+
+
+class SimulatedFuture(asyncio.Future[Any]):
+    """A future with a repeatable hash."""
+
+    def __init__(self, *, loop: SimulatedLoop) -> None:
+        self._serial = loop.next_serial()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+
+class SimulatedTask(asyncio.Task[Any]):
+    """A task with a repeatable hash that knows its process."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        *,
+        loop: SimulatedLoop,
+        name: str | None,
+        context: Context | None,
+    ) -> None:
+        self._serial = loop.next_serial()
+        self._process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
+        name = f"task-{self._serial}" if name is None else name
+        super().__init__(coroutine, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+    @property
+    def serial(self) -> int:
+        """Number in the order of creation, shared with futures."""
+        return self._serial
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process, if it has one, was not killed."""
+        return self._process is None or self._process.alive
+
+    @property
+    def process(self) -> SimulatedProcess | None:
+        return self._process
+
+
+class SimulatedHandle(asyncio.Handle):
+    """A callback that is ready, in the process of whoever scheduled it."""
+
+    def __init__(
+        self,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        loop: SimulatedLoop,
+        context: Context | None,
+        timer: asyncio.TimerHandle | None = None,
+    ) -> None:
+        super().__init__(callback, args, loop, context)
+        self._called = callback
+        self._timer = timer
+        owner = getattr(callback, "__self__", None)
+        self.task = owner if isinstance(owner, SimulatedTask) else None
+        """Set if this is a step of a task."""
+        self._process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is neither cancelled nor part of a killed process."""
+        if self.cancelled() or (self._timer is not None and self._timer.cancelled()):
+            return False
+        return self._process is None or self._process.alive
+
+    @property
+    def label(self) -> str:
+        """What a trace calls it."""
+        if self.task is not None:
+            return self.task.get_name()
+        return str(getattr(self._called, "__qualname__", type(self._called).__qualname__))
+
+    def run(self) -> None:
+        """Call it; an exception goes to the loop's exception handler."""
+        self._run()
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """The loop; see the module. What it does not define raises NotImplementedError: it would be the real
+    world.
+    """
+
+    def __init__(
+        self,
+        entropy: SeededEntropy,
+        *,
+        shuffle: bool = True,
+        limit_s: float = 3_600.0,
+        trace_callbacks: bool = False,
+        lines_kept: int | None = None,
+    ) -> None:
+        self.network: Any = None
+        """Set by the simulation that owns the loop; anything with ``connect`` and ``listen``."""
+        self.trace = Trace(self.time, lines_kept=lines_kept or LINES_KEPT_DEFAULT)
+        self.failures: list[tuple[str, BaseException | None]] = []
+        """Exceptions that reached nobody: the message, then the error."""
+        self.callbacks_run = 0
+        self._entropy = entropy
+        self._shuffle = shuffle
+        self._trace_callbacks = trace_callbacks
+        self._now = TIME_START_S
+        self._limit_at = TIME_START_S + limit_s
+        self._ready: deque[SimulatedHandle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, SimulatedHandle]] = []
+        self._timers_cancelled = 0
+        self._spins = 0
+        self._uncollected = 0
+        self._serial = 0
+        self._thread = threading.get_ident()
+        self._running = False
+        self._stopping = False
+        self._closed = False
+        self._handle_exception: Callable[[SimulatedLoop, dict[str, Any]], object] | None = None
+        self._generators: dict[AsyncGenerator[Any, Any], None] = {}
+
+    # ---- time and identity
+
+    def time(self) -> float:
+        return self._now
+
+    def next_serial(self) -> int:
+        """Return the next of the numbers that stand for identity."""
+        self._serial += 1
+        return self._serial
+
+    def allow(self, seconds: float) -> None:
+        """Let the program go on for that much more virtual time, counted from now."""
+        self._limit_at = self._now + seconds
+
+    # ---- scheduling
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        assert not self._closed
+        handle = SimulatedHandle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if threading.get_ident() != self._thread:
+            raise ForbiddenError("a thread called into the simulation")
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        assert not self._closed
+        context = copy_context() if context is None else context
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = SimulatedHandle(callback, args, self, context, timer)
+        heapq.heappush(self._timers, (when, self.next_serial(), timer, handle))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Called by ``TimerHandle.cancel``: sweep out the cancelled ones when they are the larger part."""
+        del handle
+        self._timers_cancelled += 1
+        if self._timers_cancelled > max(256, len(self._timers) // 2):
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._timers_cancelled = 0
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimulatedFuture(loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: Context | None = None, **options: Any
+    ) -> asyncio.Task[Any]:
+        assert not self._closed
+        assert not options.get("eager_start")  # steps of tasks are what is shuffled
+        return SimulatedTask(coro, loop=self, name=name, context=context)
+
+    # ---- the turn
+
+    def _run_once(self) -> None:
+        """Run everything that is ready now; if nothing is, move time to the next timer first."""
+        if not self._ready:
+            self._jump()
+        timers = self._timers
+        while timers and timers[0][0] <= self._now:
+            _, _, timer, handle = heapq.heappop(timers)
+            if not timer.cancelled():
+                self._ready.append(handle)
+        turn = self._in_some_order(list(self._ready))
+        self._ready.clear()
+        for handle in turn:
+            if handle.runs:
+                self.callbacks_run += 1
+                if self._trace_callbacks:
+                    self.trace.add("loop", "run", what=handle.label)
+                handle.run()
+        self._spins += len(turn)
+        self._collect_garbage(len(turn))
+        if self._spins > SPINS_MAX:
+            raise LivelockError(f"{self._spins} callbacks ran at {self._now}{self.describe_tasks()}")
+
+    def _collect_garbage(self, callbacks: int) -> None:
+        """Run finalisers at moments that repeat; a simulation switches the collector's own moments off."""
+        self._uncollected += callbacks
+        if self._uncollected > _COLLECT_AFTER and not gc.isenabled():
+            self._uncollected = 0
+            gc.collect()
+
+    def _jump(self) -> None:
+        while self._timers and self._timers[0][2].cancelled():
+            heapq.heappop(self._timers)
+        if not self._timers:
+            raise DeadlockError(f"nothing can happen any more{self.describe_tasks()}")
+        when = self._timers[0][0]
+        if when > self._now:
+            self._now = when
+            self._spins = 0
+        if when > self._limit_at:
+            raise TimeLimitError(f"still running at {when}{self.describe_tasks()}")
+
+    def _in_some_order(self, turn: list[SimulatedHandle]) -> list[SimulatedHandle]:
+        """Shuffle the steps of tasks; keep the order of callbacks; interleave the two."""
+        if not self._shuffle or len(turn) < 2:
+            return turn
+        steps = [handle for handle in turn if handle.task is not None]
+        others = [handle for handle in turn if handle.task is None]
+        draw = self._entropy.randbelow
+        for last in range(len(steps) - 1, 0, -1):
+            other = draw(last + 1)
+            steps[last], steps[other] = steps[other], steps[last]
+        steps.reverse()
+        others.reverse()
+        merged = []
+        while steps and others:
+            merged.append((steps if draw(len(steps) + len(others)) < len(steps) else others).pop())
+        return merged + steps[::-1] + others[::-1]
+
+    # ---- running
+
+    def run_forever(self) -> None:
+        assert not self._closed
+        assert not self._running
+        hooks = sys.get_asyncgen_hooks()
+        self._running = True
+        try:
+            sys.set_asyncgen_hooks(firstiter=self._on_generator, finalizer=self._on_generator_dropped)
+            asyncio._set_running_loop(self)  # noqa: SLF001 - asyncio offers it to authors of loops
+            while not self._stopping:
+                self._run_once()
+        finally:
+            self._stopping = False
+            self._running = False
+            asyncio._set_running_loop(None)  # noqa: SLF001 - as above
+            sys.set_asyncgen_hooks(*hooks)
+
+    def run_until_complete(self, future: Any) -> Any:
+        task = asyncio.ensure_future(future, loop=self)
+        task.add_done_callback(self._stop_for)
+        try:
+            self.run_forever()
+        except BaseException:
+            if task.done() and not task.cancelled():
+                task.exception()  # what interrupted us matters more
+            raise
+        finally:
+            task.remove_done_callback(self._stop_for)
+        return task.result()
+
+    def _stop_for(self, _: asyncio.Future[Any]) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        assert not self._running
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    # ---- asynchronous generators
+
+    def _on_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[generator] = None
+
+    def _on_generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators.pop(generator, None)
+        if not self._closed:
+            self.create_task(generator.aclose())
+
+    async def shutdown_asyncgens(self) -> None:
+        generators = list(self._generators)
+        self._generators.clear()
+        for generator in generators:
+            await generator.aclose()
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """There is none."""
+
+    # ---- failures
+
+    def get_exception_handler(self) -> Any:
+        return self._handle_exception
+
+    def set_exception_handler(self, handler: Any) -> None:
+        self._handle_exception = handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        task = context.get("task") or context.get("future")
+        if isinstance(error, ProcessGoneError) or (isinstance(task, SimulatedTask) and not task.lives):
+            return
+        name = f" ({task.get_name()})" if isinstance(task, asyncio.Task) else ""
+        self.failures.append((f"{context.get('message')}{name}", error))
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._handle_exception is None:
+            self.default_exception_handler(context)
+        else:
+            self._handle_exception(self, context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        assert not enabled  # its checks measure real time
+
+    # ---- the doors to the world
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:
+        _refuse_options(options)
+        return await self._require_network().connect(protocol_factory, host, port)
+
+    async def create_server(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:
+        _refuse_options(options)
+        return self._require_network().listen(protocol_factory, host, port)
+
+    def _require_network(self) -> Any:
+        if self.network is None:
+            raise ForbiddenError("this simulation has no network")
+        return self.network
+
+    def run_in_executor(
+        self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        del executor, args
+        raise ForbiddenError(f"{func!r} wants a thread: take BlockingWork (runtime.blocking)")
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:
+        del options
+        raise ForbiddenError(f"looking up {host}:{port}: connect by the name of a simulated host")
+
+    # ---- introspection
+
+    def living_tasks(self) -> list[SimulatedTask]:
+        """Return the unfinished tasks whose processes live, oldest first."""
+        tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimulatedTask) and task.lives]
+        return sorted(tasks, key=lambda task: task.serial)
+
+    def describe_tasks(self) -> str:
+        """Return one line for each task that lives: its name and the place where it waits."""
+        tasks = self.living_tasks()
+        lines = [f"\n  {task.get_name()} waits in {_place_of(task)}" for task in tasks[:_TASKS_SHOWN_MAX]]
+        if len(tasks) > _TASKS_SHOWN_MAX:
+            lines.append(f"\n  ... and {len(tasks) - _TASKS_SHOWN_MAX} more")
+        return "".join(lines)
+
+
+def _place_of(task: asyncio.Task[Any]) -> str:
+    """Follow the chain of awaits to the innermost frame."""
+    place = "?"
+    waiting: Any = task.get_coro()
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is not None:
+            name = frame.f_code.co_filename.rpartition("/")[2]
+            place = f"{frame.f_code.co_qualname} ({name}:{frame.f_lineno})"
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return place
+
+
+def _refuse_options(options: dict[str, Any]) -> None:
+    for name in ("ssl", "sock", "local_addr"):
+        if options.get(name):
+            raise ForbiddenError(f"{name} is not simulated")

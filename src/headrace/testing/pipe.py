@@ -1,0 +1,255 @@
+"""One direction of a simulated connection, from ``write`` at one end to arrival at the other.
+
+The way of a byte: it is *written* into the sender's buffer; the *pump* takes a piece from there, now
+copied, and sends it off if the window has room; it is *under way*; it has *arrived* in the receiver's
+buffer unless the link is blocked; the receiving transport *takes* it from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from contextvars import Context
+from enum import Enum
+from typing import Protocol
+
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.network_config import NetworkConfig
+
+
+class Signal(Enum):
+    """What else can be under way in a pipe."""
+
+    END = "end"
+    RESET = "reset"
+
+
+class Links(Protocol):
+    """What a pipe needs of its network."""
+
+    loop: asyncio.AbstractEventLoop
+    entropy: SeededEntropy
+    config: NetworkConfig
+    context: Context
+
+    def delay_s(self, count: int = 0) -> float:
+        """Return the seconds that ``count`` bytes take this time."""
+
+    def is_blocked(self, source: str, target: str) -> bool:
+        """Say whether nothing gets from one host to the other."""
+
+    def draws_drop(self) -> bool:
+        """Let chance decide whether a connection drops."""
+
+    def count_arrived(self, count: int) -> None: ...
+
+
+class End(Protocol):
+    """What a pipe needs of the transport at its either end."""
+
+    host: str
+    context: Context
+    lost: bool
+
+    def on_pumped(self) -> None:
+        """The pump ran, in this end's process; room may have been made in the buffer."""
+
+    def plan_delivery(self) -> None:
+        """Something has arrived."""
+
+    def lose(self, error: Exception) -> None:
+        """The connection is gone, as this end learns now."""
+
+    def drop(self) -> None:
+        """The connection drops now; both ends learn of it later."""
+
+    def answer_reset(self) -> None:
+        """Something came for an end that is no longer there: tell the other."""
+
+
+class Pipe:
+    """One direction. Its sender writes, its receiver takes; the network moves."""
+
+    sender: End
+    receiver: End
+
+    def __init__(self, network: Links) -> None:
+        self._network = network
+        self._written: deque[memoryview] = deque()
+        self.written_bytes = 0
+        """In the sender's buffer."""
+        self._under_way: deque[tuple[float, bytes | Signal]] = deque()
+        self._arrived: deque[bytes] = deque()
+        self.ended = False
+        """Whether the end of the stream has arrived."""
+        self._window_used = 0
+        self._arrives_last = 0.0
+        self._pump_planned = False
+        self._end_wanted = False
+        self._broken = False
+        self._stuck_since: float | None = None
+
+    def join(self, sender: End, receiver: End) -> None:
+        """Set the two ends; once."""
+        self.sender = sender
+        self.receiver = receiver
+
+    # ---- at the sender
+
+    def write(self, data: memoryview) -> None:
+        """Put ``data`` behind what waits to be sent; it is not copied before it is sent."""
+        if self._broken:
+            return
+        self._written.append(data)
+        self.written_bytes += data.nbytes
+        self._plan_pump()
+
+    def end(self) -> None:
+        """Send the end of the stream behind everything written."""
+        self._end_wanted = True
+        self._plan_pump()
+
+    def signal(self, signal: Signal) -> None:
+        """Send a signal off at once, behind what is under way; what is only written is forgotten."""
+        self._forget_written()
+        self._send(signal)
+
+    def cut(self) -> None:
+        """Drop: what is under way arrives up to some point, then a reset does; nothing more is accepted."""
+        self._broken = True
+        kept = self._network.entropy.randbelow(len(self._under_way) + 1)
+        while len(self._under_way) > kept:
+            self._under_way.pop()
+        self.signal(Signal.RESET)
+
+    def _plan_pump(self) -> None:
+        if not self._pump_planned and not self.sender.lost and (self._written or self._end_wanted):
+            self._pump_planned = True
+            self._network.loop.call_soon(self._pump, context=self.sender.context)
+
+    def _pump(self) -> None:
+        self._pump_planned = False
+        while self._written and self._window_used < self._network.config.window_bytes:
+            if self._network.draws_drop():
+                self.sender.drop()
+                return
+            piece = self._take_piece()
+            self._window_used += len(piece)
+            self._send(piece)
+        if self._end_wanted and not self._written:
+            self._end_wanted = False
+            self._send(Signal.END)
+        self.sender.on_pumped()
+
+    def _take_piece(self) -> bytes:
+        network = self._network
+        left = min(network.config.piece_bytes_max, self.written_bytes)
+        if network.entropy.random() < network.config.cut_chance:
+            left = 1 + network.entropy.randbelow(left)
+        piece = bytearray()
+        while left:
+            head = self._written.popleft()
+            if head.nbytes > left:
+                self._written.appendleft(head[left:])
+                head = head[:left]
+            piece += head
+            left -= head.nbytes
+        self.written_bytes -= len(piece)
+        return bytes(piece)
+
+    def _send(self, item: bytes | Signal) -> None:
+        loop = self._network.loop
+        count = len(item) if isinstance(item, bytes) else 0
+        at = max(self._arrives_last, loop.time() + self._network.delay_s(count))
+        self._arrives_last = at
+        self._under_way.append((at, item))
+        loop.call_at(at, self._arrive, context=self._network.context)
+
+    def _forget_written(self) -> None:
+        self._written.clear()
+        self.written_bytes = 0
+        self._end_wanted = False
+
+    # ---- under way
+
+    def resume(self) -> None:
+        """Blocks were taken back: what is stuck moves on."""
+        if self._stuck_since is not None:
+            self._network.loop.call_later(
+                self._network.delay_s(), self._arrive, context=self._network.context
+            )
+
+    def _arrive(self) -> None:
+        now = self._network.loop.time()
+        while self._under_way and self._under_way[0][0] <= now:
+            if self._network.is_blocked(self.sender.host, self.receiver.host):
+                self._stick(now)
+                return
+            self._stuck_since = None
+            self._land(self._under_way.popleft()[1])
+
+    def _land(self, item: bytes | Signal) -> None:
+        if self.receiver.lost:
+            if isinstance(item, bytes):
+                self.receiver.answer_reset()
+        elif item is Signal.RESET:
+            self.receiver.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+        elif item is Signal.END:
+            self.ended = True
+            self.receiver.plan_delivery()
+        else:
+            assert isinstance(item, bytes)
+            self._arrived.append(item)
+            self._network.count_arrived(len(item))
+            self.receiver.plan_delivery()
+
+    def _stick(self, now: float) -> None:
+        if self._stuck_since is None:
+            self._stuck_since = now
+            patience_s = self._network.config.stuck_timeout_s
+            self._network.loop.call_later(patience_s, self._give_up, now, context=self._network.context)
+
+    def _give_up(self, since: float) -> None:
+        if self._stuck_since != since or self.sender.lost:
+            return
+        self._broken = True
+        self._forget_written()
+        self._under_way.clear()
+        self.sender.lose(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+
+    # ---- at the receiver
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether there are bytes to take."""
+        return bool(self._arrived)
+
+    def take(self, bytes_max: int) -> bytes:
+        """Return bytes that have arrived, several pieces as one, and make room in the window."""
+        taken: list[bytes] = []
+        left = bytes_max
+        while self._arrived and left:
+            head = self._arrived.popleft()
+            if len(head) > left:
+                self._arrived.appendleft(head[left:])
+                head = head[:left]
+            taken.append(head)
+            left -= len(head)
+        self._window_used -= bytes_max - left
+        self._plan_pump()
+        return b"".join(taken)
+
+    def put_back(self, rest: bytes) -> None:
+        """Take back what was taken and could not be delivered."""
+        self._arrived.appendleft(rest)
+        self._window_used += len(rest)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        under_way = sum(len(item) for _, item in self._under_way if isinstance(item, bytes))
+        arrived = sum(len(piece) for piece in self._arrived)
+        assert self.written_bytes == sum(view.nbytes for view in self._written)
+        assert under_way + arrived <= self._window_used  # less, if some were dropped on the way
+        assert self._window_used < self._network.config.window_bytes + self._network.config.piece_bytes_max

@@ -1,0 +1,233 @@
+"""Runs a program in a world that a seed decides: loop, network, hosts, disks, wall clocks.
+
+    async def scenario(sim: Simulation) -> None:
+        host = sim.host("a")
+        await host.run(serve(host.runtime))
+        ...
+
+    simulate(seed, scenario)
+
+The same seed gives the same run, in every process, whatever ``PYTHONHASHSEED`` says; a failure carries its
+seed and the last lines of its trace. Fault model: the sum of those of ``loop``, ``network``, ``disk`` and
+``blocking``; by itself a simulation only disturbs the order of things. Faults are what the scenario does to
+hosts and network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.clock import SimulatedClock
+from headrace.testing.disk import DiskConfig, SimulatedDisk
+from headrace.testing.failures import ProcessGoneError, SimulationError, UnhandledError
+from headrace.testing.host import SimulatedHost
+from headrace.testing.loop import TIME_START_S, SimulatedLoop, SimulatedTask
+from headrace.testing.network import SimulatedNetwork
+from headrace.testing.network_config import NetworkConfig
+from headrace.testing.trace import Trace
+
+T = TypeVar("T")
+
+_LINES_SHOWN: Final = 30
+
+#: Virtual seconds that tasks get to end after the scenario has.
+_CLEANUP_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult(Generic[T]):
+    """What came out of one run."""
+
+    value: T
+    seed: int | str
+    trace: Trace
+    virtual_seconds: float
+    callbacks_run: int
+
+
+class Simulation:
+    """The world of one run, as the scenario sees it."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        loop: SimulatedLoop,
+        entropy: SeededEntropy,
+        network: NetworkConfig | None,
+        disk: DiskConfig | None,
+    ) -> None:
+        self.seed = seed
+        self.loop = loop
+        self.trace = loop.trace
+        self.entropy = entropy.fork("scenario")
+        """For the scenario's own choices."""
+        self.clock = SimulatedClock(loop.time)
+        self.network = SimulatedNetwork(loop, entropy.fork("network"), network, loop.trace)
+        self.hosts: dict[str, SimulatedHost] = {}
+        self._entropy = entropy
+        self._disk_config = disk
+        loop.network = self.network
+
+    def host(
+        self, name: str, *, disk: SimulatedDisk | None = None, disk_config: DiskConfig | None = None
+    ) -> SimulatedHost:
+        """Return the host of this name; the first time it is made and booted.
+
+        Give the ``disk`` of another host for two processes on one machine's disk, or one made before.
+        """
+        host = self.hosts.get(name)
+        if host is None:
+            disk = self.make_disk(name, disk_config) if disk is None else disk
+            host = SimulatedHost(name, self.loop, self.network, disk, self._entropy.fork(f"host-{name}"))
+            self.hosts[name] = host
+            host.boot()
+        return host
+
+    def make_disk(self, name: str, config: DiskConfig | None = None) -> SimulatedDisk:
+        """Return a new disk whose calls are traced."""
+        config = self._disk_config if config is None else config
+        return SimulatedDisk(
+            self._entropy.fork(f"disk-{name}"), config, name=f"{name}.disk", trace=self.trace
+        )
+
+
+def simulate(
+    seed: int | str,
+    scenario: Callable[[Simulation], Coroutine[Any, Any, T]],
+    *,
+    network: NetworkConfig | None = None,
+    disk: DiskConfig | None = None,
+    limit_s: float = 3_600.0,
+    shuffle: bool = True,
+    trace_callbacks: bool = False,
+    lines_kept: int | None = None,
+) -> SimulationResult[T]:
+    """Run ``scenario`` to its end on virtual time.
+
+    Args:
+        seed: decides everything that is not decided otherwise.
+        scenario: the test; its code belongs to no host.
+        network: what the network is like; the default is healthy.
+        disk: what disks are like unless a host says otherwise.
+        limit_s: virtual seconds the scenario may take.
+        shuffle: whether ready tasks run in random order; False is asyncio's order, to look at one thing at
+        a time.
+        trace_callbacks: whether the trace holds each step of each task. Long.
+        lines_kept: how many lines of trace are kept; None keeps a few thousand.
+
+    Raises:
+        SimulationError: a deadlock, a livelock, too long, something forbidden, or an exception that reached
+        nobody.
+        BaseException: whatever ``scenario`` raises, with a note that says how to repeat it.
+    """
+    entropy = SeededEntropy(seed)
+    loop = SimulatedLoop(  # type: ignore[abstract]  # what it lacks would be the real world
+        entropy.fork("loop"),
+        shuffle=shuffle,
+        limit_s=limit_s,
+        trace_callbacks=trace_callbacks,
+        lines_kept=lines_kept,
+    )
+    simulation = Simulation(seed, loop, entropy, network, disk)
+    with _deterministic_collector(), _silenced_dead():
+        try:
+            value = loop.run_until_complete(scenario(simulation))
+            _end_tasks(loop)
+            _raise_failures(loop)
+        except BaseException as error:
+            _explain(error, simulation)
+            raise
+        finally:
+            _bury(loop)
+            loop.close()
+    return SimulationResult(value, seed, loop.trace, loop.time() - TIME_START_S, loop.callbacks_run)
+
+
+def _end_tasks(loop: SimulatedLoop) -> None:
+    """Cancel what the scenario has left behind and let it end, so that its failures are seen."""
+    loop.allow(_CLEANUP_S)
+
+    async def end() -> None:
+        me = asyncio.current_task()
+        tasks = [task for task in loop.living_tasks() if task is not me]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await loop.shutdown_asyncgens()
+
+    loop.run_until_complete(end())
+
+
+def _raise_failures(loop: SimulatedLoop) -> None:
+    gc.collect()  # a task that failed unseen says so when it is dropped
+    if not loop.failures:
+        return
+    message, cause = loop.failures[0]
+    more = f" (and {len(loop.failures) - 1} more)" if len(loop.failures) > 1 else ""
+    raise UnhandledError(f"{message}{more}: {cause!r}") from cause
+
+
+def _explain(error: BaseException, simulation: Simulation) -> None:
+    trace = simulation.trace
+    last = "\n".join(f"    {line}" for line in trace.lines[-_LINES_SHOWN:])
+    error.add_note(
+        f"simulation: seed {simulation.seed!r}, {simulation.loop.time() - TIME_START_S:.3f} virtual seconds, "
+        f"{trace.count} lines of trace, digest {trace.digest}\n{last}"
+    )
+
+
+def _bury(loop: SimulatedLoop) -> None:
+    """End what is left now, in order: killed processes, and after a failure the rest too.
+
+    Otherwise it would end when the garbage collector likes, in the middle of something else.
+    """
+    left = [task for task in asyncio.all_tasks(loop) if isinstance(task, SimulatedTask)]
+    for task in sorted(left, key=lambda task: task.serial):
+        coroutine = task.get_coro()
+        assert coroutine is not None
+        with contextlib.suppress(Exception, ProcessGoneError):  # nobody is there to hear their complaints
+            coroutine.close()
+
+
+@contextlib.contextmanager
+def _deterministic_collector() -> Iterator[None]:
+    """Keep the garbage collector, which runs finalisers, from choosing its own moments.
+
+    The loop collects at moments of its own; what was there before is frozen, so that this is cheap.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _silenced_dead() -> Iterator[None]:
+    """Say nothing about coroutines of killed processes that could not clean up: that is the point."""
+    hook = sys.unraisablehook
+
+    def quiet(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, (ProcessGoneError, GeneratorExit)):
+            hook(unraisable)
+
+    sys.unraisablehook = quiet
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+
+
+__all__ = ["Simulation", "SimulationError", "SimulationResult", "simulate"]

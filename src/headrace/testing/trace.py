@@ -1,0 +1,52 @@
+"""What happened in a simulation, line by line, so that two runs of one seed can be compared and one be read.
+
+A line is ``<virtual seconds> <source> <event> <key>=<value> ...``. Values must not depend on the process: no
+addresses, no real times, no hashes. Every line goes into a digest; the last ones are kept to be shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+#: Lines kept unless told otherwise; a failed simulation shows the last of them.
+LINES_KEPT_DEFAULT: Final = 2_000
+
+
+class Trace:
+    """An append-only record of one simulation."""
+
+    def __init__(self, now: Callable[[], float], *, lines_kept: int | None = LINES_KEPT_DEFAULT) -> None:
+        self._now = now
+        self._lines: deque[str] = deque(maxlen=lines_kept)
+        self._digest = hashlib.blake2b(digest_size=16)
+        self.count = 0
+
+    def add(self, source: str, event: str, /, **fields: object) -> None:
+        """Append one line."""
+        pairs = "".join(f" {key}={_text(value)}" for key, value in fields.items())
+        line = f"{self._now():.9f} {source} {event}{pairs}"
+        self._lines.append(line)
+        self._digest.update(line.encode())
+        self._digest.update(b"\n")
+        self.count += 1
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that were kept, oldest first."""
+        return list(self._lines)
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal digest of every line so far, kept or not."""
+        return self._digest.hexdigest()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, float):
+        return f"{value:.9f}"
+    return str(value)
