@@ -57,6 +57,10 @@ def is_absorbable(merge: PendingMerge) -> bool:
     source = merge.source
     if source.busy or source.in_storage or source.segment.stored_length:
         return False
-    if source.reach != merge.end - merge.offset:
+    length = merge.end - merge.offset
+    if source.reach != length or not all(
+        isinstance(item, PendingAppend | PendingSeal) for item in source.queue
+    ):
         return False
-    return all(isinstance(item, PendingAppend | PendingSeal) for item in source.queue)
+    head = source.queue[0] if source.queue else None
+    return length == 0 or (isinstance(head, PendingAppend) and head.offset == 0)

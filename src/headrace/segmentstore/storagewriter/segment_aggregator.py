@@ -153,7 +153,11 @@ class SegmentAggregator:
     def _extend(self, offset: int, end: int) -> None:
         """Note that the operations seen reach ``end`` now."""
         segment = self.segment
-        continues = offset <= segment.stored_length if self.seen is None else offset == self.seen
+        if self.seen is not None:
+            continues = offset == self.seen
+        else:
+            # The head of a merged segment may be in its target already, and its own row gone: the merge tells.
+            continues = offset <= segment.stored_length or (segment.merged and not self.in_storage)
         if not continues or end > segment.durable_length:
             raise DataCorruptionError(
                 f"segment {segment.name!r}: an operation covers [{offset}, {end}); those before end at "

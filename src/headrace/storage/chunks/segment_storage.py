@@ -135,10 +135,11 @@ class ChunkedSegmentStorage:
             runs_max=self._config.garbage_runs_max, orphans_max=10_000, delay_s=self._config.garbage_delay_s
         )
         self._garbage_loaded = False
-        self._incarnation_row = rows.get(INCARNATION_KEY)
+        incarnation = rows.get(INCARNATION_KEY)
+        self._incarnation_committed = incarnation is not None
         self._incarnation = (
-            decode_incarnation_row(self._incarnation_row)
-            if self._incarnation_row is not None
+            decode_incarnation_row(incarnation)
+            if incarnation is not None
             else entropy.token(INCARNATION_CHARS // 2).hex()
         )
         self._statistics = SegmentStorageStatistics()
@@ -445,6 +446,7 @@ class ChunkedSegmentStorage:
             rows: Rows = {}
             after.put_segment_row(rows)
             return after, rows
+        await self._commit_incarnation()
         pieces = plan_append(
             layout,
             length,
@@ -507,6 +509,12 @@ class ChunkedSegmentStorage:
     def _name_chunk(self, segment: str, offset: int) -> str:
         return chunk_name(segment, self._epoch, offset, self._incarnation, self._entropy.token(RANDOM_BYTES))
 
+    async def _commit_incarnation(self) -> None:
+        """Once, before the first object: or a crash would leave an object that nobody knows to be ours."""
+        if not self._incarnation_committed:
+            await self._rows.commit({INCARNATION_KEY: encode_incarnation_row(self._incarnation)})
+            self._incarnation_committed = True
+
     async def _commit(self, rows: Rows, *segments: str, garbage: GarbageRow | None = None) -> None:
         """Commit ``rows``, with a GarbageRow for what they drop.
 
@@ -518,8 +526,6 @@ class ChunkedSegmentStorage:
         run = None
         if garbage is not None:
             run = self._garbage.reserve(garbage, rows, asyncio.get_running_loop().time())
-        if self._incarnation_row is None:
-            rows[INCARNATION_KEY] = encode_incarnation_row(self._incarnation)
         try:
             await self._rows.commit(rows)
         except BaseException:
@@ -528,8 +534,6 @@ class ChunkedSegmentStorage:
                 if layout is not None and layout.chunks:
                     self._closed_chunks.add(layout.chunks[-1].name)
             raise
-        if self._incarnation_row is None:
-            self._incarnation_row = rows[INCARNATION_KEY]
         self._statistics.commits += 1
         if run is not None:
             self._garbage.add(run)

@@ -6,7 +6,7 @@ version and ends with the crc32c of all bytes before, so that a damaged row is r
 =================  ===================================  ===================================================
 Key                Row                                  Life
 =================  ===================================  ===================================================
-``i``              IncarnationRow                       written with the first chunk, never changed
+``i``              IncarnationRow                       written before the first object, then unchanged
 ``s/<segment>``    SegmentRow                           from create to delete or concat
 ``c/<chunk>``      ChunkRow                             from the commit that makes it part of a segment until
                                                         its object is deleted
