@@ -17,7 +17,7 @@ from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot
-from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
+from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.durablelog.log_replay import LogReplay
@@ -165,12 +165,17 @@ class DurableLog:
                 count = len(segment_rows) + len(storage_rows)
                 part = partial(_propose_part, begin.operation.sequence, segment_rows, storage_rows)
                 await self.submit(part, size + 16 * count, critical=True)
-            end = await self.submit(partial(_propose_end, begin.operation.sequence, snapshot), critical=True)
+            await self.submit(partial(self._propose_end, begin, snapshot), critical=True)
         finally:
             self._checkpointing = False
         self._checkpoints += 1
-        self._truncation.add(end.operation.sequence, begin.address)
-        self.memory_log.add(StoredCheckpoint(end.operation.sequence))
+
+    def _propose_end(self, begin: Any, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:
+        # Used no earlier than this operation is durable: only then does the storage writer hear of it.
+        self._truncation.add(sequence, begin.address)
+        return ops.CheckpointEnd(
+            sequence, begin.operation.sequence, len(snapshot.segment_rows), len(snapshot.storage_rows)
+        )
 
     async def _begin_checkpoint(self) -> tuple[Any, CheckpointSnapshot]:
         snapshots: list[CheckpointSnapshot] = []
@@ -222,8 +227,3 @@ def _propose_part(
 ) -> ops.CheckpointPart:
     return ops.CheckpointPart(sequence, begin_sequence, segment_rows, storage_rows)
 
-
-def _propose_end(begin_sequence: int, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:
-    return ops.CheckpointEnd(
-        sequence, begin_sequence, len(snapshot.segment_rows), len(snapshot.storage_rows)
-    )

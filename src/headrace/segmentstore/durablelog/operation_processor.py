@@ -37,6 +37,7 @@ from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import (
     ReadIndex,
+    StoredCheckpoint,
     StoredDelete,
     StoredMerge,
     StoredSeal,
@@ -614,6 +615,9 @@ def make_visible(
         case ops.Delete():
             segment = container.by_id[operation.segment_id]
             memory_log.add(StoredDelete(operation.sequence, segment))
+        case ops.CheckpointEnd():
+            memory_log.add(StoredCheckpoint(operation.sequence))
+            return
         case _:
             return
     touched[segment] = None

@@ -315,6 +315,24 @@ async def test_a_checkpoint_lets_the_log_be_cut_and_nothing_is_forgotten():
     assert again.state.sequence >= bench.state.sequence
 
 
+async def test_the_memory_log_stays_in_order_when_a_checkpoint_ends_in_a_busy_frame():
+    bench = await Bench(frame_bytes=2000, slots=1).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    writing = asyncio.ensure_future(bench.log.write_checkpoint())
+    number = 0
+    while not writing.done():
+        number += 1
+        bench.append(segment, owner, b"x", last=number)
+        await asyncio.sleep(0)
+        if bench.wal.waiting:
+            bench.wal.step()
+    await bench.settle()
+    taken = await bench.log.memory_log.take(1000, 1)
+    sequences = [item.sequence for item in taken]
+    assert sequences == sorted(sequences)
+    assert sum(isinstance(item, StoredCheckpoint) for item in taken) == 2
+
+
 async def test_a_log_without_a_whole_checkpoint_is_corruption():
     bench = await Bench(frame_bytes=300).start()
     await bench.map("s")
