@@ -30,7 +30,7 @@ class NthCall:
 
 
 def perform(world: WriterWorld) -> None:
-    """Creates, extends, rolls over, absorbs, links, copies, truncates, seals, deletes; with checkpoints between."""
+    """Creates, extends, rolls over, absorbs, truncates, seals, deletes; with checkpoints between."""
     world.append("s", b"0123456789" * 3)
     world.append("t", b"other")
     world.checkpoint()

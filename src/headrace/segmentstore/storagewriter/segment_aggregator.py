@@ -156,7 +156,7 @@ class SegmentAggregator:
         if self.seen is not None:
             continues = offset == self.seen
         else:
-            # The head of a merged segment may be in its target already, and its own row gone: the merge tells.
+            # The head of a merged segment may be in its target already, its own row gone: the merge tells.
             continues = offset <= segment.stored_length or (segment.merged and not self.in_storage)
         if not continues or end > segment.durable_length:
             raise DataCorruptionError(

@@ -1,0 +1,91 @@
+"""The chunk providers we ship keep the contract."""
+
+import pytest
+
+from headrace.runtime.blocking import BlockingPool
+from headrace.runtime.entropy import SeededEntropy
+from headrace.runtime.filesystem import OsFilesystem
+from headrace.storage.metadata.memory_store import MemoryRowStore
+from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
+from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.conformance.chunk_provider import ChunkProviderContract
+from headrace.testing.conformance.row_store import RowStoreContract
+from headrace.testing.disk import SimulatedDisk
+from headrace.testing.filesystem import SimulatedFilesystem
+from headrace.testing.storage_faults import FaultyChunkProvider, FaultyRowStore
+
+
+class TestMemoryProvider(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        self.provider = MemoryChunkProvider()
+
+    async def make(self):
+        return self.provider
+
+
+class TestMemoryProviderWithoutAppend(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        self.provider = MemoryChunkProvider(supports_append=False)
+
+    async def make(self):
+        return self.provider
+
+
+class TestFaultyProviderWithoutFaults(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        self.provider = FaultyChunkProvider(MemoryChunkProvider())
+
+    async def make(self):
+        return self.provider
+
+
+class TestFilesystemProvider(ChunkProviderContract):
+    config = FilesystemProviderConfig()
+
+    @pytest.fixture(autouse=True)
+    async def _objects(self, tmp_path):
+        self.root = str(tmp_path)
+        self.pool = BlockingPool(4, "chunks")
+        self.providers = []
+        yield
+        for provider in self.providers:
+            await provider.close()
+        self.pool.close()
+        await self.pool.wait_closed()
+
+    async def make(self):
+        provider = FilesystemChunkProvider(self.root, OsFilesystem(), self.pool, self.config)
+        self.providers.append(provider)
+        return provider
+
+
+class TestFilesystemProviderWithOneDescriptor(TestFilesystemProvider):
+    config = FilesystemProviderConfig(descriptors_max=1, read_at_once_bytes_max=4096)
+
+
+class TestFilesystemProviderOnASimulatedDisk(TestFilesystemProvider):
+    @pytest.fixture(autouse=True)
+    def _disk(self):
+        self.files = SimulatedFilesystem(SimulatedDisk(SeededEntropy(1)))
+        self.files.mkdir("/chunks")
+
+    async def make(self):
+        provider = FilesystemChunkProvider("/chunks", self.files, self.pool)
+        self.providers.append(provider)
+        return provider
+
+
+class TestMemoryRowStore(RowStoreContract):
+    async def make(self):
+        return MemoryRowStore()
+
+    async def reopen(self, store):
+        return MemoryRowStore(store.rows)
+
+
+class TestFaultyRowStoreWithoutFaults(RowStoreContract):
+    async def make(self):
+        return FaultyRowStore(MemoryRowStore())
