@@ -7,6 +7,7 @@ and whether its client takes replies too slowly; then the connection stops readi
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -41,6 +42,7 @@ class Outbox:
         "_scheduled",
         "_statistics",
         "_transport",
+        "_turn_given",
         "_waiters",
     )
 
@@ -53,7 +55,8 @@ class Outbox:
         self._scheduled = False
         self._clogged = False
         self._held: list[ReadResult] = []
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._turn_given = False
         self._statistics = OutboxStatistics()
 
     def open(self, transport: asyncio.Transport) -> None:
@@ -136,22 +139,38 @@ class Outbox:
         """The transport holds nothing any more."""
         self._clogged = False
         self._release_held()
-        self._wake()
+        self._give_turn()
         self._on_drained()
 
-    async def wait_drained(self) -> None:
-        """Wait until everything is sent or the connection is lost."""
-        if not self._clogged or self._transport is None:
-            return
+    # ---------------------------------------------------------------------------------- turns
+
+    async def wait_turn(self) -> None:
+        """Wait, in order, until this caller may send a large answer. It calls :meth:`end_turn` afterwards.
+
+        One at a time: when a slow client has taken its bytes, only one of many who wait fetches its own.
+        """
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
-        await waiter
+        self._give_turn()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self.end_turn()
+            raise
 
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+    def end_turn(self) -> None:
+        """The caller has sent its answer, or has none."""
+        self._turn_given = False
+        self._give_turn()
+
+    def _give_turn(self) -> None:
+        waiters = self._waiters
+        while waiters and not self._turn_given and not self.full:
+            waiter = waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                self._turn_given = True
 
     def close(self) -> None:
         """The connection is lost: forget what was not sent."""
@@ -159,7 +178,7 @@ class Outbox:
         self._clogged = False
         self._frames.clear()
         self._release_held()
-        self._wake()
+        self.end_turn()
 
     def statistics(self) -> OutboxStatistics:
         self._statistics.results_held = len(self._held)

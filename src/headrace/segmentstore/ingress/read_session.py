@@ -65,17 +65,20 @@ class ReadSession:
     async def _wait(self, request: ReadSegment) -> None:
         length = read_length(request.suggested_length)
         try:
-            while True:
+            result = await self._store.read(request.segment, request.offset, length, wait=True)
+            if not self._outbox.full:
+                self._answer(request, result)
+                return
+            # The client takes its replies slowly: hold no bytes for it meanwhile.
+            result.release()
+            await self._outbox.wait_turn()
+            try:
                 result = await self._store.read(request.segment, request.offset, length, wait=True)
-                if not self._outbox.full:
-                    break
-                # The client takes its replies slowly: hold no bytes for it meanwhile.
-                result.release()
-                await self._outbox.wait_drained()
+                self._answer(request, result)
+            finally:
+                self._outbox.end_turn()
         except HeadraceError as error:
             self._on_error(request, error)
-        else:
-            self._answer(request, result)
 
     def _answer(self, request: ReadSegment, result: ReadResult) -> None:
         """Send ``result``. The offset of an answer is that of its question."""

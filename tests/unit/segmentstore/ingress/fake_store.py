@@ -119,6 +119,7 @@ class FakeStore:
         self.reads_ended = 0
         self.changed = asyncio.Event()
         self.results_out = 0
+        self.results_taken = 0
         self.calls = []
         self.gate = None
         self.refusal = None
@@ -295,6 +296,7 @@ class FakeStore:
         step = 40_000
         pieces = [memoryview(data)[at : at + step] for at in range(0, len(data), step)]
         self.results_out += 1
+        self.results_taken += 1
         return ReadResult(offset, pieces, end == length and not state.sealed, False, self._on_release)
 
     def _on_release(self):

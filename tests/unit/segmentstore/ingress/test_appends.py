@@ -450,10 +450,10 @@ async def test_an_append_that_arrives_in_two_parts_with_a_read_between_is_stored
     frames = block(1, b"part") + block(2, b"next")
     for cut in range(1, len(frames)):
         other = Peer(peer.home)
-        store.add("cut%d" % cut)
-        await other.set_up(segment="cut%d" % cut)
+        store.add(f"cut{cut}")
+        await other.set_up(segment=f"cut{cut}")
         other.feed(frames[:cut])
         await other.replies(2)
         other.feed(frames[cut:])
         await other.replies(2)
-        assert store.segments["cut%d" % cut].data == b"partnext"
+        assert store.segments[f"cut{cut}"].data == b"partnext"

@@ -109,7 +109,7 @@ class Peer:
         self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
         self.unfed = b""
-        self.seen = 0
+        self.unread = b""
 
     def feed(self, *frames, chunk=1 << 30):
         """Hand over bytes or commands, as long as the connection reads."""
@@ -131,15 +131,15 @@ class Peer:
         for _ in range(turns):
             await asyncio.sleep(0)
             self.push()
+        self.unread += b"".join(self.transport.written)
+        self.transport.written.clear()
         decoder = FrameDecoder.for_client()
-        stream = b"".join(self.transport.written)
-        decoder.feed(stream)
+        decoder.feed(self.unread)
         commands = list(decoder.commands())
-        assert decoder.pending_bytes == 0 or self.closed
-        fresh = commands[self.seen :]
-        self.seen = len(commands)
+        self.unread = bytes(decoder.view[decoder.begin : decoder.end])
+        assert not self.unread or self.closed
         self.connection.check()
-        return fresh
+        return commands
 
     async def ask(self, *frames):
         self.feed(*frames)

@@ -1,0 +1,194 @@
+"""What is sent: order, one write per turn, views until sent, turns of those who wait."""
+
+import asyncio
+
+import pytest
+
+from headrace.limits import KIB, MIB
+from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.ingress.admission import Admission
+from headrace.segmentstore.ingress.outbox import JOIN_BYTES_MAX, Outbox
+from tests.unit.segmentstore.ingress.world import FakeTransport
+
+
+class Protocol:
+    def __init__(self, outbox):
+        self.pause_writing = outbox.on_pause
+        self.resume_writing = outbox.on_resume
+
+
+class Result(ReadResult):
+    def __init__(self, size, pieces=4):
+        super().__init__(0)
+        self.pieces = [memoryview(bytes(size // pieces)) for _ in range(pieces)]
+        self.released = 0
+        self.on_release = self._count
+
+    def _count(self):
+        self.released += 1
+
+
+@pytest.fixture
+async def drained():
+    return []
+
+
+@pytest.fixture
+async def outbox(drained):
+    return Outbox(1 * MIB, lambda: drained.append(1))
+
+
+@pytest.fixture
+async def transport(outbox):
+    transport = FakeTransport()
+    transport.protocol = Protocol(outbox)
+    outbox.open(transport)
+    return transport
+
+
+async def test_frames_of_one_turn_are_one_write(outbox, transport):
+    for n in range(100):
+        outbox.send(b"%d," % n)
+    assert transport.written == []
+    await asyncio.sleep(0)
+    assert transport.written == [b"".join(b"%d," % n for n in range(100))]
+    outbox.send(b"later")
+    await asyncio.sleep(0)
+    assert transport.written[1:] == [b"later"]
+
+
+async def test_a_small_answer_is_joined_and_keeps_its_place(outbox, transport):
+    result = Result(JOIN_BYTES_MAX)
+    outbox.send(b"a")
+    outbox.send_read(b"<", result, b">")
+    outbox.send(b"b")
+    assert result.released == 1
+    await asyncio.sleep(0)
+    assert transport.written == [b"a<" + bytes(JOIN_BYTES_MAX) + b">b"]
+
+
+async def test_a_large_answer_is_written_piece_by_piece_and_keeps_its_place(outbox, transport):
+    result = Result(64 * KIB)
+    outbox.send(b"a")
+    outbox.send_read(b"<", result, b">")
+    outbox.send(b"b")
+    await asyncio.sleep(0)
+    assert transport.written == [b"a<", *[bytes(16 * KIB)] * 4, b">b"]
+    assert result.released == 1
+
+
+async def test_views_are_held_until_everything_is_sent(outbox, transport):
+    transport.stuck = True
+    results = [Result(64 * KIB) for _ in range(3)]
+    for result in results:
+        outbox.send_read(b"<", result, b">")
+    await asyncio.sleep(0)
+    assert [result.released for result in results] == [0, 0, 0]
+    assert outbox.statistics().results_held == 3
+    transport.drain()
+    assert [result.released for result in results] == [1, 1, 1]
+    outbox.close()
+    assert [result.released for result in results] == [1, 1, 1]
+
+
+async def test_a_lost_connection_releases_what_it_held_and_what_still_comes(outbox, transport):
+    transport.stuck = True
+    held, late = Result(64 * KIB), Result(64 * KIB)
+    outbox.send_read(b"<", held, b">")
+    outbox.close()
+    assert held.released == 1
+    outbox.send_read(b"<", late, b">")
+    assert late.released == 1
+    outbox.send(b"nobody")
+    await asyncio.sleep(0)
+
+
+async def test_the_outbox_is_full_only_beyond_its_bound(outbox, transport, drained):
+    transport.stuck = True
+    outbox.send(bytes(1 * MIB))
+    outbox.flush()
+    assert not outbox.full
+    outbox.send(b"x")
+    outbox.flush()
+    assert outbox.full
+    transport.drain()
+    assert not outbox.full
+    assert drained == [1]
+
+
+async def test_turns_are_given_in_order_one_at_a_time_and_pass_over_the_cancelled(outbox, transport):
+    transport.stuck = True
+    outbox.send(bytes(2 * MIB))
+    outbox.flush()
+    order = []
+
+    async def wait(name, fills):
+        await outbox.wait_turn()
+        order.append(name)
+        if fills:
+            transport.stuck = True
+            outbox.send(bytes(2 * MIB))
+            outbox.flush()
+        outbox.end_turn()
+
+    tasks = [asyncio.ensure_future(wait(n, fills=n == 2)) for n in range(6)]
+    await asyncio.sleep(0)
+    assert order == []
+    tasks[0].cancel()
+    transport.drain()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert order == [1, 2]
+    tasks[3].cancel()  # has not been given its turn
+    await asyncio.sleep(0)
+    transport.drain()
+    tasks[4].cancel()  # has just been given it
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert order == [1, 2, 5]
+    assert all(task.done() for task in tasks)
+
+
+async def test_a_lost_connection_lets_everybody_go(outbox, transport):
+    transport.stuck = True
+    outbox.send(bytes(2 * MIB))
+    outbox.flush()
+    gone = []
+
+    async def wait(name):
+        await outbox.wait_turn()
+        gone.append(name)
+        outbox.end_turn()
+
+    tasks = [asyncio.ensure_future(wait(n)) for n in range(3)]
+    await asyncio.sleep(0)
+    outbox.close()
+    await asyncio.gather(*tasks)
+    assert gone == [0, 1, 2]
+
+
+def test_admission_gives_room_in_order_and_counts_it_back():
+    admission = Admission(100)
+    served = []
+
+    def ask(name, size):
+        def again():
+            if admission.enter(size, again):
+                served.append(name)
+
+        again()
+
+    ask("a", 60)
+    ask("b", 60)
+    ask("c", 10)
+    assert served == ["a", "c"]
+    ask("huge", 1000)
+    admission.leave(60)
+    assert served == ["a", "c", "b"]
+    admission.leave(10)
+    admission.leave(60)
+    assert served == ["a", "c", "b", "huge"]
+    admission.leave(1000)
+    admission.check()
+    assert admission.statistics().bytes_running == 0
+    assert admission.statistics().waiting == 0

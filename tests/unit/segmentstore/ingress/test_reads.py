@@ -1,0 +1,191 @@
+"""Reads over one connection: answers, waiting at the tail, slow clients, lost clients."""
+
+import asyncio
+
+from headrace.errors import ContainerOfflineError, StorageReadError
+from headrace.limits import MIB
+from headrace.segmentstore.ingress.config import IngressConfig
+from headrace.segmentstore.ingress.read_session import read_length
+from headrace.wire import commands as c
+from headrace.wire.frames import encode
+from tests.unit.segmentstore.ingress.world import NULL, SEGMENT, WRITER, FakeHome, Peer, acked, append
+
+
+def read(offset=0, length=1000, *, segment=SEGMENT, request_id=2):
+    return c.ReadSegment(segment, offset, length, "", request_id)
+
+
+def got(offset, data, *, at_tail=True, end=False, segment=SEGMENT, request_id=2):
+    return c.SegmentRead(segment, offset, at_tail, end, data, request_id)
+
+
+def test_a_read_never_gets_more_than_it_asked_for_nor_more_than_2_mib():
+    assert read_length(1) == 1
+    assert read_length(7) == 7
+    assert read_length(2 * MIB) == 2 * MIB
+    assert read_length(8 * MIB) == 2 * MIB
+    assert read_length((1 << 31) - 1) == 2 * MIB
+    assert read_length(0) == 8
+    assert read_length(-5) == 8
+
+
+async def test_available_bytes_are_answered_at_once_with_the_offset_of_the_question(peer, store):
+    store.add("s", b"0123456789")
+    assert await peer.ask(read(0, 4, segment="s")) == [got(0, b"0123", at_tail=False, segment="s")]
+    assert await peer.ask(read(3, 100, segment="s", request_id=-9)) == [
+        got(3, b"3456789", segment="s", request_id=-9)
+    ]
+    assert store.results_out == 0
+
+
+async def test_a_large_read_is_written_in_views_and_released(peer, store):
+    data = bytes(range(256)) * 16_384
+    store.add("s", data)
+    (reply,) = await peer.ask(read(5, 10 * MIB, segment="s"))
+    assert reply == got(5, data[5 : 5 + 2 * MIB], at_tail=False, segment="s")
+    assert peer.connection._outbox.statistics().writes > 50
+    assert store.results_out == 0
+
+
+async def test_a_read_at_the_tail_waits_and_blocks_nothing(peer, store):
+    await peer.set_up()
+    assert await peer.ask(read(0)) == []
+    assert await peer.ask(c.KeepAlive(), c.GetStreamSegmentInfo(8, SEGMENT, "")) == [
+        c.KeepAlive(),
+        c.StreamSegmentInfo(8, SEGMENT, True, False, False, 1234, 0, 0),
+    ]
+    replies = await peer.ask(append(1, b"abc"))
+    assert replies == [acked(1, NULL, 3), got(0, b"abc")]
+
+
+async def test_many_reads_of_the_same_offset_with_the_same_id_are_all_answered(peer, store):
+    await peer.set_up()
+    assert await peer.ask(*[read(0)] * 100, *[read(2)] * 100) == []
+    replies = await peer.ask(append(1, b"abc"))
+    assert replies[0] == acked(1, NULL, 3)
+    assert replies[1:].count(got(0, b"abc")) == 100
+    assert replies[1:].count(got(2, b"c")) == 100
+
+
+async def test_a_seal_ends_waiting_reads_with_the_offset_of_the_question(peer, store):
+    store.add("s", b"abc")
+    assert await peer.ask(read(3, segment="s")) == []
+    assert await peer.ask(c.SealSegment(9, "s", "")) == [
+        c.SegmentSealed(9, "s"),
+        c.SegmentIsSealed(2, "s", "", 3),
+    ]
+    assert await peer.ask(read(3, segment="s")) == [got(3, b"", at_tail=False, end=True, segment="s")]
+    assert await peer.ask(read(1, segment="s")) == [got(1, b"bc", at_tail=False, segment="s")]
+
+
+async def test_a_deletion_ends_waiting_reads_with_the_offset_of_the_question(peer, store):
+    store.add("s", b"abc")
+    await peer.ask(read(3, segment="s"))
+    assert await peer.ask(c.DeleteSegment(9, "s", "")) == [
+        c.SegmentDeleted(9, "s"),
+        c.NoSuchSegment(2, "s", "", 3),
+    ]
+
+
+async def test_refused_reads_name_the_segment_and_the_offset(peer, store):
+    store.add("s", b"0123456789").state.start_offset = 4
+    await store.seal_segment("s")
+    assert await peer.ask(read(3, segment="s")) == [c.SegmentIsTruncated(2, "s", 4, "", 3)]
+    assert await peer.ask(read(5, segment="no")) == [c.NoSuchSegment(2, "no", "", 5)]
+    for offset in (-1, 11):
+        (reply,) = await peer.ask(read(offset, segment="s"))
+        assert reply == c.ErrorMessage(2, "s", reply.message, 0)
+    store.offline = ContainerOfflineError("away")
+    assert await peer.ask(read(5, segment="s")) == [c.WrongHost(2, "s", "", "")]
+    assert not peer.closed
+
+
+async def test_a_read_that_failed_without_a_reply_closes_the_connection(peer, store):
+    store.offline = StorageReadError("later")
+    assert await peer.ask(read(5)) == []
+    assert peer.closed
+
+
+async def test_waiting_reads_of_a_lost_connection_are_gone_at_once(peer, home, store):
+    await peer.ask(*[read(0)] * 50)
+    assert len(home.supervisor.statistics().running) == 50
+    peer.connection.connection_lost(None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert home.supervisor.statistics().running == []
+
+
+async def test_too_many_waiting_reads_close_the_connection(store):
+    peer = Peer(FakeHome(store, IngressConfig(waiting_reads_max=5)))
+    assert await peer.ask(*[read(0)] * 5) == []
+    assert not peer.closed
+    assert await peer.ask(read(0)) == []
+    assert peer.closed
+    await peer.home.supervisor.stop()
+
+
+async def test_no_read_is_taken_from_a_client_that_does_not_take_its_replies(peer, store):
+    data = bytes(6 * MIB)
+    store.add("s", data)
+    peer.transport.stuck = True
+    peer.feed(*[read(0, 2 * MIB, segment="s")] * 20, chunk=100)
+    for _ in range(10):
+        await asyncio.sleep(0)
+        peer.push(100)
+    assert store.results_out == 1  # pinned until sent
+    assert peer.transport.unsent < 3 * MIB
+    assert not peer.transport.reading
+    assert peer.unfed
+    answered = 0
+    while answered < 20:
+        replies = await peer.replies()
+        answered += len(replies)
+        assert store.results_out <= 1
+        peer.transport.drain()
+        peer.transport.stuck = True
+    assert answered == 20
+    peer.transport.drain()
+    assert store.results_out == 0
+
+
+async def test_waiting_reads_hold_no_bytes_for_a_client_that_does_not_take_its_replies(store, home):
+    target = store.add("s", bytes(2 * MIB))
+    peer = Peer(home)
+    offset = 2 * MIB
+    assert await peer.ask(*[read(offset, 2 * MIB, segment="s")] * 30) == []
+    peer.transport.stuck = True
+    target.data += bytes(2 * MIB)
+    target.state.accepted_length = target.state.durable_length = 4 * MIB
+    store.wake()
+    answered = len(await peer.replies())
+    assert store.results_out == 1
+    assert peer.transport.unsent < 3 * MIB
+    fetched = store.results_taken
+    while answered < 30:
+        peer.transport.drain()
+        peer.transport.stuck = True
+        answered += len(await peer.replies())
+        assert store.results_out <= 1
+        assert peer.transport.unsent < 3 * MIB
+    assert store.results_taken - fetched <= 30  # one fetch per answer, not one per answer and waiting read
+    peer.transport.drain()
+    assert store.results_out == 0
+
+
+async def test_a_lost_client_gives_its_views_back(peer, store):
+    store.add("s", bytes(2 * MIB))
+    peer.transport.stuck = True
+    await peer.ask(read(0, 2 * MIB, segment="s"))
+    assert store.results_out == 1
+    peer.connection.connection_lost(None)
+    assert store.results_out == 0
+
+
+async def test_a_read_behind_appends_of_the_same_bytes_sees_what_is_durable(peer, store):
+    await peer.set_up(WRITER)
+    replies = await peer.ask(encode(read(0)) + append(1, b"abc") + encode(read(0, request_id=3)))
+    assert replies[0] == acked(1, NULL, 3)
+    assert sorted(replies[1:], key=lambda reply: reply.request_id) == [
+        got(0, b"abc"),
+        got(0, b"abc", request_id=3),
+    ]

@@ -1,0 +1,401 @@
+"""Everything that is neither append nor read: replies, errors, bounds, order, transients, tokens."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from headrace.errors import (
+    AccessDeniedError,
+    ContainerOfflineError,
+    InvalidArgumentError,
+    ThrottledError,
+    TokenExpiredError,
+    UnsupportedError,
+    WalWriteError,
+)
+from headrace.model.attributes import AttributeUpdate, UpdateKind
+from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
+from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.config import IngressConfig
+from headrace.wire import commands as c
+from headrace.wire.catalogue import BY_COMMAND, LIVES
+from headrace.wire.fields import MergedSegment
+from headrace.wire.frames import encode
+from tests.unit.segmentstore.ingress.world import (
+    NULL,
+    OTHER,
+    SEGMENT,
+    WRITER,
+    FakeHome,
+    Peer,
+    acked,
+    append,
+)
+
+ATTRIBUTE = b"attribute-id-016"
+KEY = TableKey
+
+
+async def test_hello_is_answered_and_an_incompatible_client_is_closed_after_it(home):
+    peer = Peer(home)
+    assert await peer.ask(c.Hello(15, 5)) == [c.Hello(17, 5)]
+    assert not peer.closed
+    assert await peer.ask(c.Hello(4, 1), c.KeepAlive()) == [c.Hello(17, 5)]
+    assert peer.closed
+
+
+async def test_nothing_is_sent_unasked(peer, store):
+    assert await peer.replies(50) == []
+
+
+async def test_a_client_may_go_on_right_behind_its_hello(peer):
+    stream = encode(c.Hello(16, 5)) + encode(c.SetupAppend(1, WRITER, SEGMENT, "")) + append(1)
+    assert await peer.ask(stream) == [
+        c.Hello(17, 5),
+        c.AppendSetup(1, SEGMENT, WRITER, NULL),
+        acked(1, NULL, 1),
+    ]
+
+
+async def test_every_keep_alive_is_echoed(peer):
+    assert await peer.ask(*[c.KeepAlive()] * 1000) == [c.KeepAlive()] * 1000
+
+
+async def test_the_life_of_a_segment(peer, store):
+    conversation = [
+        (c.CreateSegment(1, "s", 100, 2, "", 4096), c.SegmentCreated(1, "s")),
+        (c.CreateSegment(2, "s", 0, 0, "", -5), c.SegmentAlreadyExists(2, "s")),
+        (c.GetStreamSegmentInfo(3, "s", ""), c.StreamSegmentInfo(3, "s", True, False, False, 1234, 0, 0)),
+        (c.GetStreamSegmentInfo(4, "no", ""), c.NoSuchSegment(4, "no", "", -1)),
+        (c.LocateOffset(5, "s", 77, ""), c.OffsetLocated(5, "s", 0)),
+        (c.UpdateSegmentPolicy(6, "s", 10, 1, ""), c.SegmentPolicyUpdated(6, "s")),
+        (c.GetSegmentAttribute(7, "s", ATTRIBUTE, ""), c.SegmentAttribute(7, NULL)),
+        (c.UpdateSegmentAttribute(8, "s", ATTRIBUTE, 5, NULL, ""), c.SegmentAttributeUpdated(8, True)),
+        (c.UpdateSegmentAttribute(9, "s", ATTRIBUTE, 6, 7, ""), c.SegmentAttributeUpdated(9, False)),
+        (c.GetSegmentAttribute(10, "s", ATTRIBUTE, ""), c.SegmentAttribute(10, 5)),
+        (c.TruncateSegment(11, "s", 1, ""), c.SegmentIsTruncated(11, "s", 0, "", 1)),
+        (c.TruncateSegment(12, "s", 0, ""), c.SegmentTruncated(12, "s")),
+        (c.SealSegment(13, "s", ""), c.SegmentSealed(13, "s")),
+        (c.SealSegment(14, "s", ""), c.SegmentIsSealed(14, "s", "", -1)),
+        (c.UpdateSegmentPolicy(15, "s", 10, 1, ""), c.SegmentIsSealed(15, "s", "", -1)),
+        (c.UpdateSegmentAttribute(16, "s", ATTRIBUTE, 6, 5, ""), c.SegmentIsSealed(16, "s", "", -1)),
+        (c.DeleteSegment(17, "s", ""), c.SegmentDeleted(17, "s")),
+        (c.DeleteSegment(18, "s", ""), c.NoSuchSegment(18, "s", "", -1)),
+        (c.TruncateSegment(19, "s", 5, ""), c.NoSuchSegment(19, "s", "", 5)),
+        (c.SealSegment(20, "s", ""), c.NoSuchSegment(20, "s", "", -1)),
+    ]
+    for request, reply in conversation:
+        assert await peer.ask(request) == [reply]
+    assert ("create_segment", "s", 2, 100, 4096) in store.calls
+    assert ("create_segment", "s", 0, 0, 0) in store.calls
+    assert ("update_policy", "s", 1, 10) in store.calls
+
+
+async def test_merges(peer, store):
+    store.add("t", b"target")
+    for name in ("a", "b", "d"):
+        store.add(name, name.encode() * 3)
+    update = AttributeUpdate(ATTRIBUTE, UpdateKind.REPLACE_IF_EQUALS, 4, 3)
+    conversation = [
+        (c.MergeSegments(1, "t", "a", "", [update]), c.SegmentAttributeUpdated(1, False)),
+        (c.MergeSegments(2, "t", "a", ""), c.SegmentsMerged(2, "t", "a", 9)),
+        (c.MergeSegments(3, "t", "no", ""), c.NoSuchSegment(3, "no", "", -1)),
+        (
+            c.MergeSegmentsBatch(4, "t", ["b", "no", "d"], ""),
+            c.SegmentsBatchMerged(
+                4, "t", [MergedSegment("b", 12), MergedSegment("no", 12), MergedSegment("d", 15)]
+            ),
+        ),
+        (c.MergeSegmentsBatch(5, "no", ["t"], ""), c.NoSuchSegment(5, "no", "", -1)),
+    ]
+    for request, reply in conversation:
+        assert await peer.ask(request) == [reply]
+    await store.seal_segment("t")
+    store.add("late", b"x")
+    assert await peer.ask(c.MergeSegments(6, "t", "late", "")) == [c.SegmentIsSealed(6, "late", "", -1)]
+    assert store.segments["t"].data == b"targetaaabbbddd"
+
+
+async def test_the_life_of_a_table(peer, store):
+    put = c.UpdateTableEntries
+    conversation = [
+        (c.CreateTableSegment(1, "t", "", False, 0, 0), c.SegmentCreated(1, "t")),
+        (c.CreateTableSegment(2, "t", ""), c.SegmentAlreadyExists(2, "t")),
+        (put(3, "t", "", [TableEntry(b"k1", b"v1", NOT_EXISTS)]), c.TableEntriesUpdated(3, [0])),
+        (put(4, "t", "", [TableEntry(b"k1", b"v1", NOT_EXISTS)]), c.TableKeyBadVersion(4, "t", "")),
+        (put(5, "t", "", [TableEntry(b"k9", b"v1", 5)]), c.TableKeyDoesNotExist(5, "t", "")),
+        (put(6, "t", "", [TableEntry(b"k9", b"v1")], 20), c.SegmentIsTruncated(6, "t", 21, "", 20)),
+        (
+            put(7, "t", "", [TableEntry(b"k2", b"", NO_VERSION)], 21),
+            c.TableEntriesUpdated(7, [21]),
+        ),
+        (
+            c.ReadTable(8, "t", "", [KEY(b"zz"), KEY(b"k1"), KEY(b"zz")]),
+            c.TableRead(
+                8,
+                "t",
+                [
+                    TableEntry(b"zz", b"", NOT_EXISTS),
+                    TableEntry(b"k1", b"v1", 0),
+                    TableEntry(b"zz", b"", NOT_EXISTS),
+                ],
+            ),
+        ),
+        (c.ReadTableKeys(9, "t", "", 1), c.TableKeysRead(9, "t", [KEY(b"k1", 0)], b"k1")),
+        (c.ReadTableKeys(10, "t", "", 1, b"k2"), c.TableKeysRead(10, "t", [], b"")),
+        (
+            c.ReadTableEntries(11, "t", "", 5, b"k1", b"ignored", b"f", b"t"),
+            c.TableEntriesRead(11, "t", [TableEntry(b"k2", b"", 21)], b"k2"),
+        ),
+        (
+            c.ReadTableEntriesDelta(12, "t", "", 5, 10),
+            c.TableEntriesDeltaRead(12, "t", [TableEntry(b"k2", b"", 21)], False, True, 40),
+        ),
+        (c.GetTableSegmentInfo(13, "t", ""), c.TableSegmentInfo(13, "t", 0, 40, 2, 0)),
+        (c.DeleteTableSegment(14, "t", True, ""), c.TableSegmentNotEmpty(14, "t", "")),
+        (c.RemoveTableKeys(15, "t", "", [KEY(b"k1", 7)]), c.TableKeyBadVersion(15, "t", "")),
+        (c.RemoveTableKeys(16, "t", "", [KEY(b"k1"), KEY(b"no")]), c.TableKeysRemoved(16, "t")),
+        (c.DeleteTableSegment(17, "t", False, ""), c.SegmentDeleted(17, "t")),
+        (c.DeleteTableSegment(18, "t", False, ""), c.NoSuchSegment(18, "t", "", -1)),
+        (c.ReadTable(19, "t", "", []), c.NoSuchSegment(19, "t", "", -1)),
+        (put(20, "t", "", [], 6), c.NoSuchSegment(20, "t", "", 6)),
+    ]
+    for request, reply in conversation:
+        assert await peer.ask(request) == [reply]
+    assert ("table_entries", "t", b"k1", 5, b"f", b"t") in store.calls
+
+
+@pytest.mark.parametrize("offset", [-2, -100, NULL])
+async def test_an_impossible_table_condition_is_refused_and_not_ignored(peer, store, offset):
+    await store.create_table("t")
+    for request in (
+        c.UpdateTableEntries(1, "t", "", [TableEntry(b"k", b"v")], offset),
+        c.RemoveTableKeys(1, "t", "", [KEY(b"k")], offset),
+    ):
+        (reply,) = await peer.ask(request)
+        assert reply == c.ErrorMessage(1, "t", reply.message, 0)
+    assert store.tables["t"]["entries"] == {}
+
+
+async def test_requests_of_peers_that_leave_the_end_of_a_command_out_are_understood(peer, store):
+    def cut(command, size):
+        frame = encode(command)[:-size]
+        return frame[:4] + (len(frame) - 8).to_bytes(4, "big") + frame[8:]
+
+    assert await peer.ask(cut(c.CreateSegment(1, "s", 0, 0, ""), 8)) == [c.SegmentCreated(1, "s")]
+    assert await peer.ask(cut(c.CreateTableSegment(2, "t", ""), 13)) == [c.SegmentCreated(2, "t")]
+    assert await peer.ask(cut(c.ReadTableKeys(3, "t", "", 5), 12)) == [c.TableKeysRead(3, "t", [], b"")]
+    assert await peer.ask(cut(c.MergeSegments(4, SEGMENT, "s", ""), 4)) == [
+        c.SegmentsMerged(4, SEGMENT, "s", 0)
+    ]
+
+
+async def test_administration_is_not_offered(peer):
+    assert await peer.ask(c.FlushToStorage(1, "", 5), c.ListStorageChunks("s", "", 6)) == [
+        c.OperationUnsupported(5, "flushToStorage", ""),
+        c.OperationUnsupported(6, "listStorageChunks", ""),
+    ]
+    assert not peer.closed
+
+
+@pytest.mark.parametrize(
+    ("error", "reply"),
+    [
+        (ContainerOfflineError("away"), c.WrongHost(3, SEGMENT, "", "")),
+        (UnsupportedError("no"), c.OperationUnsupported(3, "sealSegment", "")),
+        (InvalidArgumentError("a\0b\U0001f600"), c.ErrorMessage(3, SEGMENT, "a?b?", 0)),
+        (AccessDeniedError("no"), c.AuthTokenCheckFailed(3, "", 0)),
+        (TokenExpiredError("no"), c.AuthTokenCheckFailed(3, "", 1)),
+    ],
+)
+async def test_a_refused_request_is_answered_and_the_connection_stays(peer, store, error, reply):
+    store.refusal = error
+    assert await peer.ask(c.SealSegment(3, SEGMENT, "")) == [reply]
+    assert not peer.closed
+
+
+@pytest.mark.parametrize(
+    "error", [WalWriteError("x"), ThrottledError("x"), RuntimeError("bug"), KeyError("bug")]
+)
+async def test_a_failure_without_a_reply_closes_after_the_replies_that_are_owed(peer, store, error):
+    await peer.set_up()
+    store.durable_at_once = False
+    store.refusal = error
+    peer.feed(append(1), c.KeepAlive(), c.SealSegment(3, SEGMENT, ""))
+    assert await peer.replies() == [c.KeepAlive()]
+    assert not peer.closed
+    store.commit()
+    assert await peer.replies() == [acked(1, NULL, 1)]
+    assert peer.closed
+
+
+async def test_a_reply_that_fits_no_frame_is_an_error_and_not_silence(peer, store):
+    await store.create_table("t")
+    store.tables["t"]["entries"] = {b"%d" % n: TableEntry(b"%d" % n, bytes(1_000_000), n) for n in range(20)}
+    (reply,) = await peer.ask(c.ReadTable(5, "t", "", [KEY(b"%d" % n) for n in range(20)]))
+    assert reply == c.ErrorMessage(5, "t", reply.message, 0)
+    assert not peer.closed
+
+
+# ---------------------------------------------------------------------------------- order and bounds
+
+
+async def test_requests_start_in_the_order_they_arrive(peer, store):
+    await peer.set_up()
+    stream = (
+        append(1, b"before")
+        + encode(c.SealSegment(5, SEGMENT, ""))
+        + append(2, b"behind")
+        + encode(c.CreateSegment(6, "new", 0, 0, ""))
+        + encode(c.SetupAppend(7, OTHER, "new", ""))
+        + append(1, b"first", writer=OTHER)
+    )
+    replies = await peer.ask(stream)
+    assert store.segments[SEGMENT].data == b"before"
+    assert c.SegmentIsSealed(7, SEGMENT, "", 2) in replies
+    assert store.segments["new"].data == b"first"
+    assert len(replies) == 6
+
+
+async def test_a_slow_request_blocks_no_other(peer, store):
+    await peer.set_up()
+    store.gate = asyncio.Event()
+    assert await peer.ask(c.SealSegment(5, SEGMENT, "")) == []
+    assert await peer.ask(append(1), c.KeepAlive()) == [c.KeepAlive(), acked(1, NULL, 1)]
+    store.gate.set()
+    assert await peer.replies() == [c.SegmentSealed(5, SEGMENT)]
+
+
+async def test_running_requests_are_bounded_and_all_are_answered(store):
+    home = FakeHome(store, IngressConfig(requests_max=4))
+    peer = Peer(home)
+    store.gate = asyncio.Event()
+    peer.feed(*[c.GetStreamSegmentInfo(n, SEGMENT, "") for n in range(1000)], chunk=500)
+    await peer.replies()
+    assert len(home.supervisor.statistics().running) == 4
+    assert not peer.transport.reading
+    store.gate.set()
+    answered = []
+    while len(answered) < 1000:
+        fresh = await peer.replies(200)
+        assert fresh
+        answered += fresh
+    assert sorted(reply.request_id for reply in answered) == list(range(1000))
+    assert peer.transport.reading
+
+
+async def test_bytes_of_running_requests_are_bounded_over_all_connections(store):
+    home = FakeHome(store, IngressConfig(request_bytes_max=100_000))
+    await store.create_table("t")
+    store.gate = asyncio.Event()
+    peers = [Peer(home) for _ in range(5)]
+    for number, peer in enumerate(peers):
+        peer.feed(c.UpdateTableEntries(number, "t", "", [TableEntry(b"k", bytes(60_000))]))
+        await peer.replies()
+    assert home.admission.statistics().bytes_running < 100_000
+    assert home.admission.statistics().waiting == 4
+    peers[1].connection.connection_lost(None)
+    store.gate.set()
+    for number, peer in enumerate(peers):
+        if number != 1:
+            (reply,) = await peer.replies(30)
+            assert reply.request_id == number
+    assert home.admission.statistics().bytes_running == 0
+    assert home.admission.statistics().waiting == 0
+
+
+async def test_one_request_larger_than_the_bound_is_still_served(store):
+    home = FakeHome(store, IngressConfig(request_bytes_max=100))
+    await store.create_table("t")
+    peer = Peer(home)
+    entries = [TableEntry(b"k", bytes(60_000))]
+    replies = await peer.ask(*[c.UpdateTableEntries(n, "t", "", entries) for n in range(3)])
+    assert [reply.request_id for reply in replies] == [0, 1, 2]
+
+
+async def test_a_disconnected_client_does_not_undo_what_it_asked_for(peer, store):
+    store.gate = asyncio.Event()
+    peer.feed(c.CreateSegment(1, "s", 0, 0, ""))
+    await peer.replies()
+    peer.connection.connection_lost(None)
+    store.gate.set()
+    await peer.replies()
+    assert "s" in store.segments
+
+
+# ---------------------------------------------------------------------------------- transients
+
+
+async def test_a_large_event_goes_through_a_transient_segment(peer, store):
+    (created,) = await peer.ask(c.CreateTransientSegment(1, WRITER, SEGMENT, ""))
+    name = created.segment
+    assert name.startswith(f"{SEGMENT}#transient.{WRITER.hex()}.")
+    assert await peer.set_up(segment=name) == c.AppendSetup(1, name, WRITER, NULL)
+    slices = [c.ConditionalBlockEnd(WRITER, n, n * 3, b"abc", 10 + n) for n in range(3)]
+    assert [reply.request_id for reply in await peer.ask(*slices)] == [10, 11, 12]
+    assert await peer.ask(c.MergeSegments(20, SEGMENT, name, "")) == [c.SegmentsMerged(20, SEGMENT, name, 9)]
+    assert peer.connection.transients.count == 0
+    assert store.segments[SEGMENT].data == b"abcabcabc"
+
+
+async def test_transients_are_bounded(store):
+    peer = Peer(FakeHome(store, IngressConfig(transients_max=2)))
+    requests = [c.CreateTransientSegment(n, WRITER, SEGMENT, "") for n in range(3)]
+    replies = await peer.ask(*requests)
+    assert [reply.request_id for reply in replies] == [0, 1]
+    assert peer.closed
+
+
+async def test_a_transient_created_while_its_connection_was_lost_is_removed(peer, store):
+    store.gate = asyncio.Event()
+    peer.feed(c.CreateTransientSegment(1, WRITER, SEGMENT, ""))
+    await peer.replies()
+    assert peer.connection.transients.close() is False
+    store.gate.set()
+    await peer.replies()
+    assert list(store.segments) == [SEGMENT]
+
+
+# ---------------------------------------------------------------------------------- tokens
+
+
+async def test_every_request_about_a_segment_passes_the_hook(store):
+    asked = []
+
+    def refuse(token, segment, permission):
+        asked.append((token, segment, permission))
+        raise TokenExpiredError("expired")
+
+    peer = Peer(FakeHome(store, authorise=refuse))
+    await peer.ask(c.Hello(16, 5))
+    values = {"delegation_token": "the.token.here", "segment": "s", "request_id": 4, "writer_id": WRITER}
+    values |= {"target": "s", "source": "x", "target_segment_id": "s", "source_segment_ids": []}
+    values |= {"attribute_id": WRITER, "keys": [], "table_entries": [], "must_be_empty": False}
+    checked = 0
+    for life in LIVES:
+        fields = dataclasses.fields(life.command)
+        names = {field.name for field in fields}
+        skipped = {c.CreateTransientSegment, c.FlushToStorage, c.ListStorageChunks}
+        if not life.is_request or "delegation_token" not in names or life.command in skipped:
+            continue
+        required = [
+            field.name
+            for field in fields
+            if field.default is field.default_factory is dataclasses.MISSING or field.name == "request_id"
+        ]
+        command = life.command(**{name: values.get(name, 0) for name in required})
+        asked.clear()
+        (reply,) = await peer.ask(command)
+        assert reply == c.AuthTokenCheckFailed(4, "", 1), life
+        writes = life.command in {c.SetupAppend, c.MergeSegmentsBatch}
+        expected = Permission.READ_UPDATE if writes else Permission.READ
+        assert asked == [("the.token.here", "s", expected)]
+        checked += 1
+    assert checked == 22
+    assert not peer.closed
+    assert store.calls == []
+
+
+def test_the_first_reply_of_the_catalogue_is_the_one_for_success():
+    assert BY_COMMAND[c.SealSegment].replies[0] is c.SegmentSealed
