@@ -68,10 +68,8 @@ class EventReader:
         cuts = Cuts(services, calls)
         first = await cuts.start(scope, stream, start)
         last = await cuts.end(scope, stream, end)
-        ranges = None
-        if COMPLETED in first.offsets.values():
-            ranges = await cuts.ranges(scope, stream, first.offsets)
-        walk = StreamWalk(first.offsets, None if last is None else last.offsets, ranges)
+        ranges = await cuts.ranges(scope, stream, first.offsets)
+        walk = StreamWalk(first.offsets, ranges, None if last is None else last.offsets)
         reader = cls(scope, stream, services, calls, config, walk)
         await reader._begin(walk.to_read())
         return reader

@@ -24,7 +24,7 @@ from headrace.model.stream_cut import COMPLETED
 class _Place:
     """A segment of the current cut. ``end``: where to stop (None: at its seal)."""
 
-    key_range: KeyRange | None
+    key_range: KeyRange
     offset: int
     end: int | None
     finished: bool = False
@@ -33,6 +33,15 @@ class _Place:
 
 def _is_done(place: _Place) -> bool:
     return place.finished or (place.end is not None and place.offset >= place.end)
+
+
+def _is_future(segment_id: int, start: Mapping[int, int], ranges: Mapping[int, KeyRange]) -> bool:
+    """Tell whether a segment at -1 is not reached yet: an older one with common keys is still to be read."""
+    mine = ranges[segment_id]
+    return any(
+        other < segment_id and offset != COMPLETED and other in ranges and ranges[other].overlaps(mine)
+        for other, offset in start.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,42 +57,34 @@ class StreamWalk:
     """Told what ended and what follows, it says what to read next. Mutated by one owner."""
 
     def __init__(
-        self,
-        start: Mapping[int, int],
-        end: Mapping[int, int] | None = None,
-        ranges: Mapping[int, KeyRange] | None = None,
+        self, start: Mapping[int, int], ranges: Mapping[int, KeyRange], end: Mapping[int, int] | None = None
     ) -> None:
         """Stand at ``start``.
 
         Args:
             start: segments and offsets. An offset of -1 is a segment that has been read completely, or, if an
                 older segment of the cut shares keys with it, one that is not reached yet.
+            ranges: key ranges of the segments in ``start``.
             end: where to stop, or None to go on until the stream is sealed.
-            ranges: key ranges of the segments in ``start``; needed if it holds an offset of -1.
+
+        Raises:
+            InvalidArgumentError: a segment has no range: the stream does not know it.
         """
-        known = ranges or {}
         self._end = dict(end) if end is not None else None
         self._cut: dict[int, _Place] = {}
         self._successors: dict[int, tuple[Successor, ...]] = {}
         for segment_id, offset in sorted(start.items()):
-            if offset == COMPLETED and self._is_future(segment_id, start, known):
+            mine = ranges.get(segment_id)
+            if mine is None:
+                raise InvalidArgumentError(f"segment {segment_id} of the cut is not known to the stream")
+            if offset == COMPLETED and _is_future(segment_id, start, ranges):
                 continue
-            self._cut[segment_id] = _Place(known.get(segment_id), offset, self._bound(segment_id))
+            self._cut[segment_id] = _Place(mine, offset, self._bound(segment_id))
 
     def _bound(self, segment_id: int) -> int | None:
         """Return where to stop in a segment; the end of a cut at -1 is wherever the segment is sealed."""
         bound = None if self._end is None else self._end.get(segment_id)
         return None if bound == COMPLETED else bound
-
-    @staticmethod
-    def _is_future(segment_id: int, start: Mapping[int, int], ranges: Mapping[int, KeyRange]) -> bool:
-        mine = ranges.get(segment_id)
-        if mine is None:
-            raise InvalidArgumentError(f"segment {segment_id} of the cut is not known to the stream")
-        return any(
-            other < segment_id and offset != COMPLETED and other in ranges and ranges[other].overlaps(mine)
-            for other, offset in start.items()
-        )
 
     # ------------------------------------------------------------------------------ asking
 
@@ -134,7 +135,13 @@ class StreamWalk:
         place.finished = True
         place.offset = length
         self._successors[segment_id] = tuple(successors)
-        return self._advance(segment_id)
+        begun = self._advance(segment_id)
+        waiting = [each for each in sorted(self._successors) if begun]
+        # What has just become current may be what another family was waiting for to appear.
+        for each in waiting:
+            if each in self._successors:
+                begun += self._advance(each)
+        return begun
 
     def _advance(self, segment_id: int) -> list[Start]:
         if self._stops_at(segment_id):
@@ -170,7 +177,7 @@ class StreamWalk:
                         continue
                     place = self._cut.get(parent)
                     if place is None:
-                        if self._is_ahead(parent, child):
+                        if self._is_ahead(parent, child, parents):
                             return None
                         continue
                     if not place.finished:
@@ -179,16 +186,14 @@ class StreamWalk:
                     waiting.append(parent)
         return parents, children
 
-    def _is_ahead(self, parent: int, child: Successor) -> bool:
+    def _is_ahead(self, parent: int, child: Successor, family: set[int]) -> bool:
         """Tell whether a segment that is not in the cut will be reached: an older one leads to it.
 
         Of segments with common keys the smaller id is the older one. A segment outside the cut that nothing
         in the cut leads to was read before the walk began.
         """
         return any(
-            segment_id < parent
-            and not place.finished
-            and (place.key_range is None or place.key_range.overlaps(child.key_range))
+            segment_id < parent and segment_id not in family and place.key_range.overlaps(child.key_range)
             for segment_id, place in self._cut.items()
         )
 

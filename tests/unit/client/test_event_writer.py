@@ -1,0 +1,330 @@
+import asyncio
+import random
+
+import pytest
+
+from headrace.client import WriterConfig
+from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.errors import (
+    ClosedError,
+    EventTooLargeError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+    StreamSealedError,
+    ThrottledError,
+)
+from headrace.limits import EVENT_BYTES_MAX
+from headrace.model.key_space import FULL_RANGE, KeyRange, key_position, split_evenly
+
+
+def events_of(system, stream="t"):
+    """Return the events of every segment by id."""
+    stored = system.controller.data_of("s", stream)
+    return {each: payloads(data, find_frames(data)) for each, data in stored.items() if data}
+
+
+def in_order(system, stream="t"):
+    """Return all events, older segments first: the order in which a key's events can be read."""
+    return [event for _, events in sorted(events_of(system, stream).items()) for event in events]
+
+
+def per_key(events):
+    """Split events of the form ``key:number`` by key."""
+    found = {}
+    for event in events:
+        key, _, number = event.decode().partition(":")
+        found.setdefault(key, []).append(int(number))
+    return found
+
+
+async def test_an_awaited_event_is_stored(system, client):
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        await writer.write(b"hello", "key")
+        assert in_order(system) == [b"hello"]
+
+
+async def test_events_written_in_one_turn_travel_in_one_block(system, client):
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        await writer.write(b"first")
+        acks = [writer.write(b"%d" % number) for number in range(100)]
+        assert len({id(ack) for ack in acks}) == 1
+        await acks[-1]
+        assert all(ack.done() for ack in acks)
+    assert system.store.counts["AppendBlockEnd"] == 2
+    assert len(in_order(system)) == 101
+
+
+async def test_blocks_overlap_and_acknowledgements_may_cover_several(system, client):
+    system.controller.create("s", "t")
+    system.store.ack_gate = asyncio.Event()
+    config = WriterConfig(block_bytes_max=1024)
+    async with client.event_writer("s", "t", config) as writer:
+        acks = [writer.write(b"x" * 1000) for _ in range(20)]
+        await system.store.stored(20_000)  # all were sent although none is acknowledged
+        assert not any(ack.done() for ack in acks)
+        system.store.coalesce = True
+        system.store.ack_gate.set()
+        await writer.flush()
+        assert all(ack.done() for ack in acks)
+
+
+async def test_events_reach_the_segment_of_their_key(system, client):
+    system.controller.create("s", "t", 4)
+    keys = [f"key{number}" for number in range(200)]
+    async with client.event_writer("s", "t") as writer:
+        for key in keys:
+            writer.write(key.encode(), key)
+    for segment_id, events in events_of(system).items():
+        owned = split_evenly(FULL_RANGE, 4)[segment_id]
+        assert all(owned.receives(key_position(event.decode())) for event in events)
+    assert sorted(in_order(system)) == sorted(key.encode() for key in keys)
+
+
+@pytest.mark.parametrize("kind", ["list", "arrow", "strings", "chunked"])
+async def test_many_events_are_routed_like_single_ones(system, client, kind):
+    import pyarrow as pa
+
+    system.controller.create("s", "t", 3)
+    events = [f"k{number % 7}:{number}".encode() for number in range(3000)]
+    keys = [event.decode().partition(":")[0] for event in events]
+    made = {
+        "list": lambda: (events, keys),
+        "arrow": lambda: (pa.array(events, pa.large_binary()), pa.array(keys).dictionary_encode()),
+        "strings": lambda: (pa.array([event.decode() for event in events]), pa.array(keys)),
+        "chunked": lambda: (
+            pa.chunked_array([pa.array(events[:10]), pa.array([], pa.binary()), pa.array(events[10:])]),
+            pa.chunked_array([pa.array(keys[:1000]), pa.array(keys[1000:])]),
+        ),
+    }[kind]()
+    config = WriterConfig(block_bytes_max=1024)
+    async with client.event_writer("s", "t", config) as writer:
+        await writer.write_many(*made)
+        assert writer.bytes_held == 0
+    for segment_id, stored in events_of(system).items():
+        owned = split_evenly(FULL_RANGE, 3)[segment_id]
+        assert all(owned.receives(key_position(event.decode().partition(":")[0])) for event in stored)
+    assert per_key(in_order(system)) == per_key(events)
+
+
+async def test_many_events_of_one_key_or_of_none_are_all_stored(system, client):
+    system.controller.create("s", "t", 3)
+    async with client.event_writer("s", "t") as writer:
+        await writer.write_many([b"a"] * 100, "key")
+        await writer.write_many([b"b"] * 300)
+        assert writer.write_many([]).done()
+    stored = events_of(system)
+    assert sum(events.count(b"a") for events in stored.values()) == 100
+    assert sorted(events.count(b"a") for events in stored.values()) == [0, 0, 100]
+    assert all(events.count(b"b") > 80 for events in stored.values())
+
+
+@pytest.mark.parametrize(
+    ("events", "keys"),
+    [
+        ([b"a", b""], None),
+        ([b"a", None], None),
+        ([b"a", b"b"], ["k"]),
+        ([b"a"], [None]),
+        ([b"x" * (EVENT_BYTES_MAX + 1)], None),
+    ],
+)
+async def test_a_batch_with_one_bad_event_is_refused_as_a_whole(system, client, events, keys):
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        with pytest.raises(InvalidArgumentError):
+            writer.write_many(events, keys)
+        assert writer.bytes_held == 0
+        await writer.write(b"next")
+    assert in_order(system) == [b"next"]
+
+
+async def test_an_empty_or_oversized_event_is_refused_and_the_largest_legal_one_is_stored(system, client):
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        with pytest.raises(InvalidArgumentError):
+            writer.write(b"")
+        with pytest.raises(EventTooLargeError):
+            writer.write(bytes(EVENT_BYTES_MAX + 1))
+        await writer.write(bytes(EVENT_BYTES_MAX))
+    assert [len(event) for event in in_order(system)] == [EVENT_BYTES_MAX]
+
+
+async def test_an_atomic_batch_is_one_append(system, client):
+    system.controller.create("s", "t", 2)
+    async with client.event_writer("s", "t") as writer:
+        await writer.write_atomic([b"one", b"two", b"three"], "key")
+        with pytest.raises(EventTooLargeError):
+            writer.write_atomic([bytes(EVENT_BYTES_MAX), b"more"], "key")
+    assert system.store.counts["AppendBlockEnd"] == 1
+    assert in_order(system) == [b"one", b"two", b"three"]
+
+
+async def test_a_full_window_refuses_until_it_is_drained(system, client):
+    system.controller.create("s", "t")
+    system.store.ack_gate = asyncio.Event()
+    config = WriterConfig(block_bytes_max=1024, window_bytes_max=10_000)
+    async with client.event_writer("s", "t", config) as writer:
+        for _ in range(10):
+            writer.write(b"x" * 1000)
+        with pytest.raises(ThrottledError):
+            writer.write(b"x")
+        waiting = asyncio.ensure_future(writer.drain())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        system.store.ack_gate.set()
+        await waiting
+        writer.write(b"fits again")
+    assert len(in_order(system)) == 11
+
+
+async def test_cancelling_a_waiter_does_not_undo_the_write(system, client):
+    system.controller.create("s", "t")
+    system.store.ack_gate = asyncio.Event()
+    async with client.event_writer("s", "t") as writer:
+        ack = writer.write(b"event")
+        other = asyncio.ensure_future(_wait(ack))
+        one = asyncio.ensure_future(_wait(ack))
+        await asyncio.sleep(0.01)
+        one.cancel()
+        await asyncio.sleep(0)
+        system.store.ack_gate.set()
+        await other
+        assert one.cancelled()
+    assert in_order(system) == [b"event"]
+
+
+async def _wait(ack):
+    await ack
+
+
+async def test_a_stream_that_does_not_exist_cannot_be_written(client):
+    with pytest.raises(NoSuchStreamError):
+        await client.event_writer("s", "missing")
+
+
+async def test_a_sealed_stream_refuses_writers_and_writes(system, client):
+    system.controller.create("s", "t", 2)
+    writer = await client.event_writer("s", "t")
+    await writer.write(b"before", "a")
+    system.controller.seal_now("s", "t")
+    ack = writer.write(b"after", "a")
+    with pytest.raises(StreamSealedError):
+        await ack
+    with pytest.raises(StreamSealedError):
+        writer.write(b"again", "a")
+    with pytest.raises(StreamSealedError):
+        await writer.close()
+    with pytest.raises(StreamSealedError):
+        await client.event_writer("s", "t")
+    assert in_order(system) == [b"before"]
+
+
+async def test_a_closed_writer_refuses(system, client):
+    system.controller.create("s", "t")
+    writer = await client.event_writer("s", "t")
+    await writer.close()
+    await writer.close()
+    with pytest.raises(ClosedError):
+        writer.write(b"late")
+
+
+# ------------------------------------------------------------------------------ lost connections
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_nothing_is_lost_doubled_or_reordered_when_connections_break(system, client, seed):
+    system.controller.create("s", "t", 3)
+    chance = random.Random(seed)
+    system.store.faults.random = chance
+    system.store.faults.drop_before_append = 0.02
+    system.store.faults.drop_after_append = 0.03
+    system.store.faults.cut_reply = 0.02
+    system.store.faults.wrong_host = 0.1
+    system.store.coalesce = bool(seed % 2)
+    config = WriterConfig(block_bytes_max=1024)
+    expected = {f"key{number}": [] for number in range(10)}
+    async with client.event_writer("s", "t", config) as writer:
+        for number in range(3000):
+            key = f"key{chance.randrange(10)}"
+            expected[key].append(number)
+            writer.write(f"{key}:{number}".encode(), key)
+            if chance.random() < 0.05:
+                await asyncio.sleep(0)
+            if chance.random() < 0.01:
+                await writer.flush()
+        await writer.flush()
+        writer.check()
+        assert writer.bytes_held == 0
+    assert per_key(in_order(system)) == expected
+    assert system.store.counts["connections"] > 3
+
+
+async def test_a_restarted_store_is_found_again(system, client):
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        await writer.write(b"before")
+        port = system.store.port
+        await system.store.stop()
+        ack = writer.write(b"during")
+        await asyncio.sleep(0.05)
+        assert not ack.done()
+        await system.store.start(port)
+        await ack
+    assert in_order(system) == [b"before", b"during"]
+
+
+# ------------------------------------------------------------------------------ scaling
+
+
+async def _write_numbered(writer, chance, counters, count):
+    for _ in range(count):
+        key = f"key{chance.randrange(20)}"
+        counters[key] = counters.get(key, -1) + 1
+        writer.write(f"{key}:{counters[key]}".encode(), key)
+        if chance.random() < 0.1:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_order_per_key_survives_splits_and_merges_under_faults(system, client, seed):
+    chance = random.Random(seed)
+    system.controller.create("s", "t", 2)
+    system.store.faults.random = random.Random(seed)
+    if seed % 2:
+        system.store.faults.drop_after_append = 0.03
+        system.store.faults.drop_before_append = 0.02
+    config = WriterConfig(block_bytes_max=1024)
+    counters = {}
+    async with client.event_writer("s", "t", config) as writer:
+        for _ in range(6):
+            await _write_numbered(writer, chance, counters, 200)
+            current = sorted(system.controller.epochs["s", "t"][-1].items(), key=lambda item: item[1])
+            if chance.random() < 0.5 or len(current) < 2:
+                segment_id, key_range = chance.choice(current)
+                system.controller.scale_now("s", "t", [segment_id], split_evenly(key_range, 2))
+            else:
+                at = chance.randrange(len(current) - 1)
+                (left, low), (right, high) = current[at : at + 2]
+                system.controller.scale_now("s", "t", [left, right], [KeyRange(low.low, high.high)])
+            await _write_numbered(writer, chance, counters, 200)
+        await writer.flush()
+        writer.check()
+        assert writer.bytes_held == 0
+    expected = {key: list(range(last + 1)) for key, last in counters.items()}
+    assert per_key(in_order(system)) == expected
+
+
+async def test_a_batch_in_flight_is_divided_among_the_successors(system, client):
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        await writer.write(b"start", "x")
+        system.controller.scale_now("s", "t", [0], split_evenly(FULL_RANGE, 3))
+        events = [f"k{number % 50}:{number}".encode() for number in range(5000)]
+        await writer.write_many(events, [event.decode().partition(":")[0] for event in events])
+    stored = events_of(system)
+    assert len(stored) == 4
+    assert per_key(event for each, found in sorted(stored.items()) if each for event in found) == per_key(
+        events
+    )
