@@ -8,7 +8,6 @@ This is the driver. It owns threads and descriptors and the order of steps; what
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -101,15 +100,14 @@ class FileWal:
         """Take ownership; see ``Wal.open``.
 
         The steps, in this order: publish the epoch (fences everybody before), read the log, sync what no
-        later record vouches for, make the first file of this epoch (it says where older owners end), see
-        that nobody has taken over meanwhile, remove dead files.
+        later record vouches for, make the first file of this epoch (it says where older owners end), remove
+        dead files. The last two happen only while nobody has taken over.
         """
         assert self._record is None
         assert not self._closed
         try:
             self._record = record = await self._take_over()
             recovered = await self._recover(record)
-            await self._run(self._files.sync, [file.name for file in recovered.unproven])
             head = FileHead(
                 record.log_id,
                 record.epoch,
@@ -117,14 +115,9 @@ class FileWal:
                 recovered.next_sequence,
                 recovered.truncation_sequence,
             )
-            first = await self._run(self._files.create, head)
+            dead = [file.name for file in recovered.dead]
+            first = await self._run(self._owner.run_owned, lambda: self._establish(head, dead))
             self._first = first
-            if not await self._run(self._owner.still_held):
-                raise FencedOutError("a newer owner has taken the log")
-            drafts = await self._run(self._files.find_drafts)
-            dead = [file.name for file in recovered.dead] + drafts
-            if dead:
-                await self._run(self._files.remove, dead)
             self._start(recovered, first, head)
         except OSError as error:
             raise translate_error(error, f"opening the log in {self._directory}") from error
@@ -141,17 +134,34 @@ class FileWal:
             await asyncio.sleep(_TAKE_OVER_STEP_S)
 
     async def _recover(self, record: OwnerRecord) -> RecoveredLog:
-        for _ in range(_RECOVERY_ATTEMPTS - 1):
-            with contextlib.suppress(FileNotFoundError):
+        attempts_left = _RECOVERY_ATTEMPTS
+        while True:
+            attempts_left -= 1
+            try:
                 return await self._run(self._read_log, record.log_id)
-        return await self._run(self._read_log, record.log_id)
+            except (FileNotFoundError, DataCorruptionError) as error:
+                # A newer owner may be changing what is being read: then nothing is proven.
+                if not await self._run(self._owner.still_held):
+                    raise FencedOutError("a newer owner has taken the log") from error
+                if attempts_left == 0 or isinstance(error, DataCorruptionError):
+                    raise
 
     def _read_log(self, log_id: bytes) -> RecoveredLog:
         reader = FileReader(self._directory, self._filesystem)
         try:
-            return recover_log(self._files.find(), log_id, reader.read_at, self._directory)
+            recovered = recover_log(self._files.find(), log_id, reader.read_at, self._directory)
         finally:
             reader.close()
+        self._files.sync(file.name for file in recovered.unproven)
+        return recovered
+
+    def _establish(self, head: FileHead, dead: list[str]) -> SegmentFile:
+        """Make the first file of this owner, then remove what it has made superfluous."""
+        first = self._files.create(head)
+        names = dead + self._files.find_drafts()
+        if names:
+            self._files.remove(names)
+        return first
 
     def _start(self, recovered: RecoveredLog, first: SegmentFile, head: FileHead) -> None:
         self._recovered = recovered
@@ -170,9 +180,16 @@ class FileWal:
             statistics=self._statistics,
             on_file_written=self._close_file,
         )
-        self._tail = LogTail(self._files, self._work, self._config, first, head, commit.on_tail_progress)
+        self._tail = LogTail(
+            self._files, self._work, self._config, first, head, self._recycle, commit.on_tail_progress
+        )
         commit.attach(self._tail)
         self._tail.start()
+
+    def _recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile:
+        """Make a file of a truncated one. Its old name goes while no successor reads under it."""
+        self._owner.run_owned(lambda: self._files.make_draft(old, head))
+        return self._files.create(head, old.zeroed_until)
 
     def _close_file(self, file: SegmentFile) -> None:
         """Every record of the file was answered and none will follow."""
@@ -190,8 +207,12 @@ class FileWal:
         try:
             for extent in self._recovered.extents:
                 yield from self._extent_records(extent, RecordCursor(reader.read_at, extent.file, log))
-        except OSError as error:
-            raise translate_error(error, f"reading the log in {self._directory}") from error
+        except (OSError, DataCorruptionError) as error:
+            if not self._owner.still_held():  # a newer owner may remove what is being read
+                raise FencedOutError("a newer owner has taken the log") from error
+            if isinstance(error, OSError):
+                raise translate_error(error, f"reading the log in {self._directory}") from error
+            raise
         finally:
             reader.close()
 
@@ -258,7 +279,7 @@ class FileWal:
         kept = self._tail.spare_room()
         removed = older + [segment.name for segment in own[kept:]]
         try:
-            await self._run(self._truncate_files, file, mark, own, removed)
+            await self._run(self._owner.run_owned, lambda: self._truncate_files(file, mark, own, removed))
         except OSError as error:
             raise translate_error(error, f"truncating the log in {self._directory}") from error
         for segment in own[:kept]:
@@ -267,23 +288,13 @@ class FileWal:
     def _truncate_files(
         self, file: SegmentFile, mark: TruncationMark, own: list[SegmentFile], removed: list[str]
     ) -> None:
-        """Write the mark, then remove files, while nobody can take over in between.
-
-        A successor therefore reads the mark and misses no file that the mark does not explain.
-        """
-
-        def work() -> None:
-            if not self._owner.still_held():
-                raise FencedOutError("a newer owner has taken the log")
-            self._files.write_mark(file, mark)
-            file.mark_turn = mark.turn
-            for segment in own:
-                self._files.close(segment)
-            if removed:
-                self._files.remove(removed)
-
-        if not self._owner.run_locked(work):
-            raise FencedOutError("a newer owner is taking the log")
+        """Write the mark, then remove the files that it explains."""
+        self._files.write_mark(file, mark)
+        file.mark_turn = mark.turn
+        for segment in own:
+            self._files.close(segment)
+        if removed:
+            self._files.remove(removed)
 
     def _take_truncated(self) -> tuple[list[str], list[SegmentFile]]:
         """Forget the files whose successor begins at or before the truncation point."""
@@ -325,6 +336,9 @@ class FileWal:
                 self._pool.release(frame)
         self._writers.close()
         await self._writers.wait_closed()
+        await self._run(
+            _work_is_done
+        )  # jobs are answered in order: none of the tail's is on its way any more
         if self._commit is not None and self._tail is not None:
             for file in {*self._commit.used_files, *self._tail.open_files()}:
                 await self._run(self._files.close, file)
@@ -346,6 +360,10 @@ class FileWal:
 
     async def _run(self, fn: Callable[..., T], *args: object) -> T:
         return await self._work.run(fn, *args)
+
+
+def _work_is_done() -> None:
+    """The end of all earlier work."""
 
 
 def _ignore_answer(_result: object, _error: BaseException | None) -> None:

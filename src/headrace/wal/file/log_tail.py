@@ -28,6 +28,7 @@ class LogTail:
         config: WalConfig,
         current: SegmentFile,
         head: FileHead,
+        recycle: Callable[[SegmentFile, FileHead], SegmentFile],
         on_progress: Callable[[], None],
     ) -> None:
         self.current = current
@@ -35,6 +36,7 @@ class LogTail:
         """Why there is no next file for a record that needs one; set once."""
         self.truncation_sequence = head.truncation_sequence
         self._files = files
+        self._recycle = recycle
         self._work = work
         self._config = config
         self._head = head
@@ -156,7 +158,7 @@ class LogTail:
         head = self._head._replace(number=number, truncation_sequence=self.truncation_sequence)
         self._busy = True
         if self._spare:
-            self._work.submit(self._files.recycle, (self._spare.popleft(), head), self._on_prepared)
+            self._work.submit(self._recycle, (self._spare.popleft(), head), self._on_prepared)
         else:
             self._work.submit(self._files.create, (head,), self._on_prepared)
 
@@ -166,11 +168,13 @@ class LogTail:
             self._next = file
             self._wanted = self._refused = False
             self._kick()
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError | HeadraceError):
             # Ahead of need it is no failure: there may be space again when the file is needed.
             self._refused = True
+            if isinstance(error, OSError):
+                error = translate_error(error, "making the next log file")
             if self._wanted:
-                self.error = translate_error(error, "making the next log file")
+                self.error = error
         else:
             assert error is not None
             raise error

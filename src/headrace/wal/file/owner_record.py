@@ -11,12 +11,13 @@ argues why nothing acknowledged is lost and nothing is acknowledged too late.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
-from headrace.errors import DataCorruptionError
+from headrace.errors import DataCorruptionError, FencedOutError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
@@ -31,6 +32,8 @@ from headrace.wal.file.owner_format import (
     encode_owner,
 )
 from headrace.wal.file.segment_format import LOG_ID_BYTES, parse_name
+
+T = TypeVar("T")
 
 OWNER_FILE: Final = "owner"
 
@@ -63,24 +66,32 @@ class OwnerFile:
             raise OSError(errno.ENOSPC, "too little space to take over the log")
         self.close()
         self._fd = fs.open(self._path, os.O_RDWR | os.O_CREAT)
-        record: OwnerRecord | None = None
+        return self._run_locked(lambda: self._publish(clock, entropy))
 
-        def publish() -> None:
-            nonlocal record
-            record = self._publish(clock, entropy)
+    def run_owned(self, action: Callable[[], T]) -> T:
+        """Run ``action`` while this owner is the newest and nobody can take over.
 
-        self.run_locked(publish)
-        return record
+        Whatever a successor reads before it starts is changed only in here, by the newest owner. So nothing
+        changes under its eyes, and nothing that it has understood changes its meaning afterwards.
 
-    def run_locked(self, action: Callable[[], None]) -> bool:
-        """Run ``action`` while nobody takes over or truncates; return False, at once, if somebody does."""
+        Raises:
+            FencedOutError: a newer owner has taken the log, or is about to; ``action`` was not run.
+        """
+
+        def act() -> tuple[T] | None:
+            return (action(),) if self.still_held() else None
+
+        outcome = self._run_locked(act)
+        if outcome is None:
+            raise FencedOutError("a newer owner has taken the log")
+        return outcome[0]
+
+    def _run_locked(self, action: Callable[[], T]) -> T | None:
+        """Run ``action`` under the lock; return None, at once, if somebody else holds it."""
         fs = self._filesystem
         lock = fs.open(self._path, os.O_RDWR)
         try:
-            locked = fs.lock(lock)
-            if locked:
-                action()
-            return locked
+            return action() if fs.lock(lock) else None
         finally:
             fs.close(lock)
 
@@ -96,18 +107,19 @@ class OwnerFile:
             self._filesystem.close(fd)
 
     def _make_directory(self) -> None:
-        """Make the directory; its name and those of parents made with it are durable before anything in
-        it.
+        """Make the directory, durable with all its parents before anything in it is.
+
+        Any of them may have been made a moment ago by a process that ended before it synced.
         """
         fs = self._filesystem
         if fs.exists(self._path):
             return
-        above = [os.path.dirname(self._directory) or "."]  # noqa: PTH120 - paths are str here
-        while not fs.exists(above[-1]):
-            above.append(os.path.dirname(above[-1]) or ".")  # noqa: PTH120 - as above
         fs.mkdir(self._directory)
-        for path in above:
-            fs.fsync_directory(path)
+        path = self._directory
+        while (above := os.path.dirname(path) or ".") != path:  # noqa: PTH120 - paths are str here
+            with contextlib.suppress(PermissionError):  # then it is not one of ours
+                fs.fsync_directory(above)
+            path = above
 
     def _publish(self, clock: Clock, entropy: Entropy) -> OwnerRecord:
         fs = self._filesystem

@@ -87,23 +87,11 @@ class SegmentFiles:
         """Return the names of files that were never finished."""
         return [name for name in self._filesystem.listdir(self.directory) if is_draft_name(name)]
 
-    def create(self, head: FileHead) -> SegmentFile:
-        """Make a file; name and head are durable when this returns."""
-        return self._prepare(head, DATA_OFFSET)
+    def create(self, head: FileHead, zeroed_until: int = DATA_OFFSET) -> SegmentFile:
+        """Make a file, of its draft if there is one; name and head are durable when this returns.
 
-    def recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile:
-        """Make a file of one that holds nothing living any more.
-
-        It loses its old name durably before its head changes: under that name it stays what it was.
-        """
-        self._filesystem.rename(self._path(old.name), self._path(format_draft_name(head.number, head.epoch)))
-        self._filesystem.fsync_directory(self.directory)
-        return self._prepare(head, old.zeroed_until)
-
-    def _prepare(self, head: FileHead, zeroed_until: int) -> SegmentFile:
-        """Write the head under the name of a draft, then give the file its name.
-
-        So a file with a name of the log always has a whole head, and one without is damaged, not unfinished.
+        The head is written under the name of a draft, then the file gets its name. So a file with a name of
+        the log always has a whole head; one without is damaged, not unfinished.
         """
         draft = self._path(format_draft_name(head.number, head.epoch))
         fd = -1
@@ -129,6 +117,11 @@ class SegmentFiles:
             self._discard(draft)
             raise
         return SegmentFile(head.number, head.epoch, fd, zeroed_until)
+
+    def make_draft(self, old: SegmentFile, head: FileHead) -> None:
+        """Take its name from a file that holds nothing living any more, durably, so that it can be reused."""
+        self._filesystem.rename(self._path(old.name), self._path(format_draft_name(head.number, head.epoch)))
+        self._filesystem.fsync_directory(self.directory)
 
     def _discard(self, path: str) -> None:
         with contextlib.suppress(OSError):  # an earlier error is on its way; the next owner removes drafts
