@@ -15,6 +15,7 @@ from headrace.controller.api.grpc_service import Handler, handlers_of
 from headrace.controller.api.scope_calls import ScopeCalls
 from headrace.controller.api.segment_calls import SegmentCalls as SegmentApi
 from headrace.controller.api.stream_calls import StreamCalls
+from headrace.controller.api.transaction_calls import TransactionCalls
 from headrace.controller.config import ControllerConfig
 from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
@@ -22,12 +23,10 @@ from headrace.controller.segments.placement import Placement, SingleHost
 from headrace.controller.store.contract import MetadataStore
 from headrace.controller.store.layout import STREAM, member_name, permanent_tables
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState, decode_stream
-from headrace.controller.streams.directory import Directory
-from headrace.controller.streams.numbering import Numbering
-from headrace.controller.streams.scopes import Scope, Scopes
+from headrace.controller.streams.scopes import Scope
+from headrace.controller.transactions.transactions import Transactions
 from headrace.controller.workflows.catalogue import Catalogue
-from headrace.controller.workflows.context import WorkflowContext
-from headrace.controller.workflows.engine import WorkflowEngine
+from headrace.controller.workflows.context import make_context
 from headrace.errors import NoSuchTableError, ScopeExistsError
 from headrace.model.names import SYSTEM_SCOPE
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2
@@ -56,17 +55,16 @@ class Controller:
         self._clock = clock
         self._supervisor = Supervisor("controller")
         self._data_address = (config.data_host, config.data_port)
-        calls = SegmentCalls(segments, entropy)
-        scopes = Scopes(store, clock, entropy, shared=config.shared)
-        directory = Directory(store, scopes, shared=config.shared, streams_max=config.streams_cached_max)
-        self.engine = WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s)
-        self.context = WorkflowContext(
-            config, clock, entropy, store, calls, scopes, directory, Numbering(store), self.engine
-        )
-        self.engine.work = Catalogue(self.context)
+        self.context = make_context(config, clock, entropy, store, SegmentCalls(segments, entropy))
+        self.engine = self.context.engine
+        self.transactions = Transactions(self.context)
+        self.engine.work = Catalogue(self.context, self.transactions)
         self._placement = placement or SingleHost(lambda: self._data_address)
         self.handlers: dict[str, Handler] = handlers_of(
-            ScopeCalls(self.context), StreamCalls(self.context), SegmentApi(self.context, self._placement)
+            ScopeCalls(self.context),
+            StreamCalls(self.context, self.transactions),
+            SegmentApi(self.context, self._placement),
+            TransactionCalls(self.context, self.transactions),
         )
 
     def set_data_address(self, host: str, port: int) -> None:
@@ -78,11 +76,13 @@ class Controller:
         await asyncio.gather(*(self._store.create_table(table) for table in permanent_tables()))
         with contextlib.suppress(ScopeExistsError):
             await self.context.scopes.create(SYSTEM_SCOPE)
+        await self.transactions.start()
         self._supervisor.spawn("recovery", self._recover())
 
     async def stop(self) -> None:
         """Stop wherever the work is; whoever starts next goes on."""
         await self._supervisor.stop()
+        await self.transactions.stop()
         await self.engine.stop()
 
     async def _recover(self) -> None:

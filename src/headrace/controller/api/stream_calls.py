@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.controller.api.answers import answer, token_from_text, token_to_text
 from headrace.controller.store.rows.stream_row import decode_stream
+from headrace.controller.transactions.transactions import Transactions
 from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.create_stream import create_stream
 from headrace.controller.workflows.delete_stream import delete_stream
@@ -21,8 +22,9 @@ from headrace.rpc.generated import controller_pb2 as pb
 
 
 class StreamCalls:
-    def __init__(self, context: WorkflowContext) -> None:
+    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
         self._context = context
+        self._transactions = transactions
 
     async def create_stream(self, request: pb.StreamConfig) -> pb.CreateStreamStatus:
         info = request.streamInfo
@@ -54,7 +56,9 @@ class StreamCalls:
         async def seal() -> None:
             stream = await self._context.directory.get(request.scope, request.stream)
             stream.check_readable()
-            await self._context.engine.request(stream, "seal", lambda: seal_stream(self._context, stream))
+            await self._context.engine.request(
+                stream, "seal", lambda: seal_stream(self._context, self._transactions, stream)
+            )
 
         status = await answer(
             seal(),

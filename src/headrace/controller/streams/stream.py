@@ -141,7 +141,10 @@ class Stream:
         if version <= self.version:
             return
         if row.epoch.epoch != self.row.epoch.epoch:
-            self._history = None
+            # What was visible before has usually become the history.
+            seen = None if self._shown is None else self._shown[1]
+            self._history = seen if seen is not None and seen.records[-1] == row.epoch else None
+            self._shown = None
         self.row = row
         self.version = version
 

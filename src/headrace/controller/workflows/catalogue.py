@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from headrace.controller.store.rows.stream_row import StreamState
 from headrace.controller.streams.stream import Stream
+from headrace.controller.transactions.transactions import Transactions
+from headrace.controller.workflows.commit_txn import commit_batch
 from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.create_stream import finish_creation
 from headrace.controller.workflows.delete_stream import delete_stream
@@ -14,8 +16,9 @@ from headrace.controller.workflows.seal_stream import seal_stream
 class Catalogue:
     """A ``DurableWork`` over stream rows."""
 
-    def __init__(self, context: WorkflowContext) -> None:
+    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
         self._context = context
+        self._transactions = transactions
 
     def started(self, stream: Stream) -> Run | None:
         context, row = self._context, stream.row
@@ -24,12 +27,16 @@ class Catalogue:
         match row.state:
             case StreamState.CREATING:
                 return lambda: finish_creation(context, [stream])
+            case StreamState.COMMITTING_TXN:
+                return lambda: commit_batch(context, stream)
             case StreamState.SEALING:
-                return lambda: seal_stream(context, stream)
+                return lambda: seal_stream(context, self._transactions, stream)
             case _:
                 return None
 
     def waiting(self, stream: Stream) -> list[Run | None]:
+        context = self._context
         if stream.row.state is not StreamState.ACTIVE:
             return []
-        return []
+        commits = context.registry.known_committing(stream.uid)
+        return [(lambda: commit_batch(context, stream)) if commits else None]

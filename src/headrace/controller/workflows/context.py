@@ -10,6 +10,11 @@ from headrace.controller.store.contract import MetadataStore
 from headrace.controller.streams.directory import Directory
 from headrace.controller.streams.numbering import Numbering
 from headrace.controller.streams.scopes import Scopes
+from headrace.controller.streams.writer_marks import WriterMarks
+from headrace.controller.transactions.outcomes import Outcomes
+from headrace.controller.transactions.registry import Registry
+from headrace.controller.transactions.sinks import Sinks
+from headrace.controller.transactions.txn_ids import TxnIds
 from headrace.controller.workflows.engine import WorkflowEngine
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
@@ -17,7 +22,7 @@ from headrace.runtime.entropy import Entropy
 
 @dataclass(slots=True)
 class WorkflowContext:
-    """The controller's parts, wired by ``controller.server``."""
+    """The parts of one controller below its workflows."""
 
     config: ControllerConfig
     clock: Clock
@@ -27,4 +32,34 @@ class WorkflowContext:
     scopes: Scopes
     directory: Directory
     numbering: Numbering
+    registry: Registry
+    outcomes: Outcomes
+    sinks: Sinks
+    txn_ids: TxnIds
+    marks: WriterMarks
     engine: WorkflowEngine
+
+
+def make_context(
+    config: ControllerConfig, clock: Clock, entropy: Entropy, store: MetadataStore, segments: SegmentCalls
+) -> WorkflowContext:
+    """Wire the parts of a controller."""
+    shared = config.shared
+    scopes = Scopes(store, clock, entropy, shared=shared)
+    registry = Registry(store, shared=shared)
+    return WorkflowContext(
+        config=config,
+        clock=clock,
+        entropy=entropy,
+        store=store,
+        segments=segments,
+        scopes=scopes,
+        directory=Directory(store, scopes, shared=shared, streams_max=config.streams_cached_max),
+        numbering=Numbering(store),
+        registry=registry,
+        outcomes=Outcomes(store, clock, shared=shared),
+        sinks=Sinks(store),
+        txn_ids=TxnIds(store),
+        marks=WriterMarks(store, registry),
+        engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
+    )

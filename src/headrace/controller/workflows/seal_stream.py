@@ -12,15 +12,19 @@ from dataclasses import replace
 
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.stream import Stream
+from headrace.controller.transactions.transactions import Transactions
+from headrace.controller.workflows.commit_txn import commit_batch
 from headrace.controller.workflows.context import WorkflowContext
 
 
-async def seal_stream(context: WorkflowContext, stream: Stream) -> None:
+async def seal_stream(context: WorkflowContext, transactions: Transactions, stream: Stream) -> None:
     """Seal ``stream``; return at once if it is sealed. Repeatable from any step."""
     row = await stream.update(begin_seal)
     if row.state is not StreamState.SEALING:
         return
-    await context.segments.seal(stream.segments(row.epoch.segment_ids()))
+    while stream.row.commit is not None or await transactions.settle(stream):
+        await commit_batch(context, stream)
+    await context.segments.seal(stream.segments(stream.row.epoch.segment_ids()))
     await stream.update(finish_seal)
 
 

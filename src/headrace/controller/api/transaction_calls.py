@@ -1,0 +1,108 @@
+"""The calls about transactions. Source: protocol, "Transactions"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.controller.api.answers import answer
+from headrace.controller.streams.stream import Stream
+from headrace.controller.transactions.registry import Txn
+from headrace.controller.transactions.transactions import PingOutcome, Status, Transactions
+from headrace.controller.transactions.txn_ids import generalised_id
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import HeadraceError, NoSuchStreamError, NoSuchTransactionError, TransactionStateError
+from headrace.rpc.convert import segment_range_to_message, txn_id_from_message, txn_id_to_message
+from headrace.rpc.generated import controller_pb2 as pb
+
+LISTED_MAX: Final = 500
+
+_REFUSALS: Final[dict[type[HeadraceError], pb.TxnStatus.Status.ValueType]] = {
+    NoSuchStreamError: pb.TxnStatus.STREAM_NOT_FOUND,
+    NoSuchTransactionError: pb.TxnStatus.TRANSACTION_NOT_FOUND,
+    TransactionStateError: pb.TxnStatus.FAILURE,
+}
+_STATES: Final = {
+    Status.UNKNOWN: pb.TxnState.UNKNOWN,
+    Status.OPEN: pb.TxnState.OPEN,
+    Status.COMMITTING: pb.TxnState.COMMITTING,
+    Status.COMMITTED: pb.TxnState.COMMITTED,
+    Status.ABORTING: pb.TxnState.ABORTING,
+    Status.ABORTED: pb.TxnState.ABORTED,
+}
+_PINGS: Final = {
+    PingOutcome.OK: pb.PingTxnStatus.OK,
+    PingOutcome.LEASE_TOO_LARGE: pb.PingTxnStatus.LEASE_TOO_LARGE,
+    PingOutcome.LIFETIME_EXCEEDED: pb.PingTxnStatus.MAX_EXECUTION_TIME_EXCEEDED,
+    PingOutcome.COMMITTED: pb.PingTxnStatus.COMMITTED,
+    PingOutcome.ABORTED: pb.PingTxnStatus.ABORTED,
+    PingOutcome.UNKNOWN: pb.PingTxnStatus.UNKNOWN,
+}
+
+
+class TransactionCalls:
+    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
+        self._context = context
+        self._transactions = transactions
+
+    async def create_transaction(self, request: pb.CreateTxnRequest) -> pb.CreateTxnResponse:
+        stream = await self._stream(request.streamInfo)
+        txn = await self._transactions.create(stream, request.lease)
+        return render_transaction(stream, txn)
+
+    async def commit_transaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
+        async def commit() -> None:
+            stream = await self._stream(request.streamInfo)
+            txn_id = txn_id_from_message(request.txnId)
+            await self._transactions.commit(stream, txn_id, request.writerId, request.timestamp)
+
+        return pb.TxnStatus(status=await answer(commit(), pb.TxnStatus.SUCCESS, _REFUSALS))
+
+    async def abort_transaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
+        async def abort() -> None:
+            stream = await self._stream(request.streamInfo)
+            await self._transactions.abort(stream, txn_id_from_message(request.txnId))
+
+        return pb.TxnStatus(status=await answer(abort(), pb.TxnStatus.SUCCESS, _REFUSALS))
+
+    async def ping_transaction(self, request: pb.PingTxnRequest) -> pb.PingTxnStatus:
+        stream = await self._stream(request.streamInfo)
+        outcome = await self._transactions.ping(stream, txn_id_from_message(request.txnId), request.lease)
+        return pb.PingTxnStatus(status=_PINGS[outcome])
+
+    async def check_transaction_state(self, request: pb.TxnRequest) -> pb.TxnState:
+        stream = await self._context.directory.find(request.streamInfo.scope, request.streamInfo.stream)
+        if stream is None:
+            return pb.TxnState(state=pb.TxnState.UNKNOWN)
+        status = await self._transactions.status(stream, txn_id_from_message(request.txnId))
+        return pb.TxnState(state=_STATES[status])
+
+    async def list_completed_transactions(
+        self, request: pb.ListCompletedTxnRequest
+    ) -> pb.ListCompletedTxnResponse:
+        stream = await self._stream(request.streamInfo)
+        finished = await self._context.outcomes.newest(stream.uid, LISTED_MAX)
+        return pb.ListCompletedTxnResponse(
+            response=[
+                pb.TxnResponse(
+                    txnId=txn_id_to_message(txn_id),
+                    status=pb.TxnResponse.COMMITTED if committed else pb.TxnResponse.ABORTED,
+                )
+                for txn_id, committed in finished
+            ]
+        )
+
+    async def _stream(self, info: pb.StreamInfo) -> Stream:
+        return await self._context.directory.get(info.scope, info.stream)
+
+
+def render_transaction(stream: Stream, txn: Txn) -> pb.CreateTxnResponse:
+    """Render a new transaction with its segments under the ids that it knows them by."""
+    return pb.CreateTxnResponse(
+        txnId=txn_id_to_message(txn.txn_id),
+        activeSegments=[
+            segment_range_to_message(
+                stream.scope, stream.name, generalised_id(segment.number, txn.txn_id), segment.key_range
+            )
+            for segment in txn.segments
+        ],
+    )

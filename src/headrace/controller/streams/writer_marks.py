@@ -1,0 +1,113 @@
+"""Keeps what writers say about time: neither time nor position of a writer goes back.
+
+Watermarks are made of these marks. Source: protocol, "Writer time and watermarks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Final
+
+from headrace.controller.store.contract import ABSENT, MetadataStore, Write
+from headrace.controller.store.layout import details_table, marks_key
+from headrace.controller.store.rows.marks_row import MarksRow, WriterMark, decode_marks, encode_marks
+from headrace.controller.store.rows.txn_row import NO_TIME
+from headrace.controller.streams.stream import Stream, sorted_cut
+from headrace.controller.transactions.registry import Registry
+from headrace.errors import MetadataConflictError, UnknownOutcomeError
+
+WRITERS_MAX: Final = 1000
+_ATTEMPTS_MAX: Final = 50
+
+
+class MarkOutcome(Enum):
+    OK = auto()
+    TIME_WENT_BACK = auto()
+    POSITION_WENT_BACK = auto()
+    UNKNOWN_WRITER = auto()
+
+
+class WriterMarks:
+    """One row per stream. Used on the controller's loop."""
+
+    def __init__(self, store: MetadataStore, registry: Registry) -> None:
+        self._store = store
+        self._registry = registry
+
+    async def note(self, stream: Stream, writer: str, time: int, position: Mapping[int, int]) -> MarkOutcome:
+        """Store the mark unless it goes back."""
+        return await self._change(stream.uid, lambda row: with_mark(row, writer, time, position))
+
+    async def shut_down(self, stream: Stream, writer: str) -> MarkOutcome:
+        """Wait for the writer no more."""
+        return await self._change(stream.uid, lambda row: without_writer(row, writer))
+
+    async def note_commits(
+        self, stream: Stream, txn_ids: Sequence[int], lengths: Mapping[int, Sequence[int]]
+    ) -> None:
+        """Note the times given with committed transactions: for each writer the latest of the batch.
+
+        ``lengths`` holds the length of each segment after each transaction; without it (the batch was merged
+        before a crash) positions are unknown and nothing is noted.
+        """
+        if not lengths:
+            return
+        latest: dict[str, tuple[int, int]] = {}
+        for index, txn_id in enumerate(txn_ids):
+            txn = await self._registry.find(stream.uid, txn_id)
+            if txn is None or txn.row.commit_time == NO_TIME or not txn.row.writer:
+                continue
+            time = txn.row.commit_time
+            if txn.row.writer not in latest or latest[txn.row.writer][0] < time:
+                latest[txn.row.writer] = (time, index)
+        for writer, (time, index) in latest.items():
+            position = {segment_id: ends[index] for segment_id, ends in lengths.items()}
+            await self.note(stream, writer, time, position)
+
+    async def _change(
+        self, uid: bytes, change: Callable[[MarksRow], tuple[MarkOutcome, MarksRow]]
+    ) -> MarkOutcome:
+        table, key = details_table(uid), marks_key(uid)
+        for _ in range(_ATTEMPTS_MAX):
+            found = await self._store.get(table, key)
+            row = MarksRow() if found is None else decode_marks(found.value)
+            outcome, changed = change(row)
+            if changed is row:
+                return outcome
+            version = ABSENT if found is None else found.version
+            try:
+                await self._store.update(table, [Write(key, encode_marks(changed), version)])
+            except (MetadataConflictError, UnknownOutcomeError):
+                continue
+            return outcome
+        raise MetadataConflictError("the writers' marks are changed by too many at once")
+
+
+def with_mark(
+    row: MarksRow, writer: str, time: int, position: Mapping[int, int]
+) -> tuple[MarkOutcome, MarksRow]:
+    """Return the row with a newer mark of one writer. Beyond the bound, the writer that is oldest is
+    dropped.
+    """
+    present = row.writers.get(writer)
+    if present is not None:
+        if time < present.time:
+            return MarkOutcome.TIME_WENT_BACK, row
+        if any(position.get(segment_id, offset) < offset for segment_id, offset in present.position):
+            return MarkOutcome.POSITION_WENT_BACK, row
+    writers = {**row.writers, writer: WriterMark(time, sorted_cut(position))}
+    if len(writers) > WRITERS_MAX:
+        del writers[min(writers, key=lambda name: (writers[name].alive, writers[name].time))]
+    return MarkOutcome.OK, MarksRow(writers)
+
+
+def without_writer(row: MarksRow, writer: str) -> tuple[MarkOutcome, MarksRow]:
+    present = row.writers.get(writer)
+    if present is None:
+        return MarkOutcome.UNKNOWN_WRITER, row
+    if not present.alive:
+        return MarkOutcome.OK, row
+    return MarkOutcome.OK, MarksRow(
+        {**row.writers, writer: WriterMark(present.time, present.position, alive=False)}
+    )

@@ -1,0 +1,264 @@
+"""Commit many transactions as one batch of a sink: all of them or none, once, however often it is asked for.
+
+The decision is one write of the stream's row of sinks, under the version at which it was read. Around it:
+
+1. Read the row of sinks.
+2. *Pin* every transaction: write it PREPARED, so that its lease cannot expire. Even one that is PREPARED is
+   written again.
+3. *Decide*: write the sink's mark, with the list, over the version of step 1.
+4. Hand the transactions to the commit order, all in one update: PREPARED -> COMMITTING.
+5. The mark is DONE, its list dropped; leftovers of this and earlier batches are aborted.
+
+Whoever dies before 3 leaves transactions that are PREPARED and nothing else. Whoever finds a mark that is
+decided does 4 and 5 himself. To abort a transaction that is PREPARED one must be sure that nobody will
+decide on it: read it; read the row of sinks and see that it is in no list; write that row (a *fence*:
+decisions prepared before now fail at 3); then abort it under the version read first (pins made since then
+fail that). Either side may have to begin again; neither can be overtaken unnoticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from headrace.controller.store.rows.sinks_row import SinkMark, SinkPhase, SinksRow
+from headrace.controller.store.rows.txn_row import TxnState, TxnTag
+from headrace.controller.streams.stream import Stream
+from headrace.controller.transactions import txn_state
+from headrace.controller.transactions.registry import Txn
+from headrace.controller.transactions.sinks import SinksView
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import (
+    InvalidArgumentError,
+    MetadataConflictError,
+    StreamSealedError,
+    ThrottledError,
+    TransactionStateError,
+)
+from headrace.runtime.logs import logger
+
+_log = logger(__name__)
+
+BATCH_TXNS_MAX = 4096
+SINKS_MAX = 1000
+NAME_CHARS_MAX = 255
+_ATTEMPTS_MAX = 100
+
+AbortOpen = Callable[[Stream, Txn], Awaitable[bool]]
+
+
+class Verdict(Enum):
+    COMMITTED = auto()
+    ALREADY = auto()
+    FOREIGN = auto()
+    MISSING = auto()
+
+
+@dataclass(slots=True)
+class BatchAnswer:
+    """``mark`` is the sink's after the call; ``missing`` is a transaction that is not open."""
+
+    verdict: Verdict
+    mark: SinkMark | None = None
+    missing: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch of one sink. ``query`` names the run whose batches are numbered."""
+
+    sink: str
+    query: str
+    number: int
+
+    def check(self) -> None:
+        """Raises InvalidArgumentError."""
+        for name in (self.sink, self.query):
+            if not 1 <= len(name) <= NAME_CHARS_MAX:
+                raise InvalidArgumentError(
+                    f"sinks and queries have names of 1 to {NAME_CHARS_MAX} characters"
+                )
+
+    def is_in(self, mark: SinkMark | None) -> bool:
+        """Whether the mark says that this batch, or a later one of the query, was decided."""
+        return mark is not None and mark.query == self.query and mark.batch >= self.number
+
+
+class BatchCommits:
+    """Decides batches and helps those that were decided to their end. Used on the controller's loop."""
+
+    def __init__(self, context: WorkflowContext, abort_open: AbortOpen) -> None:
+        self._context = context
+        self._abort_open = abort_open
+
+    async def find_mark(self, stream: Stream, sink: str) -> SinkMark | None:
+        """Return how far a sink has come."""
+        return (await self._context.sinks.read(stream.uid)).row.marks.get(sink)
+
+    async def commit(
+        self, stream: Stream, batch: Batch, txn_ids: Sequence[int], *, takeover: bool = False
+    ) -> BatchAnswer:
+        """Commit ``txn_ids`` as ``batch``. Repeatable at any time, by anyone.
+
+        Raises:
+            InvalidArgumentError: a name or the list is out of bounds.
+            StreamSealedError: the stream takes nothing new, and the batch is not in.
+        """
+        batch.check()
+        if len(txn_ids) > BATCH_TXNS_MAX or len(set(txn_ids)) != len(txn_ids):
+            raise InvalidArgumentError(f"a batch has at most {BATCH_TXNS_MAX} transactions, each once")
+        for _ in range(_ATTEMPTS_MAX):
+            answer = await self._try_commit(stream, batch, txn_ids, takeover=takeover)
+            if answer is not None:
+                return answer
+            await asyncio.sleep(0)
+        raise MetadataConflictError(f"sink {batch.sink!r} is used by too many at once")
+
+    async def abort(self, stream: Stream, batch: Batch) -> int:
+        """Abort the undecided transactions that carry the tag of ``batch``; return how many."""
+        aborted = 0
+        for txn in await self._context.registry.all_of(stream.uid):
+            tag = txn.row.tag
+            if tag is None or (tag.sink, tag.query, tag.batch) != (batch.sink, batch.query, batch.number):
+                continue
+            if txn.row.state in {TxnState.OPEN, TxnState.PREPARED}:
+                aborted += await self._abort_open(stream, txn)
+        return aborted
+
+    async def finish_decided(self, stream: Stream) -> None:
+        """Help every decided batch of the stream to its end."""
+        for mark in list((await self._context.sinks.read(stream.uid)).row.decided()):
+            await self._roll_forward(stream, mark)
+
+    async def abort_undecided(self, stream: Stream, txn: Txn) -> bool:
+        """PREPARED -> ABORTING if nobody has decided on it nor can; return whether that was done.
+
+        If it is decided, its batch is helped on instead. Nothing is done if the row changes meanwhile.
+        """
+        version, row = txn.version, txn.row
+        if row.state is not TxnState.PREPARED:
+            return False
+        view = await self._context.sinks.read(stream.uid)
+        for mark in view.row.decided():
+            if txn.txn_id in mark.txn_ids:
+                await self._roll_forward(stream, mark)
+                return False
+        if not await self._context.sinks.write(stream.uid, view, view.row.fenced()):
+            return False
+        return await self._context.registry.write(txn, txn_state.abort_undecided(row), version)
+
+    # ---------------------------------------------------------------------------------- inside
+
+    async def _try_commit(
+        self, stream: Stream, batch: Batch, txn_ids: Sequence[int], *, takeover: bool
+    ) -> BatchAnswer | None:
+        """Go once through the steps; None: somebody was faster, begin again."""
+        if self._context.config.shared:
+            await stream.refresh()
+        view = await self._context.sinks.read(stream.uid)
+        mark = view.row.marks.get(batch.sink)
+        if mark is not None and mark.phase is SinkPhase.DECIDED:
+            await self._roll_forward(stream, mark)
+            if not batch.is_in(mark):
+                return None
+        if batch.is_in(mark):
+            await self._abort_losers(stream, mark, txn_ids)
+            return BatchAnswer(Verdict.ALREADY, mark)
+        if mark is not None and mark.query != batch.query and not takeover:
+            return BatchAnswer(Verdict.FOREIGN, mark)
+        if stream.row.state.name in {"SEALING", "SEALED"}:
+            raise StreamSealedError(f"stream {stream.full_name} is {stream.row.state.name}")
+        missing = await self._pin(stream, batch, txn_ids)
+        if missing is not None:
+            # A twin of this request may have decided while it was looked at.
+            if (await self._context.sinks.read(stream.uid)).version != view.version:
+                return None
+            return BatchAnswer(Verdict.MISSING, mark, missing)
+        now_ms = self._context.clock.now_ms()
+        decided = SinkMark(batch.sink, batch.query, batch.number, SinkPhase.DECIDED, now_ms, tuple(txn_ids))
+        if not await self._context.sinks.write(
+            stream.uid, view, self._make_room(view, now_ms).with_mark(decided)
+        ):
+            return None
+        await self._roll_forward(stream, decided)
+        await self._abort_leftovers(stream, batch)
+        return BatchAnswer(Verdict.COMMITTED, replace(decided, phase=SinkPhase.DONE, txn_ids=()))
+
+    async def _pin(self, stream: Stream, batch: Batch, txn_ids: Sequence[int]) -> int | None:
+        """Write every transaction PREPARED; return one that cannot be, if there is."""
+        tag = TxnTag(batch.sink, batch.query, batch.number, -1)
+        outcomes = await asyncio.gather(*(self._pin_one(stream, txn_id, tag) for txn_id in txn_ids))
+        return next((txn_id for txn_id, pinned in zip(txn_ids, outcomes, strict=True) if not pinned), None)
+
+    async def _pin_one(self, stream: Stream, txn_id: int, tag: TxnTag) -> bool:
+        registry = self._context.registry
+        while (txn := await registry.find(stream.uid, txn_id)) is not None:
+            row = txn_state.prepare(txn.row, self._context.clock.now_ms(), tag)
+            if row is None:
+                return False
+            if await registry.write(txn, row):
+                return True
+        return False
+
+    async def _roll_forward(self, stream: Stream, mark: SinkMark) -> None:
+        """Hand the transactions of a decided batch to the commit order, then say so."""
+        while not await self._hand_over(stream, mark.txn_ids):
+            pass  # somebody else is at it; each round has read the rows again
+        self._context.engine.wake(stream)
+        while True:
+            view = await self._context.sinks.read(stream.uid)
+            present = view.row.marks.get(mark.sink)
+            if present is None or present.phase is SinkPhase.DONE:
+                return
+            if (present.query, present.batch) != (mark.query, mark.batch):
+                return
+            done = replace(present, phase=SinkPhase.DONE, txn_ids=())
+            if await self._context.sinks.write(stream.uid, view, view.row.with_mark(done)):
+                return
+            await asyncio.sleep(0)
+
+    async def _hand_over(self, stream: Stream, txn_ids: Sequence[int]) -> bool:
+        """PREPARED -> COMMITTING for all that are not yet; False: a row changed, begin again."""
+        txns: list[Txn] = []
+        for txn_id in txn_ids:
+            txn = await self._context.registry.find(stream.uid, txn_id)
+            if txn is None or txn.row.state is TxnState.COMMITTING:
+                continue
+            if txn.row.state is TxnState.ABORTING:
+                raise TransactionStateError(f"transaction {txn_id:032x} was decided and aborted")
+            txns.append(txn)
+        if not txns:
+            return True
+        rows = [txn_state.commit_decided(txn.row) for txn in txns]
+        return await self._context.registry.write_in_order(txns, rows)
+
+    async def _abort_losers(self, stream: Stream, mark: SinkMark | None, txn_ids: Sequence[int]) -> None:
+        """Abort what was given for a batch that is in without it."""
+        decided = () if mark is None else mark.txn_ids
+        for txn_id in txn_ids:
+            txn = await self._context.registry.find(stream.uid, txn_id)
+            if txn is not None and txn_id not in decided:
+                await self._abort_open(stream, txn)
+
+    async def _abort_leftovers(self, stream: Stream, batch: Batch) -> None:
+        """Abort open transactions that carry the sink's tag and whose batch is over."""
+        for txn in await self._context.registry.all_of(stream.uid):
+            tag = txn.row.tag
+            if tag is None or tag.sink != batch.sink or tag.batch > batch.number:
+                continue
+            if txn.row.state in {TxnState.OPEN, TxnState.PREPARED}:
+                await self._abort_open(stream, txn)
+
+    def _make_room(self, view: SinksView, now_ms: int) -> SinksRow:
+        """Drop the marks of sinks that were not used for long; never one that is not DONE."""
+        kept_ms = self._context.config.sink_kept_ms
+        marks = {
+            name: mark
+            for name, mark in view.row.marks.items()
+            if mark.phase is not SinkPhase.DONE or mark.time_ms + kept_ms >= now_ms
+        }
+        if len(marks) >= SINKS_MAX:
+            raise ThrottledError(f"{len(marks)} sinks wrote to this stream lately")
+        return replace(view.row, marks=marks)

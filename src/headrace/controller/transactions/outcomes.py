@@ -1,0 +1,192 @@
+"""How finished transactions ended, for at least a day after their end.
+
+Outcomes are bits in rows of 1024 ids. Rows live in one table per day, and a table is deleted as a whole when
+the day after it is over; nobody looks for old rows one by one. Marks for one row that are made at the same
+time are written together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.controller.store.contract import ABSENT, MetadataStore, Write
+from headrace.controller.store.layout import DAY_MS, finished_key, finished_table
+from headrace.controller.store.rows.outcome_row import (
+    BLOCK_BITS,
+    BLOCK_IDS,
+    OutcomeRow,
+    decode_outcomes,
+    encode_outcomes,
+)
+from headrace.errors import MetadataConflictError, NoSuchTableError, UnknownOutcomeError
+from headrace.runtime.clock import Clock
+
+CACHED_ROWS_MAX: Final = 4096
+OLD_TABLES_TRIED: Final = 10
+_ATTEMPTS_MAX: Final = 100
+_SCAN_ROWS: Final = 1000
+
+
+@dataclass(slots=True)
+class _Cached:
+    row: OutcomeRow
+    version: int
+
+
+class Outcomes:
+    """Written once per transaction, read for a day. Used on the controller's loop."""
+
+    def __init__(self, store: MetadataStore, clock: Clock, *, shared: bool) -> None:
+        self._store = store
+        self._clock = clock
+        self._shared = shared
+        self._cache: OrderedDict[tuple[int, bytes], _Cached] = OrderedDict()
+        self._marks: dict[bytes, list[tuple[int, bool]]] = {}
+        self._writers: dict[bytes, asyncio.Future[None]] = {}
+        self._tables: set[int] = set()
+
+    async def record(self, uid: bytes, txn_ids: Iterable[int], *, committed: bool) -> None:
+        """Remember durably how these transactions of one stream ended. Repeating is harmless."""
+        touched: list[bytes] = []
+        for txn_id in txn_ids:
+            key = finished_key(uid, txn_id >> BLOCK_BITS)
+            self._marks.setdefault(key, []).append((txn_id & (BLOCK_IDS - 1), committed))
+            if key not in touched:
+                touched.append(key)
+        for key in touched:
+            await self._flush(key)
+
+    async def find(self, uid: bytes, txn_id: int) -> bool | None:
+        """Return True for committed, False for aborted, None if it is not known to have ended."""
+        key = finished_key(uid, txn_id >> BLOCK_BITS)
+        today = self._today()
+        for day in (today, today - 1):
+            found = (await self._read(day, key)).row.find(txn_id & (BLOCK_IDS - 1))
+            if found is not None:
+                return found
+        return None
+
+    async def newest(self, uid: bytes, count: int) -> list[tuple[int, bool]]:
+        """Return up to ``count`` (id, committed) of one stream, those begun last first.
+
+        Looks at every row of two days: for people, not for programs.
+        """
+        blocks: dict[int, OutcomeRow] = {}
+        today = self._today()
+        for day in (today - 1, today):
+            token = b""
+            while rows := await self._scan(day, token):
+                for key, value in rows[0]:
+                    if key.startswith(uid):
+                        block = int.from_bytes(key[len(uid) :], "big")
+                        row, old = decode_outcomes(value), blocks.get(block, OutcomeRow())
+                        blocks[block] = OutcomeRow(row.committed | old.committed, row.aborted | old.aborted)
+                token = rows[1]
+        found: list[tuple[int, bool]] = []
+        for block in sorted(blocks, reverse=True):
+            for offset, committed in blocks[block].newest():
+                if len(found) >= count:
+                    return found
+                found.append((block << BLOCK_BITS | offset, committed))
+        return found
+
+    async def sweep(self) -> None:
+        """Delete the tables of days that nobody may ask about any more."""
+        today = self._today()
+        for day in range(today - 1 - OLD_TABLES_TRIED, today - 1):
+            await self._store.delete_table(finished_table(day))
+            self._tables.discard(day)
+        for key in [key for key in self._cache if key[0] < today - 1]:
+            del self._cache[key]
+
+    # ---------------------------------------------------------------------------------- writing
+
+    async def _flush(self, key: bytes) -> None:
+        """Write the marks of one row; who comes while it is being written writes, or waits for, the next."""
+        while key in self._writers:
+            await asyncio.shield(self._writers[key])
+        marks = self._marks.pop(key, None)
+        if marks is None:
+            return  # somebody wrote ours together with his own
+        done = self._writers[key] = asyncio.get_running_loop().create_future()
+        try:
+            await self._write(key, marks)
+        except BaseException:
+            self._marks[key] = marks + self._marks.get(key, [])
+            raise
+        finally:
+            del self._writers[key]
+            done.set_result(None)
+
+    async def _write(self, key: bytes, marks: list[tuple[int, bool]]) -> None:
+        committed = aborted = 0
+        for offset, is_commit in marks:
+            committed |= int(is_commit) << offset
+            aborted |= int(not is_commit) << offset
+        for _ in range(_ATTEMPTS_MAX):
+            day = self._today()
+            await self._create_table(day)
+            present = await self._read(day, key)
+            row = OutcomeRow(present.row.committed | committed, present.row.aborted | aborted)
+            if row == present.row:
+                return
+            try:
+                (version,) = await self._store.update(
+                    finished_table(day), [Write(key, encode_outcomes(row), present.version)]
+                )
+            except (MetadataConflictError, UnknownOutcomeError):
+                self._cache.pop((day, key), None)
+                continue
+            except NoSuchTableError:
+                self._tables.discard(day)
+                continue
+            self._remember(day, key, _Cached(row, version))
+            return
+        raise MetadataConflictError("the outcome of transactions is written by too many at once")
+
+    async def _create_table(self, day: int) -> None:
+        if day not in self._tables:
+            await self._store.create_table(finished_table(day))
+            self._tables.add(day)
+            await self.sweep()
+
+    # ---------------------------------------------------------------------------------- reading
+
+    async def _read(self, day: int, key: bytes) -> _Cached:
+        cached = None if self._shared else self._cache.get((day, key))
+        if cached is not None:
+            self._cache.move_to_end((day, key))
+            return cached
+        try:
+            found = await self._store.get(finished_table(day), key)
+        except NoSuchTableError:
+            return _Cached(OutcomeRow(), ABSENT)
+        if found is None:
+            return self._remember(day, key, _Cached(OutcomeRow(), ABSENT))
+        return self._remember(day, key, _Cached(decode_outcomes(found.value), found.version))
+
+    def _remember(self, day: int, key: bytes, cached: _Cached) -> _Cached:
+        present = self._cache.get((day, key))
+        if present is not None and present.version > cached.version:
+            return present  # written while it was being read
+        self._cache[day, key] = cached
+        self._cache.move_to_end((day, key))
+        while len(self._cache) > CACHED_ROWS_MAX:
+            self._cache.popitem(last=False)
+        return cached
+
+    async def _scan(self, day: int, token: bytes) -> tuple[list[tuple[bytes, bytes]], bytes] | None:
+        try:
+            page = await self._store.scan(finished_table(day), token, _SCAN_ROWS)
+        except NoSuchTableError:
+            return None
+        if not page.rows:
+            return None
+        return [(key, row.value) for key, row in page.rows], page.token
+
+    def _today(self) -> int:
+        return self._clock.now_ms() // DAY_MS

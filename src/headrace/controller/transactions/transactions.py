@@ -1,0 +1,332 @@
+"""What one may do with transactions: begin, extend, commit, abort, ask.
+
+Commit and abort record a decision and return; merging and deleting happen afterwards. A decision is a
+change of one row under its version, so of two that are made at the same time one loses and sees the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum, auto
+
+from headrace.controller.config import ControllerConfig
+from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow, TxnState, TxnTag
+from headrace.controller.streams.stream import Stream
+from headrace.controller.transactions import txn_state
+from headrace.controller.transactions.batch_commit import BatchCommits
+from headrace.controller.transactions.registry import Txn
+from headrace.controller.transactions.timeouts import Timeouts
+from headrace.controller.transactions.txn_ids import generalised_id, shadow_segment
+from headrace.controller.workflows.abort_txn import finish_abort
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import (
+    HeadraceError,
+    NoSuchStreamError,
+    NoSuchTransactionError,
+    StreamSealedError,
+    TransactionStateError,
+)
+from headrace.runtime.logs import logger
+from headrace.runtime.retry import RetryPolicy
+from headrace.runtime.supervisor import Supervisor
+
+_log = logger(__name__)
+
+ABORTS_AT_ONCE_MAX = 64
+_ABORT_RETRY = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1)
+
+
+class Status(Enum):
+    """What a caller may learn about a transaction."""
+
+    UNKNOWN = auto()
+    OPEN = auto()
+    COMMITTING = auto()
+    COMMITTED = auto()
+    ABORTING = auto()
+    ABORTED = auto()
+
+
+class PingOutcome(Enum):
+    OK = auto()
+    LEASE_TOO_LARGE = auto()
+    LIFETIME_EXCEEDED = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+    UNKNOWN = auto()
+
+
+_STATUS_OF = {
+    TxnState.OPEN: Status.OPEN,
+    TxnState.PREPARED: Status.OPEN,
+    TxnState.COMMITTING: Status.COMMITTING,
+    TxnState.ABORTING: Status.ABORTING,
+}
+
+
+class Transactions:
+    """All transactions of all streams. Used on the controller's loop."""
+
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+        self._supervisor = Supervisor("transactions")
+        self._timeouts = Timeouts(self._expire)
+        self._abort_slots = asyncio.Semaphore(ABORTS_AT_ONCE_MAX)
+        self._aborting: set[tuple[bytes, int]] = set()
+        self.batches = BatchCommits(context, self.abort_open)
+
+    @property
+    def _config(self) -> ControllerConfig:
+        return self._context.config
+
+    async def start(self) -> None:
+        """Take over every unfinished transaction: leases start anew, decisions are carried out."""
+        self._supervisor.spawn("timeouts", self._timeouts.run())
+        txns = await self._context.registry.load()
+        if txns:
+            self._supervisor.spawn("recovery", self._recover(txns))
+
+    async def stop(self) -> None:
+        await self._supervisor.stop()
+
+    # ---------------------------------------------------------------------------------- begin
+
+    async def create(self, stream: Stream, lease_ms: int, tag: TxnTag | None = None) -> Txn:
+        """Begin a transaction on the active epoch; its segments exist when this returns.
+
+        Raises:
+            InvalidArgumentError: the lease is out of bounds.
+            StreamSealedError: the stream takes nothing new.
+        """
+        config, context = self._config, self._context
+        txn_state.check_lease(lease_ms, config.lease_ms_min, config.lease_ms_max)
+        check_open(stream)
+        record = stream.row.epoch
+        txn_id = await context.txn_ids.next(record.reference)
+        now_ms = context.clock.now_ms()
+        row = txn_state.open_txn(stream.scope, stream.name, lease_ms, now_ms, config.txn_lifetime_ms_max, tag)
+        txn = await context.registry.add(stream.uid, txn_id, row)
+        txn.segments = record.segments
+        self._arm(txn)
+        try:
+            await context.segments.create(
+                [
+                    shadow_segment(stream.segment(generalised_id(segment.number, txn_id)), txn_id)
+                    for segment in record.segments
+                ],
+                rollover_bytes=stream.row.config.rollover_size_bytes,
+            )
+            if config.shared:
+                await stream.refresh()
+            # A seal that began meanwhile may have looked for open transactions before this one had a row.
+            check_open(stream)
+        except HeadraceError:
+            await self.abort_open(stream, txn)
+            raise
+        return txn
+
+    # ---------------------------------------------------------------------------------- decide
+
+    async def commit(self, stream: Stream, txn_id: int, writer: str, commit_time: int = NO_TIME) -> None:
+        """Decide to commit. Repeatable, also after the transaction is finished.
+
+        Raises:
+            NoSuchTransactionError: it is unknown, aborted or being aborted.
+            TransactionStateError: it belongs to a batch.
+        """
+        while (txn := await self._context.registry.find(stream.uid, txn_id)) is not None:
+            if txn.row.state is TxnState.ABORTING:
+                raise NoSuchTransactionError(f"transaction {txn_id:032x} was aborted")
+            row = txn_state.commit(txn.row, writer, commit_time)
+            if row is txn.row or await self._context.registry.write(txn, row):
+                self._context.engine.wake(stream)
+                return
+        if not await self._context.outcomes.find(stream.uid, txn_id):
+            raise NoSuchTransactionError(f"transaction {txn_id:032x} is unknown or was aborted")
+
+    async def abort(self, stream: Stream, txn_id: int) -> None:
+        """Decide to abort. Repeatable, also after the transaction is finished.
+
+        Raises:
+            NoSuchTransactionError: it is unknown.
+            TransactionStateError: it is committed.
+        """
+        txn = await self._context.registry.find(stream.uid, txn_id)
+        if txn is None:
+            committed = await self._context.outcomes.find(stream.uid, txn_id)
+            if committed is None:
+                raise NoSuchTransactionError(f"transaction {txn_id:032x} is unknown")
+            if committed:
+                raise TransactionStateError(f"transaction {txn_id:032x} is committed")
+            return
+        if not await self.abort_open(stream, txn):
+            raise TransactionStateError(f"transaction {txn_id:032x} is committed")
+
+    async def abort_open(self, stream: Stream, txn: Txn, version: int | None = None) -> bool:
+        """Abort the transaction unless it is decided; return whether it is (being) aborted.
+
+        With ``version``, do nothing if the row is no longer the one of that version.
+        """
+        registry = self._context.registry
+        while version is None or txn.version == version:
+            match txn.row.state:
+                case TxnState.OPEN:
+                    if await registry.write(txn, txn_state.abort(txn.row)):
+                        self._carry_out_abort(stream, txn)
+                        return True
+                case TxnState.ABORTING:
+                    self._carry_out_abort(stream, txn)
+                    return True
+                case TxnState.PREPARED:
+                    if await self.batches.abort_undecided(stream, txn):
+                        self._carry_out_abort(stream, txn)
+                        return True
+                case TxnState.COMMITTING:
+                    return False
+            found = await registry.find(txn.uid, txn.txn_id)
+            if found is None:
+                return await self._context.outcomes.find(txn.uid, txn.txn_id) is False
+            txn = found
+        return False
+
+    # ---------------------------------------------------------------------------------- ask, extend
+
+    async def status(self, stream: Stream, txn_id: int) -> Status:
+        txn = await self._context.registry.find(stream.uid, txn_id)
+        if txn is not None:
+            return _STATUS_OF[txn.row.state]
+        committed = await self._context.outcomes.find(stream.uid, txn_id)
+        if committed is None:
+            return Status.UNKNOWN
+        return Status.COMMITTED if committed else Status.ABORTED
+
+    async def ping(self, stream: Stream, txn_id: int, lease_ms: int) -> PingOutcome:
+        """Extend the lease of an open transaction to ``lease_ms`` from now."""
+        context = self._context
+        while (txn := await context.registry.find(stream.uid, txn_id)) is not None:
+            match txn.row.state:
+                case TxnState.COMMITTING:
+                    return PingOutcome.COMMITTED
+                case TxnState.ABORTING:
+                    return PingOutcome.ABORTED
+                case _:
+                    pass
+            if lease_ms > self._config.lease_ms_max or lease_ms < 0:
+                return PingOutcome.LEASE_TOO_LARGE
+            if context.clock.now_ms() + lease_ms > txn.row.end_of_life_ms:
+                return PingOutcome.LIFETIME_EXCEEDED
+            if txn.row.state is TxnState.PREPARED:
+                return PingOutcome.OK  # its lease cannot expire
+            if await context.registry.write(txn, txn_state.extend_lease(txn.row, lease_ms)):
+                self._arm(txn)
+                return PingOutcome.OK
+        committed = await context.outcomes.find(stream.uid, txn_id)
+        if committed is None:
+            return PingOutcome.UNKNOWN
+        return PingOutcome.COMMITTED if committed else PingOutcome.ABORTED
+
+    # ---------------------------------------------------------------------------------- seal
+
+    async def settle(self, stream: Stream) -> list[Txn]:
+        """Abort what is open and finish what is being aborted; return what is still undone.
+
+        Called while the stream is being sealed, again and again until nothing is left.
+        """
+        for txn in await self._context.registry.all_of(stream.uid):
+            if txn.row.state is TxnState.COMMITTING:
+                continue
+            if await self.abort_open(stream, txn):
+                await self._finish_abort(stream, txn)
+        return await self._context.registry.all_of(stream.uid)
+
+    def statistics(self) -> dict[str, int]:
+        """Return how many transactions are in each state, armed and being aborted."""
+        known = self._context.registry.statistics()
+        return {**known, **self._timeouts.statistics(), "aborts": len(self._aborting)}
+
+    # ---------------------------------------------------------------------------------- inside
+
+    def _arm(self, txn: Txn) -> None:
+        delay_ms = txn_state.expiry_delay_ms(
+            txn.row,
+            self._context.clock.now_ms(),
+            grace_ms_min=self._config.lease_grace_ms_min,
+            prepared_ms_max=self._config.prepared_ms_max,
+        )
+        if delay_ms is not None:
+            self._timeouts.arm(txn, delay_ms)
+
+    def _expire(self, txn: Txn, version: int) -> None:
+        self._supervisor.spawn("expiry", self._give_up(txn, version))
+
+    async def _give_up(self, txn: Txn, version: int) -> None:
+        """Abort a transaction whose time is over, unless it was heard of meanwhile."""
+        try:
+            stream = await self._stream_of(txn.uid, txn.row)
+            if stream is not None and await self.abort_open(stream, txn, version):
+                _log.info("transaction expired", stream=stream.full_name, txn=f"{txn.txn_id:032x}")
+        except HeadraceError as error:
+            _log.warning("expiry is tried again", txn=f"{txn.txn_id:032x}", error=str(error))
+            self._timeouts.arm(txn, 1000)
+
+    def _carry_out_abort(self, stream: Stream, txn: Txn) -> None:
+        key = (txn.uid, txn.txn_id)
+        if key not in self._aborting:
+            self._aborting.add(key)
+            self._supervisor.spawn("abort", self._abort_until_done(stream, txn))
+
+    async def _abort_until_done(self, stream: Stream, txn: Txn) -> None:
+        failures = 0
+        try:
+            async with self._abort_slots:
+                while True:
+                    try:
+                        await finish_abort(self._context, stream, txn)
+                    except NoSuchStreamError:
+                        return
+                    except HeadraceError as error:
+                        failures += 1
+                        _log.warning("abort is retried", stream=stream.full_name, error=str(error))
+                        chance = self._context.entropy.random()
+                        await asyncio.sleep(_ABORT_RETRY.delay_s(failures, chance))
+                    else:
+                        return
+        finally:
+            self._aborting.discard((txn.uid, txn.txn_id))
+
+    async def _finish_abort(self, stream: Stream, txn: Txn) -> None:
+        await finish_abort(self._context, stream, txn)
+
+    async def _stream_of(self, uid: bytes, row: TxnRow) -> Stream | None:
+        stream = await self._context.directory.find(row.scope, row.stream)
+        return stream if stream is not None and stream.uid == uid else None
+
+    async def _recover(self, txns: list[Txn]) -> None:
+        settled: set[bytes] = set()
+        for txn in txns:
+            stream = await self._stream_of(txn.uid, txn.row)
+            if stream is None:
+                await self._context.registry.remove(txn.uid, [txn.txn_id])
+                continue
+            match txn.row.state:
+                case TxnState.OPEN:
+                    self._arm(txn)
+                case TxnState.PREPARED:
+                    if txn.uid not in settled:
+                        settled.add(txn.uid)
+                        await self.batches.finish_decided(stream)
+                    self._arm(txn)
+                case TxnState.COMMITTING:
+                    if await self._context.outcomes.find(txn.uid, txn.txn_id):
+                        await self._context.registry.remove(txn.uid, [txn.txn_id])
+                    else:
+                        self._context.engine.wake(stream)
+                case TxnState.ABORTING:
+                    self._carry_out_abort(stream, txn)
+
+
+def check_open(stream: Stream) -> None:
+    """Raise unless new transactions may begin: StreamBusyError (being created), StreamSealedError."""
+    stream.check_readable()
+    if stream.row.state.name in {"SEALING", "SEALED"}:
+        raise StreamSealedError(f"stream {stream.full_name} is {stream.row.state.name}")

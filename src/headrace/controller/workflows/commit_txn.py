@@ -1,0 +1,182 @@
+"""Commit transactions: merge a batch of one epoch into the stream, in the order of their decisions.
+
+1. The batch is written in the stream's row: state COMMITTING_TXN (a stream that is being sealed stays
+SEALING).
+2. Every segment of the batch is merged into the active segment of the same number.
+3. Outcomes are recorded, rows of the transactions removed.
+4. The batch is removed from the row.
+
+If the stream was scaled since the transactions began, their segments have no counterpart in the active
+epoch. Then the stream *rolls*: step 2 becomes
+
+a. duplicates of the transactions' epoch are created, filled and sealed;
+b. duplicates of the active epoch are created;
+c. both epochs become visible, so that clients find successors of what is sealed next;
+d. the active segments are sealed;
+
+and with step 4 the second duplicate becomes the active epoch. Readers see: what was there, the
+transactions, what comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.controller.store.rows.epoch_row import EpochRecord
+from headrace.controller.store.rows.stream_row import (
+    CommitBatch,
+    Roll,
+    RollPhase,
+    ScalePhase,
+    ScalePlan,
+    StreamRow,
+    StreamState,
+)
+from headrace.controller.streams.stream import Stream, Transition, rolled_epochs
+from headrace.controller.transactions.registry import Txn
+from headrace.controller.transactions.txn_ids import epoch_of_txn, generalised_id, shadow_segment
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import SegmentSealedError, StreamBusyError
+
+
+async def commit_batch(context: WorkflowContext, stream: Stream) -> bool:
+    """Finish the batch in the stream's row, or the next one that waits; return False if there is none."""
+    batch = stream.row.commit
+    if batch is None:
+        batch = await _choose(context, stream)
+        if batch is None:
+            return False
+        row = await stream.update(begin_commit(batch))
+        batch = row.commit
+        if batch is None:
+            return True  # another controller has been at it
+    if batch.roll is None:
+        lengths = await _merge(context, stream, stream.row.epoch, batch)
+    else:
+        lengths = await _roll(context, stream, batch)
+    await context.marks.note_commits(stream, batch.txn_ids, lengths)
+    await context.outcomes.record(stream.uid, batch.txn_ids, committed=True)
+    await context.registry.remove(stream.uid, batch.txn_ids)
+    rolled = None if batch.roll is None else rolled_epochs(stream.row, await stream.history())
+    await stream.update(end_commit(batch, rolled))
+    return True
+
+
+async def _choose(context: WorkflowContext, stream: Stream) -> CommitBatch | None:
+    txns = await context.registry.next_batch(stream.uid, context.config.commit_batch_max)
+    if context.config.shared:
+        txns = await _without_finished(context, stream, txns)
+    if not txns:
+        return None
+    epoch = epoch_of_txn(txns[0].txn_id)
+    roll = None if stream.row.epoch.reference == epoch else Roll(context.clock.now_ms())
+    return CommitBatch(epoch, tuple(txn.txn_id for txn in txns), roll)
+
+
+async def _without_finished(context: WorkflowContext, stream: Stream, txns: list[Txn]) -> list[Txn]:
+    """Leave out what was merged before its rows could be removed: it must not make the stream roll."""
+    waiting = []
+    for txn in txns:
+        if await context.outcomes.find(stream.uid, txn.txn_id) is None:
+            waiting.append(txn)
+        else:
+            await context.registry.remove(stream.uid, [txn.txn_id])
+    return waiting
+
+
+async def _merge(
+    context: WorkflowContext, stream: Stream, into: EpochRecord, batch: CommitBatch
+) -> dict[int, list[int]]:
+    """Merge the batch into the segments of ``into``; return their lengths after each transaction."""
+    targets = {
+        stream.segment(segment.segment_id): [
+            shadow_segment(stream.segment(generalised_id(segment.number, txn_id)), txn_id)
+            for txn_id in batch.txn_ids
+        ]
+        for segment in into.segments
+    }
+    lengths = await context.segments.merge(targets)
+    return {segment.segment_id: lengths[stream.segment(segment.segment_id)] for segment in into.segments}
+
+
+async def _roll(context: WorkflowContext, stream: Stream, batch: CommitBatch) -> dict[int, list[int]]:
+    history = await stream.history()
+    txn_epoch, active_epoch = rolled_epochs(stream.row, history)
+    config = stream.row.config
+    lengths: dict[int, list[int]] = {}
+    assert batch.roll is not None
+    if batch.roll.phase is RollPhase.MERGING:
+        duplicates = stream.segments(txn_epoch.segment_ids())
+        await context.segments.create(duplicates, rollover_bytes=config.rollover_size_bytes)
+        try:
+            lengths = await _merge(context, stream, txn_epoch, batch)
+        except SegmentSealedError:
+            # Duplicates are sealed only after everything was merged into all of them, by us before a crash
+            # or by another controller.
+            lengths = {}
+        await context.segments.seal(duplicates)
+        await context.segments.create(
+            stream.segments(active_epoch.segment_ids()),
+            policy=config.scaling,
+            rollover_bytes=config.rollover_size_bytes,
+        )
+        await stream.archive([stream.row.epoch, txn_epoch])
+        await stream.update(reveal_roll(batch))
+    await context.segments.seal(stream.segments(stream.row.epoch.segment_ids()))
+    return lengths
+
+
+def begin_commit(batch: CommitBatch) -> Transition:
+    """ACTIVE -> COMMITTING_TXN with ``batch``; a batch that is there already is finished first."""
+
+    def transition(row: StreamRow) -> StreamRow:
+        if row.commit is not None:
+            return row
+        if row.state not in {StreamState.ACTIVE, StreamState.SEALING}:
+            raise StreamBusyError(f"the stream is {row.state.name}")
+        rolls = row.epoch.reference != batch.txn_epoch
+        if rolls != (batch.roll is not None):
+            raise StreamBusyError("the stream was scaled while the batch was chosen")
+        state = StreamState.SEALING if row.state is StreamState.SEALING else StreamState.COMMITTING_TXN
+        return replace(row, state=state, commit=batch)
+
+    return transition
+
+
+def reveal_roll(batch: CommitBatch) -> Transition:
+    """Let clients see the epochs to come."""
+
+    def transition(row: StreamRow) -> StreamRow:
+        if row.commit is None or row.commit.roll is None or row.commit.txn_ids != batch.txn_ids:
+            return row
+        if row.commit.roll.phase is RollPhase.REVEALED:
+            return row
+        roll = replace(row.commit.roll, phase=RollPhase.REVEALED)
+        return replace(row, commit=replace(row.commit, roll=roll))
+
+    return transition
+
+
+def end_commit(batch: CommitBatch, rolled: list[EpochRecord] | None) -> Transition:
+    """Remove the batch; after a roll the duplicate of the active epoch becomes the active one."""
+
+    def transition(row: StreamRow) -> StreamRow:
+        if row.commit is None or row.commit.txn_ids != batch.txn_ids:
+            return row
+        state = StreamState.SEALING if row.state is StreamState.SEALING else StreamState.ACTIVE
+        if rolled is None:
+            return replace(row, state=state, commit=None)
+        active = rolled[-1]
+        assert active.epoch == row.epoch.epoch + 2
+        scale = None if row.scale is None else restate_scale(row.scale, active)
+        return replace(row, state=state, commit=None, epoch=active, scale=scale)
+
+    return transition
+
+
+def restate_scale(scale: ScalePlan, active: EpochRecord) -> ScalePlan:
+    """Express a scale that waits with the ids that the segments have in the duplicated epoch."""
+    assert scale.phase is ScalePhase.WAITING
+    by_number = {segment.number: segment.segment_id for segment in active.segments}
+    sealed = tuple(by_number[segment_id & 0xFFFF_FFFF] for segment_id in scale.sealed)
+    return replace(scale, base_epoch=active.epoch, sealed=sealed)

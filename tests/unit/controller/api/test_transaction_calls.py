@@ -1,0 +1,245 @@
+import asyncio
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+
+from headrace.limits import INT64_MIN
+from headrace.rpc.convert import txn_id_from_message
+from headrace.rpc.generated import controller_pb2 as pb
+from tests.unit.controller.conftest import serve
+
+Status, State, Ping = pb.TxnStatus, pb.TxnState, pb.PingTxnStatus
+LEASE = 30_000
+
+
+def info(stream="t", scope="s"):
+    return pb.StreamInfo(scope=scope, stream=stream)
+
+
+async def begin(service, stream="t", lease=LEASE):
+    return await service.stub.createTransaction(pb.CreateTxnRequest(streamInfo=info(stream), lease=lease))
+
+
+async def commit(service, txn, stream="t", writer="", timestamp=INT64_MIN):
+    request = pb.TxnRequest(streamInfo=info(stream), txnId=txn.txnId, writerId=writer, timestamp=timestamp)
+    return (await service.stub.commitTransaction(request)).status
+
+
+async def abort(service, txn, stream="t"):
+    request = pb.TxnRequest(streamInfo=info(stream), txnId=txn.txnId)
+    return (await service.stub.abortTransaction(request)).status
+
+
+async def state(service, txn, stream="t"):
+    request = pb.TxnRequest(streamInfo=info(stream), txnId=txn.txnId)
+    return (await service.stub.checkTransactionState(request)).state
+
+
+async def ping(service, txn, lease=LEASE, stream="t"):
+    request = pb.PingTxnRequest(streamInfo=info(stream), txnId=txn.txnId, lease=lease)
+    return (await service.stub.pingTransaction(request)).status
+
+
+async def settled(service, txn, stream="t"):
+    """Wait until the transaction is finished and return how."""
+    async with asyncio.timeout(10):
+        while True:
+            found = await state(service, txn, stream)
+            if found not in {State.COMMITTING, State.ABORTING}:
+                return found
+            await asyncio.sleep(0.005)
+
+
+def shadow(txn, index=0, stream="t"):
+    segment = txn.activeSegments[index].segmentId.segmentId
+    txn_id = txn_id_from_message(txn.txnId)
+    return f"s/{stream}/{segment & 0xFFFFFFFF}.#epoch.{segment >> 32}#transaction.{txn_id:032x}"
+
+
+def write(service, txn, data, index=0, stream="t"):
+    service.world.segments.append(shadow(txn, index, stream), data)
+
+
+def content(service, segment, stream="t"):
+    name = f"s/{stream}/{segment & 0xFFFFFFFF}.#epoch.{segment >> 32}"
+    return bytes(service.world.segments.segments[name].data)
+
+
+@asynccontextmanager
+async def refused(code):
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        yield
+    assert error.value.code() == code
+
+
+async def test_a_transaction_has_a_segment_for_each_of_the_stream(service):
+    await service.create_stream(segments=3)
+    txn = await begin(service)
+    assert [(each.segmentId.segmentId, each.minKey, each.maxKey) for each in txn.activeSegments] == (
+        await service.current()
+    )
+    assert all(shadow(txn, index) in service.world.segments.segments for index in range(3))
+    assert await state(service, txn) == State.OPEN
+
+
+async def test_ids_are_unique_with_the_epoch_on_top_and_a_low_half_that_is_not_negative(service):
+    await service.create_stream()
+    txns = await asyncio.gather(*(begin(service) for _ in range(50)))
+    assert len({txn_id_from_message(txn.txnId) for txn in txns}) == 50
+    for txn in txns:
+        assert txn.txnId.highBits >> 32 == 0
+        assert txn.txnId.lowBits >= 0
+
+
+async def test_committed_data_appears_in_the_order_of_commits(service):
+    await service.create_stream(segments=2)
+    first, second, third = [await begin(service) for _ in range(3)]
+    for txn, data in ((first, b"1"), (second, b"2"), (third, b"3")):
+        write(service, txn, data, 0)
+        write(service, txn, data * 2, 1)
+    for txn in (third, first, second):
+        assert await commit(service, txn) == Status.SUCCESS
+    for txn in (first, second, third):
+        assert await settled(service, txn) == State.COMMITTED
+    assert (content(service, 0), content(service, 1)) == (b"312", b"331122")
+    assert not [name for name in service.world.segments.segments if "#transaction" in name]
+
+
+async def test_commit_and_abort_are_repeatable_and_exclude_each_other(service):
+    await service.create_stream()
+    one, other = await begin(service), await begin(service)
+    for _ in range(3):
+        assert await commit(service, one) == Status.SUCCESS
+        assert await abort(service, other) == Status.SUCCESS
+    assert (await settled(service, one), await settled(service, other)) == (State.COMMITTED, State.ABORTED)
+    assert await commit(service, one) == Status.SUCCESS
+    assert await abort(service, one) == Status.FAILURE
+    assert await abort(service, other) == Status.SUCCESS
+    assert await commit(service, other) == Status.TRANSACTION_NOT_FOUND
+
+
+async def test_an_aborted_transaction_leaves_nothing(service):
+    await service.create_stream(segments=2)
+    txn = await begin(service)
+    write(service, txn, b"gone")
+    await abort(service, txn)
+    assert await settled(service, txn) == State.ABORTED
+    assert content(service, 0) == b""
+    assert not [name for name in service.world.segments.segments if "#transaction" in name]
+
+
+async def test_what_is_unknown_is_not_found(service):
+    await service.create_stream()
+    txn = pb.CreateTxnResponse(txnId=pb.TxnId(highBits=0, lowBits=10**15))
+    assert await commit(service, txn) == Status.TRANSACTION_NOT_FOUND
+    assert await abort(service, txn) == Status.TRANSACTION_NOT_FOUND
+    assert await state(service, txn) == State.UNKNOWN
+    assert await ping(service, txn) == Ping.UNKNOWN
+    assert await commit(service, txn, "nowhere") == Status.STREAM_NOT_FOUND
+    assert await state(service, txn, "nowhere") == State.UNKNOWN
+    async with refused(grpc.StatusCode.NOT_FOUND):
+        await begin(service, "nowhere")
+
+
+@pytest.mark.parametrize("lease", [-1, 0, 9_999, 600_001])
+async def test_leases_out_of_bounds_are_refused_for_good(service, lease):
+    await service.create_stream()
+    async with refused(grpc.StatusCode.INVALID_ARGUMENT):
+        await begin(service, lease=lease)
+
+
+async def test_pings_answer_what_became_of_the_transaction(service):
+    await service.create_stream()
+    txn = await begin(service)
+    assert await ping(service, txn) == Ping.OK
+    assert await ping(service, txn, 600_001) == Ping.LEASE_TOO_LARGE
+    service.world.clock.now += 86_400_000
+    assert await ping(service, txn) == Ping.MAX_EXECUTION_TIME_EXCEEDED
+    await commit(service, txn)
+    assert await ping(service, txn) == Ping.COMMITTED
+    await settled(service, txn)
+    assert await ping(service, txn) == Ping.COMMITTED
+    other = await begin(service)
+    await abort(service, other)
+    assert await ping(service, other) == Ping.ABORTED
+    await settled(service, other)
+    assert await ping(service, other) == Ping.ABORTED
+
+
+async def test_an_expired_transaction_is_aborted_after_its_grace_and_a_pinged_one_is_not(world):
+    async with serve(world, lease_ms_min=1, lease_grace_ms_min=0) as service:
+        await service.stub.createScope(pb.ScopeInfo(scope="s"))
+        await service.create_stream()
+        kept, lost = await begin(service, lease=600), await begin(service, lease=300)
+        async with asyncio.timeout(10):
+            while await state(service, lost) != State.ABORTED:
+                assert await ping(service, kept, 5_000) == Ping.OK
+                await asyncio.sleep(0.05)
+        assert await state(service, kept) == State.OPEN
+        assert await commit(service, lost) == Status.TRANSACTION_NOT_FOUND
+
+
+async def test_a_sealed_stream_begins_no_transaction(service):
+    await service.create_stream()
+    await service.stub.sealStream(info())
+    async with refused(grpc.StatusCode.PERMISSION_DENIED):
+        await begin(service)
+    assert not [name for name in service.world.segments.segments if "#transaction" in name]
+
+
+async def test_sealing_aborts_what_is_open_and_finishes_what_is_decided(service):
+    await service.create_stream(segments=2)
+    txns = [await begin(service) for _ in range(6)]
+    for number, txn in enumerate(txns):
+        write(service, txn, b"%d" % number)
+    for txn in txns[:3]:
+        await commit(service, txn)
+    assert (await service.stub.sealStream(info())).status == pb.UpdateStreamStatus.SUCCESS
+    assert [await state(service, txn) for txn in txns] == [State.COMMITTED] * 3 + [State.ABORTED] * 3
+    assert content(service, 0) == b"012"
+    assert not [name for name in service.world.segments.segments if "#transaction" in name]
+
+
+async def test_finished_transactions_are_listed_and_remembered_for_a_day(service):
+    await service.create_stream()
+    txns = [await begin(service) for _ in range(4)]
+    for txn in txns[:2]:
+        await commit(service, txn)
+    for txn in txns[2:]:
+        await abort(service, txn)
+    for txn in txns:
+        await settled(service, txn)
+    request = pb.ListCompletedTxnRequest(streamInfo=info())
+    listed = (await service.stub.listCompletedTransactions(request)).response
+    assert {(txn_id_from_message(each.txnId), each.status) for each in listed} == {
+        (txn_id_from_message(txn.txnId), pb.TxnResponse.COMMITTED if n < 2 else pb.TxnResponse.ABORTED)
+        for n, txn in enumerate(txns)
+    }
+    service.world.clock.now += 86_400_000
+    assert await state(service, txns[0]) == State.COMMITTED
+    service.world.clock.now += 2 * 86_400_000
+    assert await state(service, txns[0]) == State.UNKNOWN
+
+
+async def test_a_resumed_transaction_is_told_its_segments_under_the_same_ids(service):
+    await service.create_stream(segments=2)
+    txn = await begin(service)
+    request = pb.GetEpochSegmentsRequest(streamInfo=info(), epoch=txn.txnId.highBits >> 32)
+    resumed = await service.stub.getEpochSegments(request)
+    assert list(resumed.segmentRanges) == list(txn.activeSegments)
+
+
+async def test_five_hundred_transactions_at_once_all_commit_exactly_once(service):
+    await service.create_stream(segments=2)
+
+    async def run(number):
+        txn = await begin(service)
+        write(service, txn, b"<%03d>" % number, number % 2)
+        assert await commit(service, txn) == Status.SUCCESS
+        assert await settled(service, txn) == State.COMMITTED
+
+    await asyncio.gather(*(run(number) for number in range(500)))
+    data = content(service, 0) + content(service, 1)
+    assert sorted(data.split(b">")[:-1]) == [b"<%03d" % number for number in range(500)]
+    assert service.controller.transactions.statistics()["OPEN"] == 0
