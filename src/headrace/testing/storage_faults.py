@@ -2,7 +2,7 @@
 
 Fault model. A modifying call may fail before it had any effect; it may have its effect and lose the reply; a
 write may be torn, leaving a part of its bytes; it may hang. The process may die at any of these points: then
-the call raises :class:`ProcessDied`, which is no error of this package and is handled by nobody. Reads may
+the call raises :class:`ProcessGoneError`, which nobody handles. Reads may
 fail, be slow, and return flipped bits. What was acknowledged stays: losing acknowledged objects is not
 something to survive but to detect, and tests do that by damaging ``MemoryChunkProvider.objects`` directly.
 """
@@ -17,10 +17,7 @@ from enum import Enum
 from headrace.errors import StorageFullError, StorageReadError, StorageWriteError, WalWriteError
 from headrace.storage.metadata.contract import RowStore
 from headrace.storage.providers.contract import Buffer, ChunkObject, ChunkProvider, ProviderStatistics
-
-
-class ProcessDied(BaseException):
-    """The process ended in the middle of a call."""
+from headrace.testing.failures import ProcessGoneError
 
 
 class Fault(Enum):
@@ -153,7 +150,7 @@ def end(fault: Fault | None, unknown: Exception) -> None:
         case None:
             return
         case Fault.DIE_BEFORE | Fault.DIE_TORN | Fault.DIE_AFTER:
-            raise ProcessDied
+            raise ProcessGoneError
         case Fault.FULL:
             raise StorageFullError("injected")
         case _:

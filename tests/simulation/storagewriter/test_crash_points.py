@@ -5,7 +5,8 @@ import contextlib
 import pytest
 
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.testing.storage_faults import Fault, ModifyingCall, ProcessDied
+from headrace.testing.failures import ProcessGoneError
+from headrace.testing.storage_faults import Fault, ModifyingCall
 from headrace.testing.writer_world import QUICK, WriterWorld
 
 DEATHS = [Fault.DIE_BEFORE, Fault.DIE_TORN, Fault.DIE_AFTER]
@@ -87,7 +88,7 @@ async def test_whenever_the_process_dies_recovery_stores_everything_once(death, 
         died = NthCall(n, death)
         world = WriterWorld(inject=died, supports_append=supports_append)
         perform(world)
-        with contextlib.suppress(ProcessDied):
+        with contextlib.suppress(ProcessGoneError):
             await world.run_until_stored()
         await recover_and_check(world)
         if died.hit is None:
@@ -102,7 +103,7 @@ async def test_a_merge_of_stored_sources_survives_death_at_any_step(death):
         await perform_in_two_parts(world)
         died = NthCall(n, death)
         world.provider.inject = world.rows.inject = died
-        with contextlib.suppress(ProcessDied):
+        with contextlib.suppress(ProcessGoneError):
             await world.run_until_stored()
         await recover_and_check(world)
         if died.hit is None:
@@ -146,12 +147,12 @@ async def test_two_faults_one_after_the_other_are_survived(fault):
         for m in range(0, 12, 2):
             world = WriterWorld(inject=NthCall(n, Fault.DIE_AFTER))
             perform(world)
-            with contextlib.suppress(ProcessDied):
+            with contextlib.suppress(ProcessGoneError):
                 await world.run_until_stored()
             world.restart()
             world.append("s", b"between the two")
             world.provider.inject = world.rows.inject = NthCall(m, fault)
-            with contextlib.suppress(ProcessDied):
+            with contextlib.suppress(ProcessGoneError):
                 await world.run_until_stored()
             await recover_and_check(world)
 

@@ -62,8 +62,9 @@ class Acknowledgements:
         return self._taken
 
     @property
-    def has_checkpoint(self) -> bool:
-        return bool(self._checkpoints)
+    def first_checkpoint(self) -> int | None:
+        """The oldest checkpoint that was not acknowledged."""
+        return self._checkpoints[0] if self._checkpoints else None
 
     def check(self) -> None:
         """Assert the invariants."""

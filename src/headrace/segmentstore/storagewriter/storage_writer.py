@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError, HeadraceError
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -40,6 +41,7 @@ from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher, 
 _logger = logging.getLogger(__name__)
 
 _FATAL = (FencedOutError, CorruptionError)
+_WARNING_INTERVAL_S: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -90,6 +92,8 @@ class StorageWriter:
         self._aggregators: dict[SegmentState, SegmentAggregator] = {}
         self._acknowledgements = Acknowledgements()
         self._schedule = FlushSchedule(self._config)
+        self._blocker: SegmentAggregator | None = None
+        """The segment whose oldest operation kept the log from being cut, when that was last looked at."""
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._intake_idle = False
@@ -103,6 +107,8 @@ class StorageWriter:
         self._unmeasured_bytes = 0
         self._flushes = 0
         self._flush_failures = 0
+        self._failures_unsaid = 0
+        self._next_warning_at = 0.0
 
     # ---------------------------------------------------------------------------------- life
 
@@ -349,15 +355,25 @@ class StorageWriter:
         pause = min(config.retry_max_s, config.retry_initial_s * 2 ** min(aggregator.failures, 30))
         aggregator.failures += 1
         aggregator.not_before = now + pause
-        _logger.warning(
-            "segment %s: storing failed %d times, next attempt in %.1f s: %s",
-            aggregator.segment.name,
-            aggregator.failures,
-            pause,
-            error,
-        )
+        self._log_failure(aggregator, error, now)
         self._flusher.adopt(aggregator)
         aggregator.drop_stored()
+
+    def _log_failure(self, aggregator: SegmentAggregator, error: HeadraceError, now: float) -> None:
+        """Say so, but not for each of ten thousand segments when storage is away as a whole."""
+        if now < self._next_warning_at:
+            self._failures_unsaid += 1
+            return
+        _logger.warning(
+            "segment %s: storing failed %d times, next attempt in %.1f s (and %d failures before this): %s",
+            aggregator.segment.name,
+            aggregator.failures,
+            aggregator.not_before - now,
+            self._failures_unsaid,
+            error,
+        )
+        self._next_warning_at = now + _WARNING_INTERVAL_S
+        self._failures_unsaid = 0
 
     def _on_flushed(self, aggregator: SegmentAggregator, now: float) -> None:
         target, aggregator.waiter = aggregator.waiter, None
@@ -396,14 +412,22 @@ class StorageWriter:
                 failures = 0
                 self._acknowledgements.on_acknowledged(sequence)
             self._wake_quiet_waiters()
-            if not self._schedule.forced:
-                await asyncio.sleep(self._config.acknowledge_interval_s)
+            interval = self._config.acknowledge_interval_s
+            await asyncio.sleep(interval / 20 if self._schedule.forced else interval)
 
     def _acknowledgeable(self) -> int | None:
-        if not self._acknowledgements.has_checkpoint:
+        """Return the checkpoint up to which the log may be cut, if there is a new one."""
+        first = self._acknowledgements.first_checkpoint
+        if first is None:
             return None
-        pending = (found.lowest_sequence for found in self._aggregators.values())
-        lowest = min((sequence for sequence in pending if sequence is not None), default=None)
+        # Usually it is still the segment that stood in the way the last time: no need to look at all of them.
+        lowest = self._blocker.lowest_sequence if self._blocker is not None else None
+        if lowest is None or lowest >= first:
+            lowest, self._blocker = None, None
+            for aggregator in self._aggregators.values():
+                sequence = aggregator.lowest_sequence
+                if sequence is not None and (lowest is None or sequence < lowest):
+                    lowest, self._blocker = sequence, aggregator
         return self._acknowledgements.candidate(lowest)
 
     def _wake_quiet_waiters(self) -> None:

@@ -373,13 +373,13 @@ class ChunkedSegmentStorage:
     async def _delete_orphans(self, objects_max: int) -> int:
         orphans = self._garbage.orphans
         deleted = 0
-        for _ in range(min(len(orphans), objects_max)):
+        while orphans and deleted < objects_max:
             name = orphans.popleft()
             try:
                 await self._io.delete([name])
-            except BaseException:
+            except StorageWriteError:
                 orphans.append(name)
-                raise
+                break  # enough for this time; the others would probably fail as well
             deleted += 1
         self._statistics.objects_deleted += deleted
         return deleted

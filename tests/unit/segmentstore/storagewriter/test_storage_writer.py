@@ -1,42 +1,639 @@
-"""The storage writer against a log, a cache and a storage of its own."""
+"""The storage writer against a log, a cache and a storage of its own, on virtual time."""
 
+import asyncio
+import contextlib
+
+import pytest
+
+from headrace.errors import (
+    ContainerOfflineError,
+    DataCorruptionError,
+    FencedOutError,
+    ThrottledError,
+    WalWriteError,
+)
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.testing.simulation import simulate
+from headrace.testing.storage_faults import Fault
 from headrace.testing.writer_world import WriterWorld
 
+CONFIG = StorageWriterConfig(
+    flush_bytes=1000,
+    write_bytes_max=3000,
+    pressure_bytes=50_000,
+    flush_age_s=2.0,
+    take_timeout_s=0.25,
+    retry_initial_s=0.1,
+    retry_max_s=30.0,
+    garbage_interval_s=10.0,
+    stop_flush_s=10.0,
+)
+STORAGE = SegmentStorageConfig(rollover_bytes=10_000, block_bytes=64, provider_timeout_s=60.0)
 
-def busy_world(world: WriterWorld) -> WriterWorld:
-    """Everything a writer can meet, in little."""
-    world.append("s", b"0123456789" * 3)
-    world.append("t", b"other")
+
+def make_world(**arguments):
+    return WriterWorld(**{"writer_config": CONFIG, "storage_config": STORAGE, **arguments})
+
+
+@contextlib.asynccontextmanager
+async def running(world):
+    """Run the world's writer; whatever ends it ends the test."""
+    run = asyncio.ensure_future(world.writer.run())
+    try:
+        yield run
+    finally:
+        done = run.done()
+        run.cancel()
+        await asyncio.wait([run])
+        if done and not run.cancelled():
+            run.result()
+
+
+def simulated(scenario):
+    """Run a test with tasks in different orders."""
+
+    def test():
+        for seed in range(1 if "thousand" in scenario.__name__ else 3):
+            simulate(seed, lambda _: scenario())
+
+    test.__name__ = scenario.__name__
+    test.__doc__ = scenario.__doc__
+    return test
+
+
+def failing(world, name=""):
+    """Make every provider call about segment ``name`` (or all) fail; return a switch to end that."""
+    broken = [True]
+    prefix = name and name + "."
+
+    def inject(call):
+        return Fault.FAIL if broken[0] and call.name.startswith(prefix) and call.kind != "commit" else None
+
+    def heal():
+        broken[0] = False
+
+    world.provider.inject = inject
+    return heal
+
+
+# ---------------------------------------------------------------------------------- when
+
+
+@simulated
+async def test_a_segment_is_flushed_once_it_has_enough_bytes():
+    world = make_world()
+    async with running(world):
+        world.append("s", b"x" * 999)
+        await asyncio.sleep(1.0)
+        assert world.segments["s"].stored_length == 0
+        world.append("s", b"x")
+        await asyncio.sleep(0.5)
+        assert world.segments["s"].stored_length == 1000
+
+
+@simulated
+async def test_a_segment_is_flushed_once_its_oldest_byte_is_old_enough():
+    world = make_world()
+    async with running(world):
+        for _ in range(19):
+            world.append("s", b"x")
+            await asyncio.sleep(0.1)
+        assert world.segments["s"].stored_length == 0
+        await asyncio.sleep(0.5)
+        assert world.segments["s"].stored_length >= 19
+
+
+@simulated
+async def test_age_counts_from_the_oldest_byte_that_waits_not_from_the_last_flush():
+    world = make_world()
+    async with running(world):
+        world.append("s", b"x" * 1000)
+        await asyncio.sleep(60.0)
+        world.append("s", b"y")
+        await asyncio.sleep(1.5)
+        assert world.segments["s"].stored_length == 1000
+        await asyncio.sleep(1.0)
+        assert world.segments["s"].stored_length == 1001
+
+
+@simulated
+async def test_under_pressure_the_largest_segments_are_flushed_early():
+    world = make_world(writer_config=StorageWriterConfig(pressure_bytes=8000, flush_bytes=4000))
+    async with running(world):
+        for number in range(20):
+            world.append(f"s{number}", b"x" * (100 if number % 2 else 1000))
+        await asyncio.sleep(0.5)
+        stored = {name: segment.stored_length for name, segment in world.segments.items()}
+        assert sum(stored.values()) >= 4000
+        assert all(length == 1000 for length in stored.values() if length)
+
+
+@simulated
+async def test_many_small_appends_become_one_write():
+    world = make_world()
+    async with running(world):
+        for _ in range(500):
+            world.append("s", b"x")
+        await asyncio.sleep(3.0)
+        assert world.segments["s"].stored_length == 500
+        assert world.storage.statistics().writes == 1
+
+
+@simulated
+async def test_no_write_is_larger_than_its_bound():
+    world = make_world()
+    sizes = []
+    create, append = world.objects.create, world.objects.append
+
+    async def counted_create(name, buffers=()):
+        sizes.append(sum(map(len, buffers)))
+        await create(name, buffers)
+
+    async def counted_append(name, offset, buffers):
+        sizes.append(sum(map(len, buffers)))
+        await append(name, offset, buffers)
+
+    world.objects.create, world.objects.append = counted_create, counted_append
+    for _ in range(30):
+        world.append("s", b"x" * 950)
+    world.append("s", b"x" * 9000)
+    await world.run_until_stored()
+    await world.check_stored()
+    assert max(sizes) <= CONFIG.write_bytes_max
+    assert len(sizes) < 30
+
+
+# ---------------------------------------------------------------------------------- who suffers
+
+
+@simulated
+async def test_a_failing_segment_holds_up_no_other():
+    world = make_world()
+    heal = failing(world, "bad")
+    async with running(world):
+        for round_number in range(10):
+            for name in ("bad", "good", "better"):
+                world.append(name, b"%d" % round_number * 1000)
+            await asyncio.sleep(1.0)
+            assert world.segments["good"].stored_length == world.segments["good"].durable_length
+            assert world.segments["better"].stored_length == world.segments["better"].durable_length
+        assert world.segments["bad"].stored_length == 0
+        assert world.writer.statistics().segments_failing == 1
+        heal()
+        await asyncio.sleep(CONFIG.retry_max_s)
+        assert world.segments["bad"].stored_length == 10_000
+        assert world.writer.statistics().segments_failing == 0
+    await world.check_stored()
+
+
+@simulated
+async def test_a_failing_segment_is_retried_less_and_less_often():
+    world = make_world()
+    failing(world, "bad")
+    async with running(world):
+        world.append("bad", b"x" * 1000)
+        await asyncio.sleep(300.0)
+    attempts = sum(call.kind == "create" for call in world.provider.calls)
+    assert 10 <= attempts <= 9 + 300 / CONFIG.retry_max_s + 1
+
+
+@simulated
+async def test_a_slow_segment_holds_up_no_other():
+    world = make_world()
+    world.provider.delay_s = lambda name: 40.0 if name.startswith("slow") else 0.0
+    async with running(world):
+        world.append("slow", b"x" * 1000)
+        await asyncio.sleep(1.0)
+        for _ in range(5):
+            world.append("fast", b"y" * 1000)
+            await asyncio.sleep(0.5)
+            assert world.segments["fast"].stored_length == world.segments["fast"].durable_length
+        await asyncio.sleep(45.0)
+        assert world.segments["slow"].stored_length == 1000
+
+
+@simulated
+async def test_a_call_that_never_returns_is_given_up_and_repeated():
+    world = make_world()
+    hung = []
+
+    def inject(call):
+        if call.kind == "append" and not hung:
+            hung.append(call)
+            return Fault.HANG
+        return None
+
+    world.provider.inject = inject
+    async with running(world):
+        world.append("s", b"x" * 1000)
+        await asyncio.sleep(1.0)
+        world.append("s", b"y" * 1000)
+        await asyncio.sleep(STORAGE.provider_timeout_s + 10.0)
+    assert hung
+    await world.check_stored()
+    assert len(world.storage.chunks(world.segments["s"].storage_name)) == 2
+
+
+@simulated
+async def test_a_full_storage_is_retried_until_there_is_room_and_leaves_nothing_behind():
+    world = make_world()
+    full = [True]
+    world.provider.inject = lambda call: Fault.FULL if full[0] and call.kind != "commit" else None
+    async with running(world):
+        world.append("s", b"x" * 1000)
+        await asyncio.sleep(20.0)
+        assert not world.objects.objects
+        full[0] = False
+        await asyncio.sleep(20.0)
+    await world.check_stored()
+    assert len(world.objects.objects) == 1
+
+
+@simulated
+async def test_appends_that_come_during_a_flush_are_stored_by_the_next():
+    world = make_world()
+    world.provider.delay_s = lambda _: 1.0
+    async with running(world):
+        for _ in range(50):
+            world.append("s", b"x" * 300)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(10.0)
+    await world.check_stored()
+    assert world.storage.statistics().writes < 12
+
+
+# ---------------------------------------------------------------------------------- how far the log is cut
+
+
+@simulated
+async def test_only_a_checkpoint_with_everything_before_it_stored_is_acknowledged():
+    world = make_world()
+    heal = failing(world, "bad")
+    async with running(world):
+        world.append("good", b"x" * 1000)
+        world.checkpoint()
+        first = world.sequence
+        world.append("bad", b"x" * 1000)
+        world.checkpoint()
+        for _ in range(5):
+            world.append("good", b"x" * 1000)
+            world.checkpoint()
+            await asyncio.sleep(1.0)
+        assert world.acknowledged == first
+        heal()
+        await asyncio.sleep(30.0)
+        assert world.acknowledged == world.sequence
+
+
+@simulated
+async def test_without_a_checkpoint_nothing_is_acknowledged():
+    world = make_world()
+    world.append("s", b"x" * 1000)
+    await world.run_until_stored()
+    assert world.acknowledged == -1
+
+
+@simulated
+async def test_a_failed_acknowledgement_is_repeated():
+    world = make_world()
+    failures = [WalWriteError(), ThrottledError(), ContainerOfflineError()]
+    acknowledge = world.writer._acknowledge
+
+    async def unreliable(sequence):
+        if failures:
+            raise failures.pop()
+        await acknowledge(sequence)
+
+    world.writer._acknowledge = unreliable
+    world.append("s", b"x")
     world.checkpoint()
-    world.append("s#1", b"transaction one")
+    await world.run_until_stored()
+    assert world.acknowledged == world.sequence
+
+
+# ---------------------------------------------------------------------------------- transactions
+
+
+@simulated
+async def test_small_transactions_reach_storage_as_part_of_their_stream_only():
+    world = make_world()
+    for number in range(300):
+        world.append(f"s#{number}", b"t" * 10)
+        world.seal(f"s#{number}")
+        world.merge("s", f"s#{number}")
+        world.append("s", b"between")
+    world.checkpoint()
+    await world.run_until_stored()
+    await world.check_stored()
+    assert world.writer.statistics().merges_absorbed == 300
+    assert len(world.objects.objects) == 1
+    assert world.storage.statistics().writes <= 3
+    assert len(world.read_index.completed) == 300
+    assert all(f"s#{number}" in world.read_index.dropped for number in range(300))
+
+
+@simulated
+async def test_a_transaction_larger_than_a_write_is_stored_first_and_then_joined():
+    world = make_world()
+    world.append("s", b"head")
+    for _ in range(10):
+        world.append("s#1", b"t" * 900)
     world.seal("s#1")
     world.merge("s", "s#1")
     world.append("s", b"tail")
-    world.truncate("s", 12)
-    world.seal("empty")
-    world.merge("s", "empty")
     world.checkpoint()
-    world.append("gone", b"x" * 100)
-    world.delete("gone")
-    world.append("s", b"y" * 200)
-    world.seal("t")
-    world.checkpoint()
-    return world
-
-
-async def test_everything_done_to_segments_arrives_in_storage():
-    world = busy_world(WriterWorld())
     await world.run_until_stored()
     await world.check_stored()
+    assert world.writer.statistics().merges_joined == 1
     assert world.acknowledged == world.sequence
-    await world.check_no_garbage()
 
 
-async def test_a_restart_without_a_crash_changes_nothing():
-    world = busy_world(WriterWorld())
+@simulated
+async def test_a_transaction_stored_before_its_commit_is_joined():
+    world = make_world()
+    async with running(world):
+        world.append("s#1", b"t" * 1500)
+        await asyncio.sleep(1.0)
+        assert world.segments["s#1"].stored_length == 1500
+        source = world.segments["s#1"]
+        world.append("s#1", b"u" * 10)
+        world.seal("s#1")
+        world.merge("s", "s#1")
+        world.append("s", b"tail")
+        await asyncio.sleep(5.0)
+    await world.check_stored()
+    assert source.stored_deleted
+    assert world.storage.info(source.storage_name) is None
+
+
+@simulated
+async def test_a_target_waits_for_a_source_that_fails_and_nobody_else_does():
+    world = make_world()
+    async with running(world):
+        world.append("s#1", b"t" * 1500)
+        await asyncio.sleep(1.0)
+        heal = failing(world, "s#1")
+        world.append("s#1", b"u" * 10)
+        world.seal("s#1")
+        world.merge("s", "s#1")
+        world.append("s", b"tail" * 300)
+        for _ in range(5):
+            world.append("other", b"x" * 1000)
+            await asyncio.sleep(1.0)
+        assert world.segments["other"].stored_length == 5000
+        assert world.segments["s"].stored_length == 0
+        heal()
+        await asyncio.sleep(30.0)
+    await world.check_stored()
+
+
+@simulated
+async def test_deleting_a_target_takes_its_waiting_sources_with_it():
+    world = make_world()
+    async with running(world):
+        world.append("s", b"x" * 1000)
+        world.append("s#1", b"t" * 1500)
+        await asyncio.sleep(1.0)
+        source = world.segments["s#1"]
+        failing(world, "s#1")
+        world.append("s#1", b"u")
+        world.seal("s#1")
+        world.merge("s", "s#1")
+        await asyncio.sleep(3.0)
+        world.delete("s")
+        world.checkpoint()
+        await asyncio.sleep(10.0)
+        assert source.stored_deleted
+    assert world.acknowledged == world.sequence
+    assert not world.rows.keys("s/")
+
+
+# ---------------------------------------------------------------------------------- deletion
+
+
+@simulated
+async def test_a_segment_deleted_before_it_was_stored_never_reaches_storage():
+    world = make_world()
+    segment = world._segment("s")
+    async with running(world):
+        world.append("s", b"x" * 500)
+        await asyncio.sleep(0.5)
+        world.delete("s")
+        await asyncio.sleep(5.0)
+    assert segment.stored_deleted
+    assert not world.provider.calls
+
+
+@simulated
+async def test_a_segment_deleted_while_it_is_flushed_is_gone_at_the_end():
+    world = make_world()
+    world.provider.delay_s = lambda _: 1.0
+    segment = world._segment("s")
+    async with running(world):
+        world.append("s", b"x" * 5000)
+        await asyncio.sleep(0.5)
+        world.delete("s")
+        world.read_index.drop(segment)
+        world.checkpoint()
+        await asyncio.sleep(10.0)
+    assert segment.stored_deleted
+    assert not world.rows.keys("s/")
+    assert world.acknowledged == world.sequence
+
+
+@simulated
+async def test_a_name_used_again_after_deletion_is_another_segment():
+    world = make_world()
+    world.append("s", b"x" * 1000)
+    world.delete("s")
+    world.append("s", b"y" * 500)
+    world.checkpoint()
+    await world.run_until_stored()
+    await world.check_stored()
+
+
+# ---------------------------------------------------------------------------------- ending
+
+
+@simulated
+async def test_being_fenced_out_ends_the_writer():
+    world = make_world()
+    newer = make_world()
+    newer.objects, newer.rows, newer.epoch = world.objects, world.rows, 5
+    newer._start_parts()
+    await newer.storage.write(world._segment("s").storage_name, 0, [b"x"], create=True)
+    world.segments["s"].durable_length = world.segments["s"].accepted_length = 1
+    world.read_index.append(world.segments["s"], 0, b"x")
+    world.append("s", b"y" * 2000)
+    with pytest.raises(FencedOutError):
+        await world.run_until_stored()
+
+
+@simulated
+async def test_flush_all_of_a_writer_that_ended_is_refused():
+    world = make_world()
+    with pytest.raises(ContainerOfflineError):
+        await world.writer.flush_all()
+    failing(world, "s")
+    async with running(world) as run:
+        world.append("s", b"x")
+        flush = asyncio.ensure_future(world.writer.flush_all())
+        await asyncio.sleep(5.0)
+        assert not flush.done()
+        run.cancel()
+        with pytest.raises(ContainerOfflineError):
+            await flush
+    with pytest.raises(ContainerOfflineError):
+        await world.writer.flush_all()
+
+
+@simulated
+async def test_a_clean_stop_stores_what_it_can_and_does_not_wait_for_ever():
+    world = make_world()
+    failing(world, "bad")
+    loop = asyncio.get_running_loop()
+    async with running(world):
+        world.append("good", b"x")
+        world.append("bad", b"x")
+        await asyncio.sleep(0.5)
+        before = loop.time()
+        await world.writer.stop()
+        assert loop.time() - before <= CONFIG.stop_flush_s + 1.0
+        await world.writer.stop()
+    assert world.segments["good"].stored_length == 1
+    assert world.segments["bad"].stored_length == 0
+
+
+@simulated
+async def test_a_clean_stop_of_an_idle_writer_takes_no_longer_than_one_look_at_the_log():
+    world = make_world()
+    async with running(world):
+        await asyncio.sleep(5.0)
+        before = asyncio.get_running_loop().time()
+        await world.writer.stop()
+        assert asyncio.get_running_loop().time() - before <= 2 * CONFIG.take_timeout_s
+
+
+# ---------------------------------------------------------------------------------- contradictions
+
+
+async def expect_corruption(world, match):
+    with pytest.raises(DataCorruptionError, match=match):
+        await world.run_until_stored()
+
+
+@simulated
+async def test_a_gap_in_the_log_is_corruption():
+    world = make_world()
+    world.append("s", b"x" * 10)
+    world.memory_log._queue.clear()
+    world.append("s", b"y" * 10)
+    await expect_corruption(world, r"covers \[10, 20\)")
+
+
+@simulated
+async def test_an_operation_out_of_order_is_corruption():
+    world = make_world()
+    world.append("s", b"x" * 10)
+    world.append("t", b"y" * 10)
+    world.memory_log._queue.reverse()
+    await expect_corruption(world, "follows operation")
+
+
+@simulated
+async def test_more_bytes_in_storage_than_in_the_log_are_corruption():
+    world = make_world()
+    await world.storage.write(world._segment("s").storage_name, 0, [b"x" * 100], create=True)
+    world.append("s", b"y" * 10)
+    await expect_corruption(world, "storage has 100 bytes, the log 10")
+
+
+@simulated
+async def test_fewer_bytes_in_storage_than_were_stored_are_corruption():
+    world = make_world()
+    world.append("s", b"x" * 10)
+    world.checkpoint()
     await world.run_until_stored()
     world.restart()
-    world.append("s", b"more")
+    world.rows.rows.rows.clear()
+    world.append("s", b"y" * 10)
+    await expect_corruption(world, "storage does not know it")
+
+
+@simulated
+async def test_a_seal_in_storage_that_the_log_does_not_know_is_corruption():
+    world = make_world()
+    world.append("s", b"x" * 10)
     await world.run_until_stored()
+    await world.storage.seal(world.segments["s"].storage_name)
+    world.restart()
+    world.append("s", b"y" * 10)
+    await expect_corruption(world, "sealed")
+
+
+@simulated
+async def test_bytes_that_are_neither_stored_nor_cached_are_corruption():
+    world = make_world()
+    world.append("s", b"x" * 10)
+    world.read_index.drop(world.segments["s"])
+    await expect_corruption(world, "neither stored nor cached")
+
+
+@simulated
+async def test_a_merge_whose_source_is_nowhere_is_corruption():
+    world = make_world()
+    world.append("s#1", b"x" * 2000)
+    world.seal("s#1")
+    world.memory_log._queue.clear()
+    world.merge("s", "s#1")
+    await expect_corruption(world, "neither in the log nor in storage")
+
+
+# ---------------------------------------------------------------------------------- ten thousand of
+# everything
+
+
+@simulated
+async def test_ten_thousand_segments_are_stored():
+    world = make_world(writer_config=StorageWriterConfig(flush_age_s=0.5))
+    for number in range(10_000):
+        world.append(f"s{number}", b"x")
+    world.checkpoint()
+    await world.run_until_stored(timeout_s=600)
+    assert all(segment.stored_length == 1 for segment in world.segments.values())
+    assert world.acknowledged == world.sequence
+    assert world.writer.statistics().segments_pending == 0
+
+
+@simulated
+async def test_ten_thousand_checkpoints_behind_a_failing_segment_stay_few():
+    world = make_world()
+    heal = failing(world, "bad")
+    async with running(world):
+        world.append("bad", b"x" * 1000)
+        for _ in range(10_000):
+            world.checkpoint()
+        await asyncio.sleep(5.0)
+        assert len(world.writer._acknowledgements._checkpoints) <= 4096
+        heal()
+        await asyncio.sleep(60.0)
+    assert world.acknowledged >= world.sequence - 10
+
+
+@simulated
+async def test_of_three_thousand_operations_those_beyond_the_bound_wait_in_the_memory_log():
+    world = make_world(
+        writer_config=StorageWriterConfig(
+            pending_operations_max=500, take_operations_max=100, flush_bytes=10, write_bytes_max=20
+        )
+    )
+    heal = failing(world)
+    async with running(world):
+        for number in range(3000):
+            world.append(f"s{number}", b"x" * 10)
+        await asyncio.sleep(20.0)
+        assert world.writer.statistics().operations_taken <= 800
+        heal()
+        await asyncio.sleep(300.0)
     await world.check_stored()
-    await world.check_no_garbage()
