@@ -32,14 +32,14 @@ RUN_BYTES_MAX: Final = 256 * KIB
 
 RUN_COUNT_MAX: Final = 4096
 
-_BLOCK_HEAD: Final = struct.Struct(">ii16s")  # type, length, writer
 _END_HEAD: Final = struct.Struct(">ii16sii")  # type, length, writer, size of whole events, size of data
 _END_TAIL: Final = struct.Struct(">iqq")  # events, last event number, request id
 _END_TAIL_OLD: Final = struct.Struct(">iq")  # the same from peers that know no request id here
 
-_BLOCK_HEAD_BYTES: Final = 24
+_BLOCK_HEAD_BYTES: Final = 24  # type, length, writer
 _END_HEAD_BYTES: Final = 32
 _END_BYTES_MIN: Final = _END_HEAD_BYTES + 12
+_END_PAYLOAD_BYTES_MAX: Final = SERVER_PAYLOAD_BYTES_MAX - 36
 
 
 def reassemble(block: memoryview, size_of_whole_events: int, tail: memoryview) -> list[memoryview]:
@@ -117,80 +117,76 @@ def take_run(buffer: bytearray, view: memoryview, begin: int, end: int, run: App
         ProtocolError: the first append of the run is illegal.
     """
     run.clear()
-    writer = run.writer_id
     pieces, numbers, request_ids = run.pieces, run.numbers, run.request_ids
-    number_last = 0
-    first = True
+    unpack_head, unpack_tail = _END_HEAD.unpack_from, _END_TAIL.unpack_from
+    writer = b""
+    size = event_count = number_last = 0
     try:
         while end - begin >= _END_BYTES_MIN:
-            type_id, length, writer_id = _BLOCK_HEAD.unpack_from(buffer, begin)
-            if type_id == APPEND_BLOCK:
+            # The last two numbers mean something only if this is an end.
+            type_id, length, writer_id, whole, tail_size = unpack_head(buffer, begin)
+            if type_id == APPEND_BLOCK_END:
+                ending = begin
+            elif type_id == APPEND_BLOCK:
                 ending = begin + HEAD_BYTES + length
                 if not 16 <= length <= SERVER_PAYLOAD_BYTES_MAX:
                     raise ProtocolError(f"an append block of {length} bytes is outside the limits")
                 if end - ending < _END_BYTES_MIN:
                     break
-                type_id, length, end_writer_id, whole, tail_size = _END_HEAD.unpack_from(buffer, ending)
+                type_id, length, end_writer_id, whole, tail_size = unpack_head(buffer, ending)
                 if type_id != APPEND_BLOCK_END or end_writer_id != writer_id:
                     raise ProtocolError("an append block is not followed by its end")
-            elif type_id == APPEND_BLOCK_END:
-                ending = begin
-                _, _, _, whole, tail_size = _END_HEAD.unpack_from(buffer, begin)
             else:
                 break
             if writer_id != writer:
-                if not first:
+                if numbers:
                     break
                 run.writer_id = writer = writer_id
 
             # The end: its tail, then three numbers behind it.
-            if not 0 <= tail_size <= length - 36 <= SERVER_PAYLOAD_BYTES_MAX - 36:
-                raise ProtocolError(
-                    f"an append block end of {length} bytes cannot hold {tail_size} bytes of data"
-                )
+            if not 0 <= tail_size <= length - 36 <= _END_PAYLOAD_BYTES_MAX:
+                raise ProtocolError(f"{length} bytes of an append block end cannot hold {tail_size} of data")
             after = ending + HEAD_BYTES + length
             if after > end:
                 break
-            tail_begin = ending + _END_HEAD_BYTES
-            tail_end = tail_begin + tail_size
+            tail_end = ending + _END_HEAD_BYTES + tail_size
             if after - tail_end >= 20:
-                events, number, request_id = _END_TAIL.unpack_from(buffer, tail_end)
+                events, number, request_id = unpack_tail(buffer, tail_end)
             else:
                 events, number = _END_TAIL_OLD.unpack_from(buffer, tail_end)
                 request_id = -1
             if events <= 0:
                 raise ProtocolError(f"an append cannot have {events} events")
-            if first:
-                first = False
-            elif number <= number_last:
+            if number <= number_last and numbers:
                 break
 
             # The payload, by shape.
             if ending == begin:
                 if tail_size:
-                    pieces.append(view[tail_begin:tail_end])
-                    run.size += tail_size
+                    pieces.append(view[tail_end - tail_size : tail_end])
+                    size += tail_size
             elif whole == ending - begin - _BLOCK_HEAD_BYTES:
                 if whole:
                     pieces.append(view[begin + _BLOCK_HEAD_BYTES : ending])
-                    run.size += whole
+                    size += whole
             else:
-                for piece in reassemble(
-                    view[begin + _BLOCK_HEAD_BYTES : ending], whole, view[tail_begin:tail_end]
-                ):
+                block = view[begin + _BLOCK_HEAD_BYTES : ending]
+                for piece in reassemble(block, whole, view[tail_end - tail_size : tail_end]):
                     pieces.append(piece)
-                    run.size += len(piece)
+                    size += len(piece)
 
             numbers.append(number)
             request_ids.append(request_id)
             number_last = number
-            run.event_count += events
+            event_count += events
             begin = after
-            if run.size >= RUN_BYTES_MAX or len(numbers) >= RUN_COUNT_MAX:
+            if size >= RUN_BYTES_MAX or len(numbers) >= RUN_COUNT_MAX:
                 break
     except ProtocolError:
         if not numbers:
             raise
+    run.size = size
+    run.event_count = event_count
     return begin
 
 
