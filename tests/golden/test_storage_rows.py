@@ -1,0 +1,74 @@
+"""The bytes of chunk metadata are pinned: rows written by version 1 stay readable."""
+
+from array import array
+from pathlib import Path
+
+import pytest
+
+from headrace.storage.chunks.chunk_names import ChunkName, chunk_name, parse_chunk_name
+from headrace.storage.metadata import rows
+from headrace.storage.providers.chunk_paths import decode_chunk_path, encode_chunk_path
+
+HERE = Path(__file__).parent / "storage_rows" / "v1"
+NAME = "s/t/0.#epoch.0.5.E-3-O-100.0123abcd000102030405060708090a0b"
+
+ROWS = {
+    "segment": (
+        rows.SegmentRow(3, 131172, 120, True, 1 << 27, 100, 1, NAME, NAME),
+        rows.encode_segment_row,
+        rows.decode_segment_row,
+    ),
+    "segment_empty": (
+        rows.SegmentRow(1, 0, 0, False, 1 << 27, 0, 0),
+        rows.encode_segment_row,
+        rows.decode_segment_row,
+    ),
+    "chunk": (
+        rows.ChunkRow(3, 131072, 65536, array("I", [1, 0xFFFFFFFF]), "next"),
+        rows.encode_chunk_row,
+        rows.decode_chunk_row,
+    ),
+    "checksums": (array("I", range(256)), rows.encode_checksum_row, rows.decode_checksum_row),
+    "garbage": (rows.GarbageRow(NAME, 2), rows.encode_garbage_row, rows.decode_garbage_row),
+    "incarnation": ("0123abcd", rows.encode_incarnation_row, rows.decode_incarnation_row),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_has_the_bytes_it_always_had(name):
+    row, encode, decode = ROWS[name]
+    golden = bytes.fromhex((HERE / f"{name}.hex").read_text())
+    assert encode(row) == golden
+    assert decode(golden) == row
+
+
+def test_keys_are_what_they_always_were():
+    assert rows.INCARNATION_KEY == "i"
+    assert rows.segment_key("s/t/0.5") == "s/s/t/0.5"
+    assert rows.chunk_key("s.E-1") == "c/s.E-1"
+    assert rows.checksum_key("s.E-1", 258) == "k/s.E-1/00000102"
+    assert rows.garbage_key(258) == "g/0000000000000102"
+
+
+def test_a_chunk_name_and_its_path_are_what_they_always_were():
+    assert chunk_name("s/t/0.#epoch.0.5", 3, 100, "0123abcd", bytes(range(12))) == NAME
+    assert parse_chunk_name(NAME) == ChunkName("s/t/0.#epoch.0.5", 3, 100, "0123abcd")
+    path = "s/t/0.#epoch.0.5.E-3-O-100.0123abcd000102030405060708090a0b.chunk"
+    assert encode_chunk_path(NAME) == path
+    assert decode_chunk_path(path) == NAME
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("..", "%2E..chunk"),
+        (".hidden/a", "%2Ehidden/a.chunk"),
+        ("a//b", "a/%empty/b.chunk"),
+        ("a.chunk/b", "a.chun%6B/b.chunk"),
+        ("sp ace/ü%", "sp%20ace/%C3%BC%25.chunk"),
+        ("x" * 450, "x" * 200 + "%/" + "x" * 200 + "%/" + "x" * 50 + ".chunk"),
+    ],
+)
+def test_odd_names_have_the_paths_they_always_had(name, path):
+    assert encode_chunk_path(name) == path
+    assert decode_chunk_path(path) == name
