@@ -16,7 +16,10 @@ from headrace.limits import KIB
 from headrace.segmentstore.contract import ReadResult
 
 JOIN_BYTES_MAX: Final = 32 * KIB
-"""Up to here copying the pieces of an answer costs less than a system call for each."""
+"""Answers up to this size are copied and sent with others: a system call costs more."""
+
+PIECE_BYTES_MIN: Final = 16 * KIB
+"""Pieces of larger answers below this size are joined with their neighbours, for the same reason."""
 
 
 @dataclass(slots=True)
@@ -51,7 +54,7 @@ class Outbox:
         self._transport: asyncio.Transport | None = None
         self._bytes_max = bytes_max
         self._on_drained = on_drained
-        self._frames: list[bytes] = []
+        self._frames: list[bytes | memoryview] = []
         self._scheduled = False
         self._clogged = False
         self._held: list[ReadResult] = []
@@ -89,11 +92,27 @@ class Outbox:
         if result.length <= JOIN_BYTES_MAX:
             frames.append(result.to_bytes())
         else:
-            self.flush()
-            for piece in result.pieces:
-                self._write(piece)
+            self._write_pieces(result.pieces)
             self._hold(result)
         self.send(trailer)
+
+    def _write_pieces(self, pieces: list[memoryview]) -> None:
+        """Write large pieces as they are, runs of small ones as copies of about ``JOIN_BYTES_MAX`` bytes."""
+        frames = self._frames
+        joined_bytes = 0
+        for piece in pieces:
+            size = len(piece)
+            if size >= PIECE_BYTES_MIN:
+                self.flush()
+                self._write(piece)
+                joined_bytes = 0
+                continue
+            frames.append(piece)
+            joined_bytes += size
+            if joined_bytes >= JOIN_BYTES_MAX:
+                self.flush()
+                joined_bytes = 0
+        self.flush()  # views must not stay behind in the list
 
     def flush(self) -> None:
         """Write what was sent so far now."""

@@ -77,6 +77,23 @@ async def test_a_large_answer_is_written_piece_by_piece_and_keeps_its_place(outb
     assert result.released == 1
 
 
+@pytest.mark.parametrize(
+    "sizes", [[4000] * 300, [4000, 70_000, 100, 16 * KIB, 4000], [16 * KIB - 1] * 5 + [90_000]]
+)
+async def test_small_pieces_of_a_large_answer_are_joined_and_nothing_changes_place(outbox, transport, sizes):
+    result = Result(0)
+    data = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
+    result.pieces = [memoryview(piece) for piece in data]
+    outbox.send(b"a")
+    outbox.send_read(b"<", result, b">")
+    await asyncio.sleep(0)
+    assert b"".join(transport.written) == b"".join([b"a<", *data, b">"])
+    assert len(transport.written) <= 3 + sum(sizes) // JOIN_BYTES_MAX + sum(
+        size >= 16 * KIB for size in sizes
+    )
+    assert result.released == 1
+
+
 async def test_views_are_held_until_everything_is_sent(outbox, transport):
     transport.stuck = True
     results = [Result(64 * KIB) for _ in range(3)]
