@@ -106,8 +106,9 @@ class SimulatedHost:
             HostDownError: the process was killed before it answered.
         """
         assert CURRENT_PROCESS.get() is not self.process
+        process = self.process
+        assert process is not None
         task = self.spawn("run", coroutine)
-        assert self.process is not None
         answer: asyncio.Future[None] = self._loop.create_future()
 
         def wake(_: object = None) -> None:
@@ -115,13 +116,13 @@ class SimulatedHost:
                 answer.set_result(None)
 
         task.add_done_callback(wake, context=copy_context())
-        self.process.on_kill(wake)
+        process.on_kill(wake)
         try:
             await answer
         except asyncio.CancelledError:
             task.cancel()
             raise
-        if not task.done():
+        if not task.done() or not process.alive:
             raise HostDownError(f"{self.name} was killed")
         return task.result()
 

@@ -147,7 +147,8 @@ class Pipe:
         network = self._network
         left = min(network.config.piece_bytes_max, self.written_bytes)
         if network.entropy.random() < network.config.cut_chance:
-            left = 1 + network.entropy.randbelow(left)
+            bound = 1 << network.entropy.randbelow(left.bit_length())  # a few bytes as likely as many
+            left = 1 + network.entropy.randbelow(min(bound, left))
         piece = bytearray()
         while left:
             head = self._written.popleft()

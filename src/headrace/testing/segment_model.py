@@ -94,6 +94,10 @@ class SegmentModel:
         """Return the state after ``operation`` took effect here, or None if it cannot have, given its
         answer.
         """
+        call, result = operation.call, operation.result
+        if self._content is not None and isinstance(call, ReadCall) and isinstance(result, ReadResult):
+            # Every append behind ``state`` agrees with what this read saw: only its place is in question.
+            return state if _is_readable(state, call, result) else None
         after = step(state, operation)
         if after is None or self._content is None or after.last is state.last or after.last is None:
             return after
@@ -119,7 +123,8 @@ def step(state: SegmentModelState, operation: Operation) -> SegmentModelState | 
         return state  # nobody saw what it read
     if isinstance(call, ReadCall):
         assert isinstance(result, ReadResult)
-        return state if _may_read(state, call, result) else None
+        seen = state.content(call.offset, len(result.data)) if _is_readable(state, call, result) else None
+        return state if seen == result.data else None
     assert isinstance(call, InfoCall)
     assert isinstance(result, InfoResult)
     told = result.length, result.start_offset, result.sealed
@@ -159,12 +164,11 @@ def _may_refuse(state: SegmentModelState, operation: Operation) -> bool:
     return True
 
 
-def _may_read(state: SegmentModelState, call: ReadCall, result: ReadResult) -> bool:
+def _is_readable(state: SegmentModelState, call: ReadCall, result: ReadResult) -> bool:
+    """Say whether so many bytes could be read there, whatever they are."""
     end = call.offset + len(result.data)
     if call.offset < state.start_offset or end > state.length:
         return False
     if result.end_of_segment and not (state.sealed and end == state.length):
         return False
-    if not result.data and call.offset != state.length:
-        return False
-    return state.content(call.offset, len(result.data)) == result.data
+    return bool(result.data) or call.offset == state.length
