@@ -102,41 +102,55 @@ class SegmentIndex:
     def append(self, offset: int, data: memoryview) -> None:
         """Copy ``data`` behind the bytes appended so far; all of it or, with CacheFullError, nothing."""
         assert offset == self.end or self.end < 0, f"append at {offset}, the index ends at {self.end}"
+        if self.state.stored_length != self.stored:
+            self.follow()
+        if offset < self.stored:
+            # Recovery replays what storage holds already; caching that would push out what it does not hold.
+            known = min(self.stored - offset, len(data))
+            offset, data = offset + known, data[known:]
+            self.tail_block = NO_BLOCK
         size = len(data)
         cache = self._cache
         block = self.tail_block
         if not size:
             pass
         elif block == NO_BLOCK:
-            self._append_extents(offset, data, 0)
+            self._append_extents(offset, data)
         else:
-            if cache.classes[block]:
-                cache.set_essential(block)
             room = (BLOCK_BYTES << cache.orders[block]) - cache.lengths[block]
-            if size <= room:
-                cache.append(block, data)
+            if size > room:
+                self._append_extents(offset, data)
             else:
-                self._append_extents(offset, data, room)
+                if cache.classes[block]:
+                    cache.set_essential(block)
+                cache.append(block, data)
         self.end = offset + size
-        if offset < self.stored:  # recovery replays what storage already holds
-            self._settle(offset)
-            size = max(0, self.end - self.stored)
         if self.unstored:
             self.unstored += size
             self._account.count += size
         else:
             self._count_unstored(size)
 
-    def _append_extents(self, offset: int, data: memoryview, room: int) -> None:
+    def _append_extents(self, offset: int, data: memoryview) -> None:
+        """Append what does not fit into the last extent."""
+        try:
+            self._extend(offset, data)
+        except CacheFullError:
+            self.shed()  # our own last extent was left alone; it may be what stands in the way
+            self._extend(offset, data)
+
+    def _extend(self, offset: int, data: memoryview) -> None:
+        """Fill the last extent and add others behind it, all or nothing."""
         cache = self._cache
-        self.follow()
         tail = self.tail_block
+        room, grown_from = 0, -1
         if tail != NO_BLOCK:
+            room, grown_from = cache.room(tail), cache.orders[tail]
+        if room:
             cache.set_essential(tail)
+            self.tail_block = NO_BLOCK  # making room may ask us to shed; this room is spoken for
         fresh: list[int] = []
         planned = room
-        grown_from = cache.orders[tail] if tail != NO_BLOCK else -1
-        self.tail_block = NO_BLOCK  # making room may ask us to shed; the tail is spoken for
         try:
             while planned < len(data):
                 block = cache.allocate_tail(self._number, offset + planned, len(data) - planned, grown_from)
@@ -146,9 +160,10 @@ class SegmentIndex:
         except CacheFullError:
             for block in fresh:
                 cache.free(block)
-            self.tail_block = tail
-            if tail != NO_BLOCK and offset <= self.stored:
-                cache.set_stored(tail)
+            if room:
+                self.tail_block = tail
+                if offset <= self.stored:
+                    cache.set_stored(tail)
             raise
         if room:
             cache.append(tail, data[:room])
@@ -159,12 +174,6 @@ class SegmentIndex:
             self.entries.push(offset + done, block)
             self.tail_block, self.tail_offset = block, offset + done
             done += size
-
-    def _settle(self, offset: int) -> None:
-        """Classify the extents from ``offset`` on anew, where an append fell below the stored line."""
-        for first, block in self.entries.from_floor(offset):
-            if first + self._cache.lengths[block] <= self.stored:
-                self._cache.set_stored(block)
 
     # ---------------------------------------------------------------------------------- look-ups
 
@@ -275,26 +284,18 @@ class SegmentIndex:
             self.set_start(state.start_offset)
 
     def set_stored(self, stored: int) -> None:
-        """Storage holds the bytes below ``stored``: their extents may leave. The line may also move back."""
+        """Storage holds the bytes below ``stored``: their extents may leave."""
         before, self.stored = self.stored, stored
+        assert stored >= before  # storage never forgets what it said it holds
         cache = self._cache
         released = 0
-        if stored < before:  # storage turned out to be shorter than believed
-            for offset, block in self.entries.from_floor(stored):
-                end = offset + cache.lengths[block]
-                released -= max(0, min(end, before) - max(offset, stored))
-                if end > stored:
-                    cache.set_essential(block)
-                if offset >= before:
-                    break
-        else:
-            for offset, block in self.entries.from_floor(before):
-                if offset >= stored:
-                    break
-                end = offset + cache.lengths[block]
-                released += max(0, min(end, stored) - max(offset, before))
-                if before < end <= stored:
-                    cache.set_stored(block)
+        for offset, block in self.entries.from_floor(before):
+            if offset >= stored:
+                break
+            end = offset + cache.lengths[block]
+            released += max(0, min(end, stored) - max(offset, before))
+            if before < end <= stored:
+                cache.set_stored(block)
         self._count_unstored(-released)
 
     def _count_unstored(self, change: int) -> None:
@@ -336,7 +337,10 @@ class SegmentIndex:
         if block == NO_BLOCK:
             return
         cache.trim(block)
-        while not cache.pins[block] and cache.classes[block] == ESSENTIAL:
+        if cache.classes[block] != ESSENTIAL:
+            self.tail_block = NO_BLOCK  # it can leave as a whole; the next append begins an extent of its own
+            return
+        while not cache.pins[block]:
             half = BLOCK_BYTES << cache.orders[block] >> 1
             if half < BLOCK_BYTES or self.tail_offset + half > self.stored or cache.lengths[block] <= half:
                 return

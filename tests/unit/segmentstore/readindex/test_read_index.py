@@ -533,18 +533,6 @@ async def test_replayed_bytes_that_storage_holds_are_not_essential(world):
     assert await world.read_exactly(segment, 0, 1200) == pattern(0, 1200)
 
 
-async def test_storage_that_turns_out_shorter_than_believed_makes_its_bytes_essential_again(world):
-    segment = world.create("s")
-    world.append(segment, 50_000)
-    segment.stored_length = 50_000
-    world.index.on_changed(segment)
-    segment.stored_length = 20_000
-    world.index.on_changed(segment)
-    world.check()
-    assert world.index.unstored_bytes() == 30_000 + 2 * BLOCK
-    assert b"".join(world.index.read_direct(segment, 20_000, 30_000)) == pattern(20_000, 30_000)
-
-
 # ------------------------------------------------------------------------------------------ the writer's side
 
 

@@ -112,6 +112,7 @@ class BlockCache:
         self.generation = 0
         self._generation_left = self.policy.generation_blocks
         self.pinned_blocks = 0
+        self._pinned_bytes_max = self.policy.pinned_max * BLOCK_BYTES
         self._pinned_extents = 0
         self._evicted_extents = 0
         self._evicted_blocks = 0
@@ -345,7 +346,7 @@ class BlockCache:
         for block in blocks:
             if stamps[block] != generation:
                 self.touch(block)
-        if size <= COPY_BYTES_MAX or self.pinned_blocks >= self.policy.pinned_max:
+        if size <= COPY_BYTES_MAX or self.pinned_blocks * BLOCK_BYTES + size > self._pinned_bytes_max:
             pieces[:] = [memoryview(b"".join(pieces))]
             return None
         pins = self.pins

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+
+from headrace.errors import CacheFullError
+from headrace.limits import MIB
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.readindex.cache.block_layout import NO_BLOCK
+from headrace.segmentstore.readindex.cache.cache import BlockCache, CacheConfig
+from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
+from tests.unit.segmentstore.readindex.world import BLOCK, pattern, small_cache
+
+
+def make(cache: BlockCache) -> SegmentIndex:
+    return SegmentIndex(SegmentState(1, "s"), cache, UnstoredBytes())
+
+
+def append(index: SegmentIndex, size: int) -> None:
+    offset = max(0, index.end)
+    index.append(offset, memoryview(pattern(offset, size)))
+    index.state.durable_length = offset + size
+
+
+def store(index: SegmentIndex, length: int) -> None:
+    index.state.stored_length = length
+    index.follow()
+    index.check()
+
+
+def cached(index: SegmentIndex, offset: int, length: int) -> bytes:
+    pieces: list[memoryview] = []
+    assert index.collect(offset, length, pieces, []) == sum(map(len, pieces))
+    return b"".join(pieces)
+
+
+def test_a_busy_segment_gets_larger_and_larger_extents():
+    cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
+    index = make(cache)
+    for _ in range(400):
+        append(index, 700)
+    index.check()
+    orders = [cache.orders[block] for _, block in index.entries]
+    assert orders[:5] == [0, 1, 2, 3, 4]
+    assert set(orders[5:]) == {4}
+
+
+def test_a_large_tail_gives_back_its_stored_halves_and_its_unused_room():
+    cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
+    index = make(cache)
+    append(index, 10 * BLOCK)
+    block = index.tail_block
+    assert cache.orders[block] == 4
+    store(index, 9 * BLOCK + 5)
+    index.shed()
+    index.check()
+    cache.check()
+    assert [(offset // BLOCK, cache.orders[block]) for offset, block in index.entries] == [
+        (0, 3),
+        (8, 0),
+        (9, 0),
+    ]
+    assert cache.essential_blocks == 1
+    assert cached(index, 0, 10 * BLOCK) == pattern(0, 10 * BLOCK)
+    append(index, 3 * BLOCK)
+    index.check()
+    assert cached(index, 7 * BLOCK, 6 * BLOCK) == pattern(7 * BLOCK, 6 * BLOCK)
+
+
+def test_a_held_tail_is_trimmed_but_not_split():
+    cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
+    index = make(cache)
+    append(index, 5 * BLOCK)
+    append(index, 4 * BLOCK)
+    pieces: list[memoryview] = []
+    blocks: list[int] = []
+    size = index.collect(0, 9 * BLOCK, pieces, blocks)
+    release = cache.hold(pieces, blocks, size)
+    store(index, 9 * BLOCK - 1)
+    before = index.entries.count
+    index.shed()
+    index.check()
+    cache.check()
+    assert index.entries.count == before
+    release()
+    cache.check()
+
+
+def test_an_extent_full_and_stored_may_leave_while_the_segment_grows_on():
+    cache = small_cache(4, extent_bytes_max=BLOCK)
+    index = make(cache)
+    for number in range(50):
+        append(index, BLOCK)
+        index.check()
+        store(index, (number + 1) * BLOCK)
+    assert cached(index, 49 * BLOCK, 1) == pattern(49 * BLOCK, 1)
+
+
+def test_a_failed_append_changes_nothing_and_can_be_repeated():
+    cache = small_cache(8)
+    index = make(cache)
+    append(index, 3 * BLOCK + 100)
+    for stored in (0, 100, 3 * BLOCK + 100):
+        store(index, stored)
+        if stored <= 100:
+            with pytest.raises(CacheFullError):
+                index.append(index.end, memoryview(bytes(6 * BLOCK)))
+            index.check()
+            cache.check()
+            assert index.end == 3 * BLOCK + 100
+            assert cached(index, 0, index.end) == pattern(0, index.end)
+    append(index, 6 * BLOCK)
+    index.check()
+    assert cached(index, 3 * BLOCK + 100, 6 * BLOCK) == pattern(3 * BLOCK + 100, 6 * BLOCK)
+
+
+def test_replayed_bytes_that_storage_holds_are_not_cached():
+    cache = small_cache(64)
+    index = make(cache)
+    index.state.stored_length = 1000
+    index.append(0, memoryview(pattern(0, 400)))
+    assert index.entries.count == 0
+    index.append(400, memoryview(pattern(400, 1000)))
+    assert list(index.entries) == [(1000, index.tail_block)]
+    assert (index.end, index.unstored) == (1400, 400)
+    index.append(1400, memoryview(pattern(1400, 10)))
+    assert cached(index, 1000, 500) == pattern(1000, 410)
+    index.check()
+
+
+def test_truncation_frees_what_storage_holds_and_nobody_can_read():
+    cache = small_cache(64, extent_bytes_max=BLOCK)
+    index = make(cache)
+    append(index, 10 * BLOCK)
+    store(index, 6 * BLOCK)
+    index.state.start_offset = 8 * BLOCK + 1
+    index.follow()
+    index.check()
+    assert [offset // BLOCK for offset, _ in index.entries] == [6, 7, 8, 9]
+    store(index, 10 * BLOCK)
+    assert [offset // BLOCK for offset, _ in index.entries] == [8, 9]
+    index.state.start_offset = 10 * BLOCK
+    index.follow()
+    assert index.entries.count == 0
+    assert index.tail_block == NO_BLOCK
+    append(index, 10)
+    index.check()
+    cache.check()
+
+
+def test_history_is_inserted_only_into_gaps_and_only_where_it_is_stored():
+    cache = small_cache(64, extent_bytes_max=BLOCK, history_share_max=0.5)
+    index = make(cache)
+    index.state.stored_length = 20 * BLOCK
+    index.follow()
+    index.insert_history(4 * BLOCK, memoryview(pattern(4 * BLOCK, 2 * BLOCK)))
+    index.insert_history(9 * BLOCK, memoryview(pattern(9 * BLOCK, BLOCK)))
+    index.insert_history(2 * BLOCK + 7, memoryview(pattern(2 * BLOCK + 7, 30 * BLOCK)))
+    index.check()
+    assert index.covered_until(2 * BLOCK + 7) <= 20 * BLOCK
+    assert cached(index, 2 * BLOCK + 7, 9 * BLOCK) == pattern(2 * BLOCK + 7, 9 * BLOCK)
+
+
+def test_a_hundred_thousand_tiny_appends_leave_no_objects_behind():
+    cache = BlockCache(CacheConfig(bytes_max=16 * MIB))
+    index = make(cache)
+    data = memoryview(b"0123456789")
+    index.append(0, data)
+    gc.collect()
+    objects = len(gc.get_objects())
+    tracemalloc.start()
+    try:
+        for number in range(1, 100_000):
+            index.append(number * 10, data)
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    gc.collect()
+    assert len(gc.get_objects()) - objects < 50
+    assert grown < 200_000  # the arena itself is mapped memory; these are the arrays and the layout
+    assert index.entries.count < 20
+    assert cached(index, 0, 1_000_000) == bytes(data) * 100_000
+
+
+def test_a_hundred_thousand_entries_cost_bytes_not_objects():
+    """The worst case of interleaved segments: every block is an entry of its own."""
+    cache = BlockCache(CacheConfig(bytes_max=512 * MIB, extent_bytes_max=BLOCK, arena_bytes=64 * MIB))
+    first, second = make(cache), make(cache)
+    data = memoryview(bytes(BLOCK))
+    gc.collect()
+    objects = len(gc.get_objects())
+    for number in range(50_000):
+        first.append(number * BLOCK, data)
+        second.append(number * BLOCK, data)
+    gc.collect()
+    assert first.entries.count == second.entries.count == 50_000
+    assert len(gc.get_objects()) - objects < 1000
+    store(first, 50_000 * BLOCK)
+    cache.check()
