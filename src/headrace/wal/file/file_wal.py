@@ -117,7 +117,6 @@ class FileWal:
             )
             dead = [file.name for file in recovered.dead]
             first = await self._run(self._owner.run_owned, lambda: self._establish(head, dead))
-            self._first = first
             self._start(recovered, first, head)
         except OSError as error:
             raise translate_error(error, f"opening the log in {self._directory}") from error
@@ -157,7 +156,7 @@ class FileWal:
 
     def _establish(self, head: FileHead, dead: list[str]) -> SegmentFile:
         """Make the first file of this owner, then remove what it has made superfluous."""
-        first = self._files.create(head)
+        self._first = first = self._files.create(head)
         names = dead + self._files.find_drafts()
         if names:
             self._files.remove(names)

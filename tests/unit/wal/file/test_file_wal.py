@@ -1,0 +1,460 @@
+"""The driver on the simulated disk: full and failing disks, recycling, fallbacks, bounds."""
+
+import asyncio
+import errno
+from dataclasses import replace
+
+import pytest
+
+from headrace.errors import DataCorruptionError, FencedOutError, StorageFullError, WalWriteError
+from headrace.limits import KIB, MIB
+from headrace.testing.disk import DiskConfig
+from headrace.wal import WalConfig
+from headrace.wal.file.segment_format import parse_name
+from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
+
+#: Many frames, few writers, one file.
+WIDE = WalConfig(frame_bytes_max=512, frames_max=20, segment_file_bytes=1 * MIB, zero_step_bytes=64 * KIB)
+
+
+def contents(start, count, size=300):
+    return [b"%05d " % number + b"x" * (size - 6) for number in range(start, start + count)]
+
+
+def segment_names(machine):
+    names = [path.rpartition("/")[2] for path, _ in machine.disk.files()]
+    return [name for name in names if parse_name(name)]
+
+
+class TestFullDisk:
+    @pytest.mark.parametrize("direct", [True, False])
+    def test_frames_fail_typed_and_the_log_opens_again_when_there_is_space(self, direct):
+        machine, history = Machine(config=DiskConfig(capacity_bytes=200 * KIB, direct=direct)), History()
+
+        async def fill():
+            wal = await machine.open()
+            for start in range(0, 200, 10):
+                await append_some(wal, history, contents(start, 10))
+                if history.errors:
+                    break
+            assert {type(error) for error in history.errors} == {StorageFullError}
+            count = len(history.errors)
+            await append_some(wal, history, contents(900, 3))
+            assert len(history.errors) == count + 3
+            await wal.close()
+            with pytest.raises(StorageFullError):
+                await machine.open()
+
+        machine.run(fill())
+        assert len(history.acknowledged) > 15
+        object.__setattr__(machine.disk.config, "capacity_bytes", 4 * MIB)
+
+        async def go_on():
+            history.errors.clear()
+            wal = await machine.open()
+            records = read_all(wal)
+            history.check(records)
+            history.adopt(records)
+            await append_some(wal, history, contents(300, 30))
+            await wal.close()
+            wal = await machine.open()
+            history.check(read_all(wal))
+            await wal.close()
+
+        machine.run(go_on())
+        assert history.errors == []
+
+    def test_truncation_makes_space_on_a_full_disk(self):
+        machine, history = Machine(config=DiskConfig(capacity_bytes=200 * KIB)), History()
+
+        async def scenario():
+            wal = await machine.open()
+            for start in range(0, 200, 10):
+                await append_some(wal, history, contents(start, 10))
+                if history.errors:
+                    break
+            await wal.truncate(max(history.acknowledged))
+            await wal.close()
+            history.errors.clear()
+            wal = await machine.open()
+            await append_some(wal, history, contents(300, 5))
+            await wal.close()
+
+        machine.run(scenario())
+        assert history.errors == []
+
+    def test_an_open_without_room_changes_nothing(self):
+        machine, history = Machine(config=DiskConfig(capacity_bytes=200 * KIB)), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 5))
+            ballast = machine.make_wal("/ballast")
+            await ballast.open()
+            while not history.errors:
+                await append_some(ballast, History(), contents(0, 5))
+                if machine.disk.free_bytes < 64 * KIB:
+                    break
+            with pytest.raises(StorageFullError):
+                await machine.open()
+            await append_some(wal, history, contents(5, 1))  # was not fenced
+            assert history.errors == []
+
+        machine.run(scenario())
+
+
+class TestFailingDisk:
+    @pytest.mark.parametrize("operation", ["pwrite", "pwritev", "fdatasync"])
+    def test_a_failed_write_fails_its_frame_and_all_later_ones(self, operation):
+        config = replace(WIDE, zero_ahead_bytes=0)  # so that the only writes are those of records
+        machine, history = Machine(config=DiskConfig(direct=operation != "fdatasync"), wal=config), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 3))
+            acknowledged = dict(history.acknowledged)
+            fault = machine.disk.fail(operation, path="/log/", skip=int(operation != "pwritev"))
+            await append_some(wal, history, contents(3, 12))
+            assert fault.met == 1
+            assert {type(error) for error in history.errors} == {WalWriteError}
+            addresses = sorted(history.acknowledged)
+            assert addresses == list(range(1, len(addresses) + 1))
+            assert len(addresses) + len(history.errors) == 15
+            assert acknowledged.items() <= history.acknowledged.items()
+            await wal.close()
+            history.errors.clear()
+            again = await machine.open()
+            records = read_all(again)
+            history.check(records)
+            history.adopt(records)
+            await append_some(again, history, contents(20, 5))
+            await again.close()
+
+        machine.run(scenario())
+        assert history.errors == []
+
+    @pytest.mark.parametrize(
+        "operation", ["open", "fsync", "rename", "fsync_directory", "pwrite", "pread_into"]
+    )
+    def test_an_open_that_fails_can_be_repeated(self, operation):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 12))
+            await wal.close()
+            failed = 0
+            for skip in range(30):
+                machine.disk.heal()
+                fault = machine.disk.fail(operation, skip=skip)
+                wal = machine.make_wal()
+                try:
+                    await wal.open()
+                except WalWriteError:
+                    failed += 1
+                await wal.close()
+                if not fault.met:
+                    break
+            assert failed >= 1
+            machine.disk.heal()
+            wal = await machine.open()
+            history.check(read_all(wal))
+            await wal.close()
+
+        machine.run(scenario())
+        for process in machine.processes:
+            assert process.open_files == []
+
+    def test_a_failed_truncation_loses_nothing_and_can_be_repeated(self):
+        for operation in ("pwrite", "unlink", "fsync_directory", "open", "pread_into"):
+            machine, history = Machine(), History()
+
+            async def scenario(machine=machine, history=history, operation=operation):
+                wal = await machine.open()
+                await append_some(wal, history, contents(0, 30))
+                fault = machine.disk.fail(operation)
+                history.truncation_asked = 25
+                with pytest.raises(WalWriteError):
+                    await wal.truncate(25)
+                assert fault.met
+                await append_some(wal, history, contents(30, 10))
+                await wal.truncate(25)
+                await wal.truncate(35)
+                history.truncation_asked = history.truncation_done = 35
+                await append_some(wal, history, contents(40, 10))
+                await wal.close()
+                again = await machine.open()
+                history.check(read_all(again))
+                await again.close()
+
+            machine.run(scenario())
+            assert history.errors == []
+
+    def test_preparing_the_next_file_is_tried_again_when_it_is_needed(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            fault = machine.disk.fail("open", path=".draft", error=errno.ENOSPC)
+            await append_some(wal, history, contents(0, 3))
+            await asyncio.sleep(1)
+            assert fault.met == 1
+            await append_some(wal, history, contents(3, 20))
+            await wal.close()
+
+        machine.run(scenario())
+        assert history.errors == []
+
+    def test_an_owner_record_that_cannot_be_read_stops_acknowledgements(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 2))
+            machine.disk.fail("pread_into", path="owner")
+            await append_some(wal, history, contents(2, 3))
+            assert [type(error) for error in history.errors] == [WalWriteError] * 3
+            await wal.close()
+
+        machine.run(scenario())
+
+
+class TestFiles:
+    def test_files_are_recycled_and_their_old_frames_never_seen(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            for start in range(0, 300, 10):
+                await append_some(wal, history, contents(start, 10))
+                await wal.truncate(max(history.acknowledged) - 2)
+                history.truncation_asked = history.truncation_done = max(history.acknowledged) - 2
+                assert len(segment_names(machine)) <= 2 + 1 + SMALL.spare_files_max + 2
+            calls = machine.disk.statistics().calls
+            assert calls["rename"] > 40
+            lengths = {len(file.content) for path, file in machine.disk.files() if path.endswith(".wal")}
+            assert max(lengths) == SMALL.segment_file_bytes
+            again = await machine.open()  # the first one was never closed
+            history.check(read_all(again))
+            await again.close()
+            await wal.close()
+
+        machine.run(scenario())
+        assert history.errors == []
+
+    def test_restarting_without_appending_leaves_no_files_behind(self):
+        machine = Machine()
+
+        async def scenario():
+            for _ in range(30):
+                wal = await machine.open()
+                await wal.close()
+            return len(segment_names(machine))
+
+        assert machine.run(scenario()) == 1
+
+    def test_files_of_earlier_owners_are_deleted_by_truncation_not_recycled(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 30))
+            await wal.close()
+            wal = await machine.open()
+            await append_some(wal, history, contents(30, 3))
+            await wal.truncate(32)
+            names = segment_names(machine)
+            assert {parse_name(name)[1] for name in names} == {2}
+            await wal.close()
+
+        machine.run(scenario())
+
+    def test_written_files_are_closed(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 60))
+            await asyncio.sleep(1)
+            open_files = [path for path in machine.processes[0].open_files if path.endswith(".wal")]
+            await wal.close()
+            return open_files
+
+        assert len(machine.run(scenario())) <= 2
+        assert machine.processes[0].open_files == []
+
+    def test_zeroing_runs_ahead_of_the_write_position_in_steps(self):
+        config = WalConfig(
+            frame_bytes_max=512,
+            segment_file_bytes=1 * MIB,
+            zero_step_bytes=64 * KIB,
+            zero_ahead_bytes=128 * KIB,
+        )
+        machine, history = Machine(wal=config), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await asyncio.sleep(1)
+            size = len(machine.disk.find_file(f"{DIRECTORY}/{segment_names(machine)[0]}").content)
+            assert 128 * KIB <= size <= 128 * KIB + 128 * KIB
+            await append_some(wal, history, contents(0, 100))
+            await asyncio.sleep(1)
+            size = len(machine.disk.find_file(f"{DIRECTORY}/{segment_names(machine)[0]}").content)
+            assert 400 * KIB + 128 * KIB <= size <= 400 * KIB + 256 * KIB
+            await wal.close()
+
+        machine.run(scenario())
+        assert history.errors == []
+
+    def test_a_disk_without_direct_writes_is_synced_after_each(self):
+        machine, history = Machine(config=DiskConfig(direct=False)), History()
+
+        async def scenario():
+            wal = await machine.open()
+            before = machine.disk.statistics().calls.get("fdatasync", 0)
+            for number in range(10):
+                await append_some(wal, history, contents(number, 1))
+            assert machine.disk.statistics().calls["fdatasync"] - before >= 10
+            await wal.close()
+
+        machine.run(scenario())
+        assert len(history.acknowledged) == 10
+
+    def test_a_disk_that_refuses_the_first_direct_write_is_used_without(self):
+        machine, history = Machine(config=DiskConfig(alignment_bytes=1 << 20)), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 10))
+            await wal.close()
+
+        machine.run(scenario())
+        assert len(history.acknowledged) == 10
+
+    def test_frames_that_wait_for_a_writer_are_written_together(self):
+        machine, history = Machine(wal=WIDE), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 60))
+            await wal.close()
+
+        machine.run(scenario())
+        assert machine.disk.statistics().calls["pwritev"] >= 3
+        assert len(history.acknowledged) == 60
+
+
+class TestOwnership:
+    def test_a_damaged_owner_record_in_force_is_refused(self):
+        for bit in range(64 * 8):
+            machine, history = Machine(), History()
+
+            async def scenario(machine=machine, history=history, bit=bit):
+                wal = await machine.open()  # writes slot 0
+                await append_some(wal, history, contents(0, 1))
+                await wal.close()
+                wal = await machine.open()  # writes slot 1
+                await wal.close()
+                machine.disk.flip_bit(f"{DIRECTORY}/owner", 4096 + bit // 8, bit % 8)
+                with pytest.raises(DataCorruptionError) as caught:
+                    await machine.open()
+                assert caught.value.path == f"{DIRECTORY}/owner"
+
+            machine.run(scenario())
+
+    def test_a_damaged_record_of_the_previous_owner_does_not_matter_until_it_is_overwritten(self):
+        machine = Machine()
+
+        async def scenario():
+            wal = await machine.open()
+            await wal.close()
+            wal = await machine.open()
+            await wal.close()
+            machine.disk.flip_bit(f"{DIRECTORY}/owner", 40, 3)
+            wal = await machine.open()
+            assert wal.epoch == 3
+            await wal.close()
+
+        machine.run(scenario())
+
+    def test_a_lost_owner_file_is_refused(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 1))
+            await wal.close()
+            machine.processes[0].unlink(f"{DIRECTORY}/owner")
+            with pytest.raises(DataCorruptionError):
+                await machine.open()
+
+        machine.run(scenario())
+
+    def test_lost_segment_files_are_refused(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            for start in (0, 1):
+                wal = await machine.open()
+                await append_some(wal, history, contents(start, 1))
+                await wal.close()
+            for name in segment_names(machine):
+                machine.processes[0].unlink(f"{DIRECTORY}/{name}")
+            with pytest.raises(DataCorruptionError):
+                await machine.open()
+
+        machine.run(scenario())
+
+    def test_a_successor_that_hangs_while_it_takes_over_is_given_up_on(self):
+        machine = Machine()
+
+        async def scenario():
+            first = await machine.open()
+            other = machine.processes[0]
+            lock = other.open(f"{DIRECTORY}/owner", 2)
+            assert other.lock(lock)
+            with pytest.raises(FencedOutError):
+                await machine.open()
+            other.close(lock)
+            second = await machine.open()
+            assert second.epoch == 2
+            await first.close()
+            await second.close()
+
+        machine.run(scenario())
+
+
+class TestBounds:
+    def test_ten_thousand_records_in_hundreds_of_files(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 10_000, size=20))
+            await wal.close()
+            wal = await machine.open()
+            records = read_all(wal)
+            assert [content for _, content in records] == contents(0, 10_000, size=20)
+            await wal.truncate(9_990)
+            await wal.close()
+            assert len(segment_names(machine)) <= 6
+            wal = await machine.open()
+            assert [address for address, _ in read_all(wal)] == list(range(9_990, 10_001))
+            await wal.close()
+
+        machine.run(scenario())
+
+    def test_more_frames_than_writers_wait_and_are_answered_in_order(self):
+        config = WalConfig(
+            frame_bytes_max=512, frames_max=100, frames_in_flight_max=1, segment_file_bytes=64 * KIB
+        )
+        machine, history = Machine(wal=config), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 500))
+            wal.check()
+            await wal.close()
+
+        machine.run(scenario())
+        assert list(history.acknowledged.values()) == contents(0, 500)

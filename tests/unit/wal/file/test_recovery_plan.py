@@ -1,0 +1,306 @@
+import pytest
+
+from headrace.errors import DataCorruptionError
+from headrace.wal.config import BLOCK_BYTES
+from headrace.wal.file.recovery_plan import find_records
+from headrace.wal.file.segment_format import DATA_OFFSET, format_name, short_log_id
+from headrace.wal.record_format import RECORD_HEADER_BYTES, padded_bytes
+from tests.unit.wal.file.log_images import (
+    LOG_ID,
+    Image,
+    Reader,
+    content_of,
+    encode_record,
+    recover,
+    recover_files,
+)
+
+
+def expect(*sequences, epoch=1):
+    return {sequence: content_of(sequence, epoch) for sequence in sequences}
+
+
+class TestOneOwner:
+    def test_no_files_are_an_empty_log(self):
+        log, records = recover()
+        assert records == {}
+        assert (log.next_sequence, log.next_number, log.truncation_sequence) == (1, 1, 1)
+
+    def test_an_unused_file_is_an_empty_log(self):
+        log, records = recover(Image(1, 1, 1))
+        assert records == {}
+        assert log.next_sequence == 1
+        assert [file.number for file in log.dead] == [1]
+
+    def test_records_are_found_over_several_files(self):
+        log, records = recover(
+            Image(1, 1, 1).add_many(1, 2, 3), Image(2, 1, 1).add_many(4, 5), Image(3, 1, 1)
+        )
+        assert records == expect(1, 2, 3, 4, 5)
+        assert log.next_sequence == 6
+        assert log.next_number == 4
+        assert [file.number for file in log.dead] == [3]
+
+    def test_only_files_with_records_nobody_vouches_for_have_to_be_synced(self):
+        log, _ = recover(Image(1, 1, 1).add_many(1, 2, 3), Image(2, 1, 1).add_many(4, 5))
+        assert [file.number for file in log.unproven] == [2]
+        log, _ = recover(Image(1, 1, 1).add_many(1, 2, 3), Image(2, 1, 1).add(4, durable=2))
+        assert [file.number for file in log.unproven] == [1, 2]
+        log, _ = recover(Image(1, 1, 1).add_many(1, 2, 3).close(4))
+        assert log.unproven == []
+
+    def test_the_order_of_the_listing_does_not_matter(self):
+        images = [Image(1, 1, 1).add_many(1, 2), Image(2, 1, 1).add(3), Image(3, 2, 4).add(4)]
+        assert recover(*images[::-1])[1] == recover(*images)[1]
+
+    def test_frames_left_by_an_earlier_use_of_the_file_are_not_seen(self):
+        old = Image(1, 1, 1).add_many(1, 2, 3, 4)
+        recycled = Image(9, 1, 1).add(20)
+        recycled.data[recycled.position :] = old.data[recycled.position :]
+        log, records = recover(recycled.mark(1, 20))
+        assert list(records) == [20]
+        assert log.next_sequence == 21
+
+    def test_a_record_of_another_log_is_not_seen(self):
+        image = Image(1, 1, 1).add(1)
+        image.log_id = bytes(16)
+        image.add(2)
+        assert list(recover(image)[1]) == [1]
+
+    def test_content_that_looks_like_a_record_is_not_taken_for_one(self):
+        fields = {
+            "kind": 1,
+            "epoch": 1,
+            "file_number": 1,
+            "file_first_sequence": 1,
+            "log": short_log_id(LOG_ID),
+        }
+        trap = encode_record(b"trap", sequence=2, durable_sequence=1, **fields)
+        # The trap lies exactly on a block boundary within the content of the first record.
+        content = bytes(BLOCK_BYTES - RECORD_HEADER_BYTES) + trap
+        image = Image(1, 1, 1).add(1, content=content).add(2)
+        assert recover(image)[1] == {1: content, 2: content_of(2)}
+
+
+class TestTornTail:
+    def test_a_last_record_cut_at_any_byte_ends_the_log(self):
+        image = Image(1, 1, 1).add_many(1, 2).add(3, content=bytes(range(256)) * 20)
+        start, end = image.offsets[3], image.offsets[3] + RECORD_HEADER_BYTES + 5120
+        for cut in range(start, end, 1):
+            torn = image.data[:cut]
+            log, records = recover_files({image.name: torn})
+            assert list(records) == [1, 2]
+            assert log.next_sequence == 3
+        assert list(recover_files({image.name: image.data[:end]})[1]) == [1, 2, 3]
+
+    @pytest.mark.parametrize("filler", [0x00, 0xFF, 0x5A])
+    def test_a_last_record_whose_rest_is_something_else_ends_the_log(self, filler):
+        image = Image(1, 1, 1).add_many(1, 2).add(3, content=bytes(range(1, 256)) * 20)
+        start, end = image.offsets[3], image.offsets[3] + RECORD_HEADER_BYTES + 255 * 20
+        for cut in range(start, end):
+            torn = bytearray(image.data)
+            torn[cut:] = bytes([filler]) * (len(torn) - cut)
+            if torn[start:end] != image.data[start:end]:
+                assert list(recover_files({image.name: torn})[1]) == [1, 2]
+
+    def test_any_of_its_sectors_may_be_missing(self):
+        image = Image(1, 1, 1).add_many(1, 2).add(3, content=bytes(range(1, 256)) * 20)
+        start = image.offsets[3]
+        for sector in range(start, start + padded_bytes(5100), 512):
+            torn = bytearray(image.data)
+            torn[sector : sector + 512] = bytes(512)
+            if any(image.data[sector : sector + 512]):
+                assert list(recover_files({image.name: torn})[1]) == [1, 2]
+
+    def test_frames_behind_a_torn_one_that_was_in_flight_with_them_go_too(self):
+        image = Image(1, 1, 1).add_many(1, 2).add(3, durable=2).add(4, durable=2).add(5, durable=2).damage(3)
+        log, records = recover(image)
+        assert list(records) == [1, 2]
+        assert log.next_sequence == 3
+
+    def test_that_holds_across_files(self):
+        first = Image(1, 1, 1).add_many(1, 2).add(3, durable=2).damage(3)
+        second = Image(2, 1, 1).add(4, durable=2)
+        log, records = recover(first, second)
+        assert list(records) == [1, 2]
+        assert [file.number for file in log.dead] == [2]
+
+    def test_and_for_the_first_record_of_a_file(self):
+        first = Image(1, 1, 1).add_many(1, 2)
+        second = Image(2, 1, 1).add(3, durable=2).add(4, durable=2).damage(3)
+        assert list(recover(first, second)[1]) == [1, 2]
+
+    def test_the_next_owner_goes_on_and_the_torn_frames_never_return(self):
+        torn = Image(1, 1, 1).add_many(1, 2).add(3, durable=2).add(4, durable=2)
+        whole_later = torn  # the write of 3 was only late
+        log, records = recover(whole_later, Image(2, 2, 3).add_many(3, 4, 5))
+        assert records == expect(1, 2) | expect(3, 4, 5, epoch=2)
+        assert log.next_sequence == 6
+
+
+class TestCorruption:
+    def find(self, *images):
+        with pytest.raises(DataCorruptionError) as caught:
+            recover(*images)
+        assert caught.value.path is not None
+        assert caught.value.offset is not None
+        return caught.value.path.rpartition("/")[2], caught.value.offset
+
+    def test_a_damaged_record_that_a_later_one_vouches_for_is_named(self):
+        image = Image(1, 1, 1).add_many(1, 2, 3, 4).damage(2)
+        assert self.find(image) == (image.name, image.offsets[2])
+
+    def test_the_witness_may_be_two_records_later(self):
+        image = Image(1, 1, 1).add(1).add(2, durable=1).add(3, durable=1).add(4, durable=2).damage(2)
+        assert self.find(image) == (image.name, image.offsets[2])
+
+    def test_the_witness_may_be_in_a_later_file(self):
+        first, second = Image(1, 1, 1).add_many(1, 2), Image(2, 1, 1).add(3)
+        assert self.find(first.damage(2), second) == (first.name, first.offsets[2])
+
+    def test_a_witness_behind_megabytes_of_damage_is_found(self):
+        image = Image(1, 1, 1, size=12 << 20).add(1)
+        image.position = 11 << 20
+        image.add(9, durable=8)
+        assert self.find(image) == (image.name, image.offsets[1] + padded_bytes(len(content_of(1))))
+
+    def test_a_witness_that_crosses_a_window_of_reading_is_found(self):
+        image = Image(1, 1, 1, size=6 << 20).add(1)
+        image.position = DATA_OFFSET + padded_bytes(0) + (4 << 20) - BLOCK_BYTES
+        image.add(9, durable=8, content=bytes(9000))
+        self.find(image)
+
+    def test_a_close_mark_vouches_for_everything(self):
+        image = Image(1, 1, 1).add_many(1, 2, 3).close(4).damage(3)
+        assert self.find(image) == (image.name, image.offsets[3])
+
+    def test_an_older_owner_s_records_are_all_vouched_for(self):
+        first, second = Image(1, 1, 1).add_many(1, 2), Image(2, 2, 3)
+        assert self.find(first.damage(2), second) == (first.name, first.offsets[2])
+
+    def test_a_missing_file_in_the_middle_is_noticed(self):
+        self.find(Image(1, 1, 1).add_many(1, 2), Image(3, 1, 1).add_many(5, 6))
+
+    def test_a_missing_file_of_an_older_owner_is_noticed(self):
+        self.find(Image(1, 1, 1).add_many(1, 2), Image(3, 2, 5).add(5))
+
+    def test_a_missing_first_file_is_noticed(self):
+        self.find(Image(2, 1, 1).add_many(3, 4))
+        self.find(Image(2, 2, 3).add(3))
+        self.find(Image(2, 2, 3))
+
+    def test_a_damaged_head_is_noticed(self):
+        image = Image(1, 1, 1).add(1)
+        image.data[20] ^= 4
+        assert self.find(image) == (image.name, 0)
+
+    def test_a_head_under_another_name_is_noticed(self):
+        image = Image(1, 1, 1).add(1)
+        with pytest.raises(DataCorruptionError):
+            recover_files({format_name(2, 1): image.data})
+
+    def test_a_head_of_another_log_is_noticed(self):
+        self.find(Image(1, 1, 1, log_id=bytes(16)))
+
+    def test_epochs_that_go_backwards_are_noticed(self):
+        self.find(Image(1, 1, 9).add(9), Image(2, 2, 5).add(5))
+
+    def test_a_log_shorter_than_its_truncation_point_is_noticed(self):
+        self.find(Image(1, 1, 1).add_many(1, 2).mark(1, 9))
+
+
+class TestOlderOwners:
+    def test_what_they_wrote_behind_the_start_of_the_next_owner_is_stale(self):
+        log, records = recover(Image(1, 1, 1).add_many(1, 2, 3, 4), Image(2, 2, 3).add(3))
+        assert records == expect(1, 2) | expect(3, epoch=2)
+        assert log.next_sequence == 4
+
+    def test_their_late_files_are_dead(self):
+        late = Image(2, 1, 1).add_many(3, 4)
+        log, records = recover(Image(1, 1, 1).add_many(1, 2), late, Image(2, 2, 3).add(3))
+        assert records == expect(1, 2) | expect(3, epoch=2)
+        assert [file.name for file in log.dead] == [late.name]
+
+    def test_their_late_files_are_dead_after_everything_else_was_truncated(self):
+        late = Image(2, 1, 1).add_many(4, 5)
+        log, records = recover(late, Image(2, 2, 3, truncation=3))
+        assert records == {}
+        assert log.next_sequence == 3
+        assert [file.name for file in log.dead] == [late.name, format_name(2, 2)]
+
+    def test_an_owner_that_wrote_nothing_leaves_no_gap(self):
+        _, records = recover(Image(1, 1, 1).add_many(1, 2), Image(2, 2, 3), Image(3, 3, 3).add(3))
+        assert records == expect(1, 2) | expect(3, epoch=3)
+
+    def test_an_owner_s_close_mark_is_no_record(self):
+        log, records = recover(Image(1, 1, 1).add_many(1, 2).close(3), Image(2, 2, 3).add(3).close(4))
+        assert records == expect(1, 2) | expect(3, epoch=2)
+        assert log.next_sequence == 4
+
+    def test_many_owners_of_one_record_each(self):
+        images = [Image(number, number, number).add(number) for number in range(1, 60)]
+        log, records = recover(*images)
+        assert list(records) == list(range(1, 60))
+        assert log.next_number == 60
+
+
+class TestTruncation:
+    def test_the_highest_point_counts_wherever_it_is(self):
+        images = [
+            Image(1, 1, 1).add_many(1, 2).mark(1, 2),
+            Image(2, 1, 1).add_many(3, 4).mark(1, 4).mark(2, 3),
+        ]
+        log, records = recover(*images)
+        assert list(records) == [4]
+        assert log.truncation_sequence == 4
+        assert [file.number for file in log.dead] == [1]
+
+    def test_a_point_carried_in_the_head_counts(self):
+        assert list(recover(Image(1, 1, 1).add_many(1, 2), Image(2, 2, 3, truncation=2).add(3))[1]) == [2, 3]
+
+    def test_a_torn_mark_leaves_the_other_one(self):
+        image = Image(1, 1, 1).add_many(1, 2, 3, 4).mark(1, 2).mark(2, 4)
+        image.data[BLOCK_BYTES + 30] ^= 1
+        image2 = Image(1, 1, 1).add_many(1, 2, 3, 4).mark(1, 2).mark(2, 4)
+        image2.data[2 * BLOCK_BYTES + 30] ^= 1
+        assert {recover(image)[0].truncation_sequence, recover(image2)[0].truncation_sequence} == {2, 4}
+
+    def test_files_before_the_point_are_not_looked_into(self):
+        damaged = Image(1, 1, 1).add_many(1, 2).damage(1)
+        log, records = recover(damaged, Image(2, 1, 1).add_many(3, 4).mark(1, 3))
+        assert list(records) == [3, 4]
+        assert [file.number for file in log.dead] == [1]
+
+    def test_everything_may_be_truncated(self):
+        log, records = recover(Image(1, 1, 1).add_many(1, 2).mark(1, 3))
+        assert records == {}
+        assert log.next_sequence == 3
+
+    def test_a_torn_first_record_of_the_oldest_file_is_a_torn_tail(self):
+        image = Image(2, 1, 1).add(3, durable=2).add(4, durable=2).damage(3).mark(1, 3)
+        log, records = recover(image)
+        assert records == {}
+        assert log.next_sequence == 3
+
+    def test_a_damaged_first_record_of_the_oldest_file_is_corruption(self):
+        with pytest.raises(DataCorruptionError):
+            recover(Image(2, 1, 1).add_many(3, 4, 5).damage(3).mark(1, 3))
+
+
+def test_find_records_yields_each_record_once_with_its_place():
+    image = Image(1, 1, 1, size=10 << 20)
+    sequence = 1
+    while image.position + (1 << 20) < len(image.data):
+        image.add(sequence, content=bytes([sequence]) * (sequence * 300_000 % 900_000))
+        sequence += 1
+    found = list(
+        find_records(Reader({image.name: image.data}), _file(image), short_log_id(LOG_ID), DATA_OFFSET)
+    )
+    assert {header.sequence: offset for offset, header in found} == image.offsets
+    assert len(found) == len(image.offsets) > 15
+
+
+def _file(image):
+    from headrace.wal.file.recovery_plan import FoundFile
+
+    return FoundFile(image.name, image.number, image.epoch)
