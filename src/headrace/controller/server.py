@@ -10,12 +10,15 @@ import asyncio
 import contextlib
 from typing import Final
 
+from headrace.controller.api.cluster_calls import ClusterCalls
 from headrace.controller.api.grpc_service import GrpcServer as _GrpcServer
 from headrace.controller.api.grpc_service import Handler, handlers_of
+from headrace.controller.api.scale_calls import ScaleCalls
 from headrace.controller.api.scope_calls import ScopeCalls
 from headrace.controller.api.segment_calls import SegmentCalls as SegmentApi
 from headrace.controller.api.stream_calls import StreamCalls
 from headrace.controller.api.transaction_calls import TransactionCalls
+from headrace.controller.api.writer_calls import WriterCalls
 from headrace.controller.config import ControllerConfig
 from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
@@ -55,6 +58,7 @@ class Controller:
         self._clock = clock
         self._supervisor = Supervisor("controller")
         self._data_address = (config.data_host, config.data_port)
+        self._rpc_address = (config.rpc_host, config.rpc_port)
         self.context = make_context(config, clock, entropy, store, SegmentCalls(segments, entropy))
         self.engine = self.context.engine
         self.transactions = Transactions(self.context)
@@ -63,13 +67,20 @@ class Controller:
         self.handlers: dict[str, Handler] = handlers_of(
             ScopeCalls(self.context),
             StreamCalls(self.context, self.transactions),
+            ScaleCalls(self.context),
             SegmentApi(self.context, self._placement),
             TransactionCalls(self.context, self.transactions),
+            WriterCalls(self.context),
+            ClusterCalls(lambda: self._rpc_address),
         )
 
     def set_data_address(self, host: str, port: int) -> None:
         """Send clients to this segment store from now on (its port may be known only after it listens)."""
         self._data_address = (host, port)
+
+    def set_rpc_address(self, host: str, port: int) -> None:
+        """Tell clients that this controller is reached there."""
+        self._rpc_address = (host, port)
 
     async def start(self) -> None:
         """Be ready for calls; unfinished work goes on in the background."""

@@ -1,6 +1,6 @@
 """Cuts of one stream: which are valid, how two of them relate, what lies before one. Pure.
 
-A cut maps segment ids to offsets. An offset of -1 marks a *future* segment: the position is at its
+A cut maps segment ids to offsets. A negative offset (-1) marks a *future* segment: the position is at its
 beginning and no reader has reached it, while everything before it has been read.
 
 Source: protocol, "Truncation and validity of a cut", "Segments between cuts".
@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from headrace.controller.store.rows.epoch_row import SegmentRecord
 from headrace.controller.streams.epochs import EpochHistory
@@ -19,8 +18,6 @@ from headrace.controller.streams.range_index import RangeIndex
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import FULL_RANGE, KeyRange, any_overlap, join_touching
 from headrace.model.stream_cut import Relation
-
-FUTURE: Final = -1
 
 
 @dataclass(slots=True)

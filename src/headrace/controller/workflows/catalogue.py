@@ -10,7 +10,10 @@ from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.create_stream import finish_creation
 from headrace.controller.workflows.delete_stream import delete_stream
 from headrace.controller.workflows.engine import Run
+from headrace.controller.workflows.scale_stream import scale_stream
 from headrace.controller.workflows.seal_stream import seal_stream
+from headrace.controller.workflows.truncate_stream import resume_truncate
+from headrace.controller.workflows.update_stream import resume_update
 
 
 class Catalogue:
@@ -29,6 +32,12 @@ class Catalogue:
                 return lambda: finish_creation(context, [stream])
             case StreamState.COMMITTING_TXN:
                 return lambda: commit_batch(context, stream)
+            case StreamState.SCALING:
+                return lambda: scale_stream(context, stream)
+            case StreamState.TRUNCATING:
+                return lambda: resume_truncate(context, stream)
+            case StreamState.UPDATING:
+                return lambda: resume_update(context, stream)
             case StreamState.SEALING:
                 return lambda: seal_stream(context, self._transactions, stream)
             case _:
@@ -39,4 +48,7 @@ class Catalogue:
         if stream.row.state is not StreamState.ACTIVE:
             return []
         commits = context.registry.known_committing(stream.uid)
-        return [(lambda: commit_batch(context, stream)) if commits else None]
+        return [
+            (lambda: scale_stream(context, stream)) if stream.row.scale is not None else None,
+            (lambda: commit_batch(context, stream)) if commits else None,
+        ]

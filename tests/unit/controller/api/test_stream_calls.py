@@ -4,13 +4,10 @@ import grpc
 import pytest
 
 from headrace.rpc.generated import controller_pb2 as pb
+from tests.unit.controller.calls import info
 from tests.unit.controller.conftest import stream_config
 
 Create, Update, Delete = pb.CreateStreamStatus, pb.UpdateStreamStatus, pb.DeleteStreamStatus
-
-
-def info(stream="t", scope="s"):
-    return pb.StreamInfo(scope=scope, stream=stream)
 
 
 async def list_streams(service, scope="s", tag=None):

@@ -1,76 +1,28 @@
 import asyncio
-from contextlib import asynccontextmanager
 
 import grpc
 import pytest
 
-from headrace.limits import INT64_MIN
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import controller_pb2 as pb
+from tests.unit.controller.calls import (
+    State,
+    abort,
+    begin,
+    commit,
+    content,
+    eventually,
+    info,
+    ping,
+    refused,
+    settled,
+    shadow,
+    state,
+    write,
+)
 from tests.unit.controller.conftest import serve
 
-Status, State, Ping = pb.TxnStatus, pb.TxnState, pb.PingTxnStatus
-LEASE = 30_000
-
-
-def info(stream="t", scope="s"):
-    return pb.StreamInfo(scope=scope, stream=stream)
-
-
-async def begin(service, stream="t", lease=LEASE):
-    return await service.stub.createTransaction(pb.CreateTxnRequest(streamInfo=info(stream), lease=lease))
-
-
-async def commit(service, txn, stream="t", writer="", timestamp=INT64_MIN):
-    request = pb.TxnRequest(streamInfo=info(stream), txnId=txn.txnId, writerId=writer, timestamp=timestamp)
-    return (await service.stub.commitTransaction(request)).status
-
-
-async def abort(service, txn, stream="t"):
-    request = pb.TxnRequest(streamInfo=info(stream), txnId=txn.txnId)
-    return (await service.stub.abortTransaction(request)).status
-
-
-async def state(service, txn, stream="t"):
-    request = pb.TxnRequest(streamInfo=info(stream), txnId=txn.txnId)
-    return (await service.stub.checkTransactionState(request)).state
-
-
-async def ping(service, txn, lease=LEASE, stream="t"):
-    request = pb.PingTxnRequest(streamInfo=info(stream), txnId=txn.txnId, lease=lease)
-    return (await service.stub.pingTransaction(request)).status
-
-
-async def settled(service, txn, stream="t"):
-    """Wait until the transaction is finished and return how."""
-    async with asyncio.timeout(10):
-        while True:
-            found = await state(service, txn, stream)
-            if found not in {State.COMMITTING, State.ABORTING}:
-                return found
-            await asyncio.sleep(0.005)
-
-
-def shadow(txn, index=0, stream="t"):
-    segment = txn.activeSegments[index].segmentId.segmentId
-    txn_id = txn_id_from_message(txn.txnId)
-    return f"s/{stream}/{segment & 0xFFFFFFFF}.#epoch.{segment >> 32}#transaction.{txn_id:032x}"
-
-
-def write(service, txn, data, index=0, stream="t"):
-    service.world.segments.append(shadow(txn, index, stream), data)
-
-
-def content(service, segment, stream="t"):
-    name = f"s/{stream}/{segment & 0xFFFFFFFF}.#epoch.{segment >> 32}"
-    return bytes(service.world.segments.segments[name].data)
-
-
-@asynccontextmanager
-async def refused(code):
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        yield
-    assert error.value.code() == code
+Status, Ping = pb.TxnStatus, pb.PingTxnStatus
 
 
 async def test_a_transaction_has_a_segment_for_each_of_the_stream(service):
@@ -172,10 +124,12 @@ async def test_an_expired_transaction_is_aborted_after_its_grace_and_a_pinged_on
         await service.stub.createScope(pb.ScopeInfo(scope="s"))
         await service.create_stream()
         kept, lost = await begin(service, lease=600), await begin(service, lease=300)
-        async with asyncio.timeout(10):
-            while await state(service, lost) != State.ABORTED:
-                assert await ping(service, kept, 5_000) == Ping.OK
-                await asyncio.sleep(0.05)
+
+        async def expired():
+            assert await ping(service, kept, 5_000) == Ping.OK
+            return await state(service, lost) == State.ABORTED
+
+        await eventually(expired)
         assert await state(service, kept) == State.OPEN
         assert await commit(service, lost) == Status.TRANSACTION_NOT_FOUND
 

@@ -1,0 +1,42 @@
+"""The calls in which writers speak about time. Source: protocol, "Writer time"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.controller.streams.writer_marks import MarkOutcome
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import NoSuchStreamError
+from headrace.rpc.generated import controller_pb2 as pb
+
+_NOTED: Final = {
+    MarkOutcome.OK: pb.TimestampResponse.SUCCESS,
+    MarkOutcome.TIME_WENT_BACK: pb.TimestampResponse.INVALID_TIME,
+    MarkOutcome.POSITION_WENT_BACK: pb.TimestampResponse.INVALID_POSITION,
+}
+
+
+class WriterCalls:
+    """Marks are kept; watermarks are not made of them yet."""
+
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+
+    async def note_timestamp_from_writer(self, request: pb.TimestampFromWriter) -> pb.TimestampResponse:
+        info = request.position.streamInfo
+        stream = await self._context.directory.get(info.scope, info.stream)
+        position = dict(request.position.cut)
+        if any(segment_id < 0 for segment_id in position):
+            return pb.TimestampResponse(result=pb.TimestampResponse.INVALID_POSITION)
+        outcome = await self._context.marks.note(stream, request.writer, request.timestamp, position)
+        return pb.TimestampResponse(result=_NOTED[outcome])
+
+    async def remove_writer(self, request: pb.RemoveWriterRequest) -> pb.RemoveWriterResponse:
+        try:
+            stream = await self._context.directory.get(request.stream.scope, request.stream.stream)
+        except NoSuchStreamError:
+            return pb.RemoveWriterResponse(result=pb.RemoveWriterResponse.STREAM_DOES_NOT_EXIST)
+        outcome = await self._context.marks.shut_down(stream, request.writer)
+        if outcome is MarkOutcome.UNKNOWN_WRITER:
+            return pb.RemoveWriterResponse(result=pb.RemoveWriterResponse.UNKNOWN_WRITER)
+        return pb.RemoveWriterResponse(result=pb.RemoveWriterResponse.SUCCESS)

@@ -1,0 +1,95 @@
+"""Drop what lies before a cut.
+
+1. State TRUNCATING with the cut.
+2. The segments of the cut are truncated at their offsets; segments that lie between the last cut and this
+one are
+   deleted.
+3. The cut is the head of the stream; state ACTIVE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headrace.controller.store.rows.stream_row import StreamRow, StreamState
+from headrace.controller.streams.cuts import check_cut, relate, segments_before
+from headrace.controller.streams.stream import Stream, Transition, sorted_cut
+from headrace.controller.workflows.context import WorkflowContext
+from headrace.errors import InvalidArgumentError, NoSuchSegmentError, StreamBusyError, StreamSealedError
+from headrace.model.stream_cut import Relation
+
+
+async def truncate_stream(context: WorkflowContext, stream: Stream, cut: Mapping[int, int]) -> None:
+    """Truncate ``stream`` at ``cut``; nothing happens if it begins there already.
+
+    Raises:
+        StreamSealedError: the stream is sealed.
+        InvalidArgumentError: the cut is not valid, lies before the present head, or an offset is beyond
+        the end of
+            its segment. Nothing was changed.
+    """
+    if stream.row.state in {StreamState.SEALING, StreamState.SEALED}:
+        raise StreamSealedError(f"stream {stream.full_name} is {stream.row.state.name}")
+    if stream.row.truncation == sorted_cut(cut):
+        return
+    history = await stream.history()
+    check_cut(history, cut)
+    head = stream.row.truncation
+    if head is not None and relate(history, cut, dict(head)) is not Relation.EQUAL_OR_AFTER:
+        raise InvalidArgumentError("the cut lies before the beginning of the stream")
+    await _check_offsets(context, stream, cut)
+    await stream.update(begin_truncate(cut))
+    await resume_truncate(context, stream)
+
+
+async def resume_truncate(context: WorkflowContext, stream: Stream) -> None:
+    """Carry out the truncation in the row. Repeatable from any step."""
+    row = stream.row
+    if row.truncating is None:
+        return
+    cut = dict(row.truncating)
+    history = await stream.history()
+    gone = segments_before(history, cut)
+    if row.truncation is not None:
+        gone -= segments_before(history, dict(row.truncation))
+    await context.segments.truncate(
+        {stream.segment(segment_id): offset for segment_id, offset in cut.items() if offset >= 0}
+    )
+    await context.segments.delete(stream.segments(sorted(gone)))
+    await stream.update(finish_truncate(row.truncating))
+
+
+async def _check_offsets(context: WorkflowContext, stream: Stream, cut: Mapping[int, int]) -> None:
+    """Raises InvalidArgumentError for an offset that the data plane would refuse for ever."""
+    reached = {segment_id: offset for segment_id, offset in cut.items() if offset >= 0}
+    try:
+        facts = await context.segments.info(stream.segments(reached))
+    except NoSuchSegmentError as error:
+        raise InvalidArgumentError(f"the cut names a segment that is gone: {error}") from None
+    for (segment_id, offset), fact in zip(reached.items(), facts, strict=True):
+        if offset > fact.length:
+            raise InvalidArgumentError(f"segment {segment_id} ends at {fact.length}, before {offset}")
+
+
+def begin_truncate(cut: Mapping[int, int]) -> Transition:
+    """ACTIVE -> TRUNCATING."""
+
+    def transition(row: StreamRow) -> StreamRow:
+        wanted = sorted_cut(cut)
+        if wanted in {row.truncating, row.truncation}:
+            return row
+        if row.state is not StreamState.ACTIVE:
+            raise StreamBusyError(f"the stream is {row.state.name}")
+        return replace(row, state=StreamState.TRUNCATING, truncating=wanted)
+
+    return transition
+
+
+def finish_truncate(cut: tuple[tuple[int, int], ...]) -> Transition:
+    def transition(row: StreamRow) -> StreamRow:
+        if row.truncating != cut:
+            return row
+        return replace(row, state=StreamState.ACTIVE, truncation=cut, truncating=None)
+
+    return transition
