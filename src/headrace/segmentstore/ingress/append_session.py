@@ -195,6 +195,8 @@ class AppendSession:
             self._connection.send(frame)
         elif len(self._refusals) < REFUSALS_MAX:
             self._refusals.append((self._accepted, frame))
+            # No acknowledgement may cover appends on both sides of this reply.
+            self.target.end_of_read()
         else:
             self._closing = True
             self._connection.close_after_replies(f"{REFUSALS_MAX} refused appends wait")

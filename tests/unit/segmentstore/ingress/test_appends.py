@@ -457,3 +457,21 @@ async def test_an_append_that_arrives_in_two_parts_with_a_read_between_is_stored
         other.feed(frames[cut:])
         await other.replies(2)
         assert store.segments[f"cut{cut}"].data == b"partnext"
+
+
+async def test_no_acknowledgement_covers_appends_on_both_sides_of_a_refusal(peer, store):
+    store.durable_at_once = False
+    await peer.set_up()
+    stream = (
+        append(1)
+        + encode(c.ConditionalBlockEnd(WRITER, 2, 99, b"no", 20))
+        + append(3)
+        + append(4, request_id=40)
+    )
+    peer.feed(stream)  # one read
+    store.commit()
+    assert await peer.replies() == [
+        acked(1, NULL, 1),
+        c.ConditionalCheckFailed(WRITER, 2, 20),
+        acked(4, 1, 3, request_id=40),
+    ]
