@@ -1,0 +1,110 @@
+"""The file log's formats, version 1, pinned for ever: a whole small log, made of fixed values.
+
+What it holds is described in ``tests/golden/wal/v1/README.md``.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.wal import FileWal
+from headrace.wal.file.owner_format import OwnerRecord, decode_owner, encode_owner
+from headrace.wal.file.segment_format import (
+    FileHead,
+    TruncationMark,
+    decode_head,
+    decode_mark,
+    encode_head,
+    encode_mark,
+    format_name,
+    short_log_id,
+)
+from headrace.wal.record_format import (
+    KIND_CLOSE,
+    KIND_DATA,
+    RECORD_HEADER_BYTES,
+    RecordHeader,
+    decode_header,
+    encode_header,
+    is_whole,
+    padded_bytes,
+    seal_record,
+)
+
+GOLDEN = Path(__file__).parent / "wal" / "v1"
+LOG_ID = bytes(range(16))
+LOG = short_log_id(LOG_ID)
+
+FIRST_OWNER = OwnerRecord(LOG_ID, 1, 0, 1_700_000_000_000, b"\x11" * 8)
+SECOND_OWNER = OwnerRecord(LOG_ID, 2, 1, 1_700_000_060_000, b"\x22" * 8)
+FIRST_HEAD = FileHead(LOG_ID, 1, 1, 1, 1)
+SECOND_HEAD = FileHead(LOG_ID, 2, 2, 3, 2)
+MARK = TruncationMark(LOG_ID, 1, 1, 1, 2)
+CONTENTS = {1: b"first", 2: b"", 3: b"third", 4: bytes(range(256)) * 20}
+
+
+def record(sequence, *, epoch, number, durable, first, kind=KIND_DATA):
+    content = CONTENTS[sequence] if kind == KIND_DATA else b""
+    raw = memoryview(bytearray(padded_bytes(len(content))))
+    raw[RECORD_HEADER_BYTES : RECORD_HEADER_BYTES + len(content)] = content
+    encode_header(
+        raw,
+        kind=kind,
+        length=len(content),
+        epoch=epoch,
+        file_number=number,
+        sequence=sequence,
+        durable_sequence=durable,
+        file_first_sequence=first,
+        log=LOG,
+    )
+    seal_record(raw, len(content))
+    return bytes(raw)
+
+
+def build():
+    """Return the files of the golden log."""
+    first = bytearray(encode_head(FIRST_HEAD))
+    first[8192:12288] = encode_mark(MARK)
+    first += record(1, epoch=1, number=1, durable=0, first=1)
+    first += record(2, epoch=1, number=1, durable=0, first=1)
+    second = bytearray(encode_head(SECOND_HEAD))
+    second += record(3, epoch=2, number=2, durable=2, first=3)
+    second += record(4, epoch=2, number=2, durable=3, first=3)
+    second += record(5, epoch=2, number=2, durable=4, first=3, kind=KIND_CLOSE)
+    return {
+        "owner": encode_owner(FIRST_OWNER) + encode_owner(SECOND_OWNER),
+        format_name(1, 1): bytes(first),
+        format_name(2, 2): bytes(second),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(build()))
+def test_today_s_code_writes_the_golden_bytes(name):
+    assert build()[name] == (GOLDEN / name).read_bytes()
+
+
+def test_the_golden_log_decodes_to_the_values_it_was_made_of():
+    owner = memoryview((GOLDEN / "owner").read_bytes())
+    assert decode_owner(owner) == FIRST_OWNER
+    assert decode_owner(owner[4096:]) == SECOND_OWNER
+    first = memoryview((GOLDEN / format_name(1, 1)).read_bytes())
+    assert decode_head(first) == FIRST_HEAD
+    assert decode_mark(first[4096:]) is None
+    assert decode_mark(first[8192:]) == MARK
+    header = decode_header(first, 12288)
+    assert header == RecordHeader(header.crc, KIND_DATA, 5, 1, 1, 1, 0, 1, LOG)
+    assert is_whole(first, 12288, header)
+    assert bytes(first[12288 + 64 : 12288 + 69]) == b"first"
+
+
+async def test_the_golden_log_opens(tmp_path):
+    for name in build():
+        (tmp_path / name).write_bytes((GOLDEN / name).read_bytes())
+    wal = FileWal(str(tmp_path))
+    await wal.open()
+    assert wal.epoch == 3
+    assert [(found.address, bytes(found.payload)) for found in wal.records()] == [
+        (sequence, CONTENTS[sequence]) for sequence in (2, 3, 4)
+    ]
+    await wal.close()
