@@ -4,8 +4,8 @@
 
 An append copies one run into the cache and tells the index that it is durable; its floor copies the same
 bytes into memory of the same size, round and round. A read takes views, pins them and lets them go; its floor
-is the slice of a memoryview. Nanoseconds of CPU, medians of rounds that alternate with their floors; the cache
-is full, so eviction is part of the price. What was appended is read back and compared.
+is the slice of a memoryview. Nanoseconds of CPU, medians of rounds that alternate with their floors; the
+cache is full, so eviction is part of the price. What was appended is read back and compared.
 """
 
 from __future__ import annotations

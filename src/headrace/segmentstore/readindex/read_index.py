@@ -41,6 +41,8 @@ class ReadIndexConfig:
     fetches_max: int = 16
     """Storage reads in flight, of at most READ_BYTES_MAX each; half of them at most for reading ahead."""
     read_ahead: bool = True
+    storage_timeout_s: float = 30.0
+    """A storage read that takes longer has failed; whoever waits for it may ask again."""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,9 @@ class ContainerReadIndex:
         self._cache = cache
         cache.containers += 1
         self._config = config or ReadIndexConfig()
-        self._fetches = StorageFetches(storage, spawner, self._config.fetches_max)
+        self._fetches = StorageFetches(
+            storage, spawner, self._config.fetches_max, self._config.storage_timeout_s
+        )
         self._indexes: dict[SegmentState, SegmentIndex] = {}
         self._runs: dict[SegmentIndex, SequentialRuns] = {}
         self._unstored = UnstoredBytes()
@@ -97,8 +101,8 @@ class ContainerReadIndex:
         index = self._indexes.get(source)
         if index is None:
             return
-        if index.merged_into is not None:
-            target_index = self._index_of(target)
+        target_index = self._indexes.get(target)
+        if target_index is not None and index.merged_into in target_index.redirects:
             target_index.follow()
             target_index.complete_merge(index.merged_into)
             target_index.waiters.wake_all()

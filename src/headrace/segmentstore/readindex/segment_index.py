@@ -304,8 +304,10 @@ class SegmentIndex:
         self.unstored = after
         if not before and after:
             change += SLACK_BYTES
+            self._cache.count_tails(1)
         elif before and not after:
             change -= SLACK_BYTES
+            self._cache.count_tails(-1)
         self._account.count += change
 
     def set_start(self, start: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.errors import ContainerOfflineError, DataCorruptionError, HeadraceError
+from headrace.errors import ContainerOfflineError, DataCorruptionError, HeadraceError, StorageReadError
 from headrace.segmentstore.readindex.prefetch_policy import PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -53,10 +53,11 @@ class StorageFetches:
     makes anybody wait: it is left out when half of the places are taken.
     """
 
-    def __init__(self, storage: StorageReader, spawner: Spawner, fetches_max: int) -> None:
+    def __init__(self, storage: StorageReader, spawner: Spawner, fetches_max: int, timeout_s: float) -> None:
         self._storage = storage
         self._spawner = spawner
         self._fetches_max = fetches_max
+        self._timeout_s = timeout_s
         self._pending: dict[SegmentIndex, list[Fetch]] = {}
         self._places = asyncio.Semaphore(fetches_max)
         self._ahead = 0  # reads ahead that have not ended
@@ -170,7 +171,10 @@ class StorageFetches:
             statistics.queued -= 1
         statistics.in_flight += 1
         try:
-            data = memoryview(await self._storage.read_stored(name, fetch.start, size)).toreadonly()
+            async with asyncio.timeout(self._timeout_s):
+                data = memoryview(await self._storage.read_stored(name, fetch.start, size)).toreadonly()
+        except TimeoutError as error:
+            raise StorageReadError(f"{name!r} at {fetch.start}: no answer in {self._timeout_s} s") from error
         finally:
             statistics.in_flight -= 1
             self._places.release()

@@ -403,6 +403,17 @@ async def test_a_short_answer_of_storage_is_corruption_not_data(world):
     assert await world.read(segment, 0, 1000) == pattern(0, 1000)
 
 
+async def test_storage_that_does_not_answer_is_given_up_and_its_place_is_free_again():
+    world = World(fetches_max=1, storage_timeout_s=0.01)
+    segment = world.create_stored("s", 10 * KIB)
+    world.storage.hold()
+    with pytest.raises(StorageReadError):
+        await world.read(segment, 0, 1000)
+    world.storage.let_go()
+    assert await world.read(segment, 0, 1000) == pattern(0, 1000)
+    await world.close()
+
+
 async def test_a_segment_truncated_while_it_is_read_is_reported(world):
     segment = world.create_stored("s", 10 * KIB)
     world.storage.hold()
@@ -724,6 +735,15 @@ async def test_a_read_parked_on_a_merge_ends_with_the_target(world):
     world.delete(target)
     with pytest.raises(NoSuchSegmentError):
         await reading
+
+
+async def test_a_merge_may_complete_after_its_target_is_gone(world):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    world.join_in_storage(target, source)
+    world.delete(target)
+    world.index.complete_merge(target, source)
+    assert world.index.statistics().segments == 0
 
 
 async def test_a_parked_reader_that_is_cancelled_is_forgotten(world):

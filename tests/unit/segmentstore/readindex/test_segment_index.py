@@ -116,6 +116,18 @@ def test_a_failed_append_changes_nothing_and_can_be_repeated():
     assert cached(index, 3 * BLOCK + 100, 6 * BLOCK) == pattern(3 * BLOCK + 100, 6 * BLOCK)
 
 
+def test_a_failed_append_behind_stored_bytes_leaves_them_free_to_go():
+    cache = small_cache(8)
+    index = make(cache)
+    append(index, 100)
+    store(index, 100)
+    with pytest.raises(CacheFullError):
+        index.append(100, memoryview(bytes(9 * BLOCK)))
+    index.check()
+    cache.check()
+    assert cache.essential_blocks == 0
+
+
 def test_replayed_bytes_that_storage_holds_are_not_cached():
     cache = small_cache(64)
     index = make(cache)

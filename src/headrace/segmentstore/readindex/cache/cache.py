@@ -68,6 +68,7 @@ class CacheStatistics:
     pinned_bytes: int
     extents: int
     owners: int
+    tails: int
     evicted_extents: int
     evicted_bytes: int
     squeezes: int
@@ -107,7 +108,8 @@ class BlockCache:
         self._owners: dict[int, ExtentOwner] = {}
         self._owner_next = 0
         self._owners_free: list[int] = []
-        self.tail_order_max = order_max
+        self._tails = 0
+        self.count_tails(0)
 
         self.generation = 0
         self._generation_left = self.policy.generation_blocks
@@ -129,17 +131,17 @@ class BlockCache:
             number = self._owner_next
             self._owner_next += 1
         self._owners[number] = owner
-        self._bound_tails()
         return number
 
     def unregister(self, number: int) -> None:
         """The owner has freed all its extents."""
         del self._owners[number]
         self._owners_free.append(number)
-        self._bound_tails()
 
-    def _bound_tails(self) -> None:
-        blocks = self.policy.tail_blocks_max(len(self._owners))
+    def count_tails(self, change: int) -> None:
+        """So many segments more have bytes that storage does not hold."""
+        self._tails += change
+        blocks = self.policy.tail_blocks_max(self._tails)
         self.tail_order_max = min(self.layout.order_max, blocks.bit_length() - 1)
 
     # ---------------------------------------------------------------------------------- extents
@@ -423,6 +425,7 @@ class BlockCache:
             pinned_bytes=self.pinned_blocks * BLOCK_BYTES,
             extents=len(self.orders) - self.orders.count(NOT_A_HEAD),
             owners=len(self._owners),
+            tails=self._tails,
             evicted_extents=self._evicted_extents,
             evicted_bytes=self._evicted_blocks * BLOCK_BYTES,
             squeezes=self._squeezes,

@@ -81,7 +81,7 @@ class EvictionPolicy:
         return essential * 2 > self.blocks_max
 
     def tail_blocks_max(self, segments: int) -> int:
-        """Largest extent of a tail when so many segments have one.
+        """Largest extent of a tail when so many segments have bytes that are not stored.
 
         An extent is essential until its last byte is stored, and the last byte of a slow segment is always
         young. All tails together must therefore stay a small part of the cache.
