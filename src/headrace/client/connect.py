@@ -320,6 +320,10 @@ class Client:
 
     # ------------------------------------------------------------------------------ life
 
+    async def prepare_fork(self) -> None:
+        """Let go of what does not survive a fork in this process; it comes back by itself."""
+        await self._controller.release()
+
     async def close(self) -> None:
         """Drop connections and stop. Writers should be closed before, or their last events fail.
         Idempotent.

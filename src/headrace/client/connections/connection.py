@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from headrace.client.connections.reply_receiver import ReadBlock, ReplyReceiver
 from headrace.errors import ConnectionLostError, ProtocolError
@@ -174,9 +174,8 @@ class Connection(asyncio.BufferedProtocol):
     # ------------------------------------------------------------------------------ asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.send(Hello(VERSION, VERSION_OLDEST))
         self._watch = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._look_after)
 

@@ -173,6 +173,10 @@ class Controller:
     async def close(self) -> None:
         """Close the channel; calls in progress fail. Idempotent."""
         self._closed = True
+        await self.release()
+
+    async def release(self) -> None:
+        """Close the channel; the next call opens another one. Calls in progress are repeated there."""
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close(None)

@@ -104,6 +104,13 @@ class EventReader:
                 return None
             await self._wait_for_news()
 
+    async def next_batch_within(self, timeout_s: float) -> EventBatch | None:
+        """Like :meth:`next_batch`, but wait no longer than ``timeout_s``. Raises TimeoutError; nothing is
+        lost.
+        """
+        async with asyncio.timeout(timeout_s):
+            return await self.next_batch()
+
     async def batches(self) -> AsyncIterator[EventBatch]:
         """Yield batches until the end. Raises as :meth:`next_batch`."""
         while (batch := await self.next_batch()) is not None:

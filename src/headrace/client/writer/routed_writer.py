@@ -78,7 +78,7 @@ class RoutedWriter:
     # ------------------------------------------------------------------------------ writing
 
     def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> Ack:
-        """Take one event. It is copied; events of one key keep their order.
+        """Take one event. Events of one key keep their order.
 
         Returns:
             What stands for the block the event is in: await it to know that the event is durable.
@@ -92,6 +92,8 @@ class RoutedWriter:
         if self._held_bytes >= self._config.window_bytes_max or self._error is not None or self._closed:
             self._refuse()
         header = event_header(len(event))
+        if type(event) is not bytes:
+            event = bytes(event)  # the caller may change it before it is sent
         position = self._spread.next() if routing_key is None else key_position(routing_key)
         size = EVENT_HEADER_BYTES + len(event)
         self._held_bytes += size
@@ -209,6 +211,11 @@ class RoutedWriter:
         )
 
     # ------------------------------------------------------------------------------ waiting
+
+    @property
+    def error(self) -> HeadraceError | None:
+        """Why the writer refuses new events; None if it does not."""
+        return self._error
 
     @property
     def bytes_held(self) -> int:

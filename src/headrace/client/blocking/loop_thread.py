@@ -1,0 +1,121 @@
+"""An event loop in a thread of its own, for callers that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Final, TypeVar
+
+from headrace.errors import ClosedError
+from headrace.runtime.blocking import ThreadHandle, start_thread
+from headrace.runtime.loops import LoopKind, loop_factory
+
+T = TypeVar("T")
+
+_EXIT_CHECK_S: Final = 0.2
+"""How often the thread looks whether the program is ending, so that a client nobody closed cannot hang the
+exit.
+"""
+
+
+class LoopThread:
+    """Runs coroutines on its loop and gives their results to other threads."""
+
+    def __init__(self, kind: LoopKind) -> None:
+        self._kind = kind
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ident = 0
+        self._thread: ThreadHandle = start_thread("headrace-client", self._main)
+        self._ready.wait()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None
+        return self._loop
+
+    def _main(self) -> None:
+        loop = loop_factory(self._kind)()
+        self._loop = loop
+        self._ident = threading.get_ident()
+        asyncio.set_event_loop(loop)
+        loop.call_soon(self._watch_for_exit)
+        loop.call_soon(self._ready.set)
+        try:
+            loop.run_forever()
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(_gather_all(loop))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _watch_for_exit(self) -> None:
+        if threading.main_thread().is_alive():
+            self.loop.call_later(_EXIT_CHECK_S, self._watch_for_exit)
+        else:
+            self.loop.stop()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a coroutine on the loop and return its result. Other threads only.
+
+        Raises:
+            TimeoutError: it took too long; it was cancelled.
+            ClosedError: the loop was stopped.
+        """
+        assert threading.get_ident() != self._ident
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except RuntimeError:
+            coroutine.close()
+            raise ClosedError("the client is closed") from None
+        try:
+            return future.result(timeout_s)
+        except concurrent.futures.CancelledError:
+            raise ClosedError("the client was closed") from None
+        except BaseException:
+            future.cancel()  # a time-out, or Ctrl-C in the caller
+            raise
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function on the loop and return its result."""
+
+        async def once() -> T:
+            return function()
+
+        return self.run(once())
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call a function on the loop some time; ClosedError if the loop was stopped."""
+        try:
+            self.loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            raise ClosedError("the client is closed") from None
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Yield what an asynchronous iterator yields."""
+        while True:
+            try:
+                item = self.run(_next(items))
+            except StopAsyncIteration:
+                return
+            yield item
+
+    def stop(self) -> None:
+        """Stop the loop and wait for the thread. Idempotent."""
+        if self._thread.is_alive():
+            self.call_soon(self.loop.stop)
+            self._thread.join()
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)
+
+
+async def _gather_all(loop: asyncio.AbstractEventLoop) -> None:
+    me = asyncio.current_task()
+    others = [task for task in asyncio.all_tasks(loop) if task is not me]
+    await asyncio.gather(*others, return_exceptions=True)

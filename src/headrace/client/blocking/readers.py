@@ -1,0 +1,102 @@
+"""Readers for threads: iterators instead of asynchronous ones, one hop to the loop's thread per batch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Self
+
+from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.reader.event_batch import Event, EventBatch
+from headrace.client.reader.event_reader import EventReader
+from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.model.stream_cut import StreamCut
+
+
+class BlockingEventReader:
+    """Reads the events of a stream between two cuts. One consumer at a time."""
+
+    def __init__(self, reader: EventReader, thread: LoopThread) -> None:
+        self._reader = reader
+        self._thread = thread
+        self._within: tuple[int, int] | None = None
+
+    def next_batch(self, timeout_s: float | None = None) -> EventBatch | None:
+        """Return the next events of some segment; None at the end. Raises as :meth:`EventReader.next_batch`.
+
+        Raises:
+            TimeoutError: nothing came in time; nothing was lost.
+        """
+        self._within = None
+        if timeout_s is None:
+            return self._thread.run(self._reader.next_batch())
+        return self._thread.run(self._reader.next_batch_within(timeout_s))
+
+    def batches(self) -> Iterator[EventBatch]:
+        """Yield batches until the end."""
+        while (batch := self.next_batch()) is not None:
+            yield batch
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield events until the end; the position follows each of them."""
+        while (batch := self.next_batch()) is not None:
+            segment_id = batch.segment_id
+            for event in batch.events():
+                self._within = (segment_id, event.end_offset)
+                yield event
+
+    def position(self) -> StreamCut:
+        """Return the cut behind the last batch, or behind the last event if events are taken one by one."""
+        position = self._thread.call(self._reader.position)
+        if self._within is None:
+            return position
+        offsets = {**position.offsets, self._within[0]: self._within[1]}
+        return StreamCut.from_offsets(position.scope, position.stream, offsets)
+
+    def close(self) -> None:
+        """Stop reading. Idempotent."""
+        self._thread.run(self._reader.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class BlockingSegmentRange:
+    """The bytes ``[start, end)`` of a segment. One consumer at a time."""
+
+    def __init__(self, part: SegmentRangeReader, thread: LoopThread) -> None:
+        self._part = part
+        self._thread = thread
+
+    def blocks(self) -> Iterator[memoryview]:
+        """Yield the bytes in large pieces; each piece belongs to the caller."""
+        return self._thread.iterate(self._part.blocks())
+
+    def batches(self) -> Iterator[EventBatch]:
+        """Yield whole events; the range has to begin where one starts and end where one ends."""
+        items: AsyncIterator[EventBatch] = self._part.batches()
+        return self._thread.iterate(items)
+
+    def read_all(self) -> bytes:
+        """Return all bytes at once."""
+        return self._thread.run(self._part.read_all())
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return self.blocks()
+
+    def close(self) -> None:
+        """Stop reading. Idempotent."""
+        self._thread.run(self._part.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

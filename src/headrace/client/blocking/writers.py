@@ -1,0 +1,358 @@
+"""Writers for threads. One event costs an append to a list: the loop's thread is woken once per batch, not
+per event.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
+from headrace.client.writer.ack import Ack
+from headrace.client.writer.event_frames import event_header, frame_list
+from headrace.client.writer.routed_writer import RoutedWriter, WriterStatistics
+from headrace.client.writer.txn_writer import Transaction, TxnWriter
+from headrace.errors import ClosedError, DeadlineExceededError, EventTooLargeError, HeadraceError
+from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES
+
+_MANY: Final = 32
+"""From so many events on it pays to frame and route a batch as a whole."""
+
+
+class BlockingAck:
+    """Done when everything it stands for is durable: the events of one batch, or of one call."""
+
+    __slots__ = ("_condition", "_done", "_error", "events", "keys", "size_bytes")
+
+    def __init__(self, condition: threading.Condition) -> None:
+        self._condition = condition
+        self._done = False
+        self._error: BaseException | None = None
+        self.events: list[bytes] = []
+        self.keys: list[str | None] = []
+        self.size_bytes = 0
+
+    def done(self) -> bool:
+        """Tell whether it is settled, either way."""
+        return self._done
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until everything is durable.
+
+        Raises:
+            DeadlineExceededError: it is not yet.
+            HeadraceError: why it is not and will not be.
+        """
+        if not self._done:
+            with self._condition:
+                if not self._condition.wait_for(self.done, timeout_s):
+                    raise DeadlineExceededError(f"not durable after {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+
+    def settle(self, error: BaseException | None) -> None:
+        """For the writer, which holds the condition."""
+        self._error = error
+        self._done = True
+
+
+def _settle_part(whole: Ack, part: Ack) -> None:
+    whole.settle_part(part.error())
+
+
+class BlockingWriter:
+    """Writes events to a stream or a transaction from any thread.
+
+    ``write`` waits only while the window is full. Closing makes everything durable.
+    """
+
+    def __init__(self, writer: RoutedWriter, thread: LoopThread, window_bytes_max: int) -> None:
+        self._writer = writer
+        self._thread = thread
+        self._window_bytes_max = window_bytes_max
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
+        self._queue: list[tuple[BlockingAck, Callable[[], Ack] | None]] = []
+        """Handed over in order: batches of single events, and calls that bring many."""
+        self._open: BlockingAck | None = None
+        """The last of the queue, if it still takes single events."""
+        self._held_bytes = 0
+        self._waiting = 0
+        self._error: BaseException | None = None
+        self._closed = False
+
+    @property
+    def scope(self) -> str:
+        return self._writer.scope
+
+    @property
+    def stream(self) -> str:
+        return self._writer.stream
+
+    def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> BlockingAck:
+        """Take one event. Events of one key written by one thread keep their order.
+
+        Returns:
+            What stands for the batch the event is in: ``wait()`` for it to know that the event is durable.
+
+        Raises:
+            InvalidArgumentError: the event is empty or larger than 8 MiB.
+            HeadraceError: why the writer failed earlier.
+        """
+        size = len(event)
+        if not 0 < size <= EVENT_BYTES_MAX:
+            event_header(size)  # raises
+        if type(event) is not bytes:
+            event = bytes(event)
+        with self._lock:
+            if self._held_bytes >= self._window_bytes_max or self._error is not None or self._closed:
+                self._wait_for_room()
+            self._held_bytes += size + EVENT_HEADER_BYTES
+            batch = self._open
+            if batch is not None:
+                batch.events.append(event)
+                batch.keys.append(routing_key)
+                batch.size_bytes += size + EVENT_HEADER_BYTES
+                return batch
+            batch = self._open = BlockingAck(self._condition)
+            batch.events.append(event)
+            batch.keys.append(routing_key)
+            batch.size_bytes = size + EVENT_HEADER_BYTES
+            self._queue.append((batch, None))
+            is_first = len(self._queue) == 1
+        if is_first:
+            self._thread.call_soon(self._hand_over)
+        return batch
+
+    def write_many(self, events: Any, routing_keys: Any = None) -> BlockingAck:
+        """Take many events without an object per event; see :meth:`EventWriter.write_many`.
+
+        Framing and routing happen on the loop's thread, so an illegal event is reported by ``wait()``.
+        """
+        return self._hand_over_call(
+            lambda: self._writer.write_many(events, routing_keys), getattr(events, "nbytes", 0)
+        )
+
+    def write_atomic(self, events: Sequence[bytes], routing_key: str) -> BlockingAck:
+        """Take several events of one key that are stored together or not at all."""
+        data, _ = frame_list(events)
+        limit = EVENT_BYTES_MAX + EVENT_HEADER_BYTES
+        if len(data) > limit:
+            raise EventTooLargeError(len(data), limit)
+        return self._hand_over_call(lambda: self._writer.write_atomic(events, routing_key), len(data))
+
+    def _hand_over_call(self, take: Callable[[], Ack], size_bytes: int) -> BlockingAck:
+        """Queue one call behind what was written before it."""
+        with self._lock:
+            if self._held_bytes >= self._window_bytes_max or self._error is not None or self._closed:
+                self._wait_for_room()
+            batch = BlockingAck(self._condition)
+            batch.size_bytes = size_bytes
+            self._held_bytes += size_bytes
+            self._open = None
+            self._queue.append((batch, take))
+            is_first = len(self._queue) == 1
+        if is_first:
+            self._thread.call_soon(self._hand_over)
+        return batch
+
+    def _wait_for_room(self) -> None:
+        """Wait until the window has room. The condition is held."""
+        self._waiting += 1
+        try:
+            self._condition.wait_for(self._has_room_or_reason)
+        finally:
+            self._waiting -= 1
+        if self._error is not None:
+            raise self._error
+        if self._closed:
+            raise ClosedError(f"the writer of {self.scope}/{self.stream} is closed")
+
+    def _has_room_or_reason(self) -> bool:
+        return self._held_bytes < self._window_bytes_max or self._error is not None or self._closed
+
+    # ------------------------------------------------------------------------------ on the loop's thread
+
+    def _hand_over(self) -> None:
+        """Give what has been queued to the writer."""
+        with self._lock:
+            queue, self._queue = self._queue, []
+            self._open = None
+        for batch, take in queue:
+            try:
+                acks = self._take(batch) if take is None else [take()]
+            except Exception as error:  # noqa: BLE001 - whoever waits is told
+                self._settle(batch, error)
+                continue
+            if len(acks) == 1:
+                acks[0].add_done_callback(partial(self._on_done, batch))
+                continue
+            whole = Ack(len(acks))
+            whole.add_done_callback(partial(self._on_done, batch))
+            for ack in acks:
+                ack.add_done_callback(partial(_settle_part, whole))
+
+    def _take(self, batch: BlockingAck) -> list[Ack]:
+        events, batch.events = batch.events, []
+        keys, batch.keys = batch.keys, []
+        writer = self._writer
+        if len(events) >= _MANY:
+            first = keys[0]
+            if keys.count(first) == len(keys):
+                return [writer.write_many(events, first)]
+            if None not in keys:
+                return [writer.write_many(events, keys)]
+        # Within one turn of the loop few different acks stand for all of these events.
+        acks = [writer.write(event, key) for event, key in zip(events, keys, strict=True)]
+        return list(dict.fromkeys(acks))
+
+    def _on_done(self, batch: BlockingAck, ack: Ack) -> None:
+        self._settle(batch, ack.error())
+
+    def _settle(self, batch: BlockingAck, error: BaseException | None) -> None:
+        with self._condition:
+            self._held_bytes -= batch.size_bytes
+            batch.settle(error)
+            if error is not None and self._error is None:
+                self._error = self._writer.error
+            self._condition.notify_all()
+
+    # ------------------------------------------------------------------------------ waiting
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until every event taken so far is durable.
+
+        Raises:
+            TimeoutError: they are not yet.
+            HeadraceError: why one of them is not.
+        """
+        self._thread.run(self._flush(), timeout_s)
+
+    async def _flush(self) -> None:
+        self._hand_over()
+        await self._writer.flush()
+
+    def close(self) -> None:
+        """Make everything durable, then leave. Idempotent."""
+        with self._condition:
+            if self._closed:
+                return
+            self._closed = True
+        self._thread.run(self._close())
+
+    async def _close(self) -> None:
+        self._hand_over()
+        await self._writer.close()
+
+    def statistics(self) -> WriterStatistics:
+        """Return gauges of now and counts since creation."""
+        return self._thread.call(self._writer.statistics)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class BlockingTransaction(BlockingWriter):
+    """An open transaction. As a context manager it commits, or aborts if an exception leaves the block."""
+
+    def __init__(self, transaction: Transaction, thread: LoopThread, window_bytes_max: int) -> None:
+        super().__init__(transaction, thread, window_bytes_max)
+        self._transaction = transaction
+
+    @property
+    def txn_id(self) -> int:
+        """The 128-bit id as a number."""
+        return self._transaction.txn_id
+
+    @property
+    def txn_uuid(self) -> uuid.UUID:
+        return self._transaction.txn_uuid
+
+    @property
+    def is_open(self) -> bool:
+        """It was neither committed nor aborted through this object."""
+        return self._transaction.is_open
+
+    def commit(self, timestamp: int | None = None, *, wait: bool = False) -> None:
+        """Make every event durable and decide that all become visible; see :meth:`Transaction.commit`."""
+
+        async def commit() -> None:
+            self._hand_over()
+            await self._transaction.commit(timestamp, wait=wait)
+
+        self._thread.run(commit())
+
+    def abort(self) -> None:
+        """Drop every event. Does nothing if it has ended already."""
+        self._thread.run(self._transaction.abort())
+
+    def status(self) -> TransactionStatus:
+        """Ask the controller where the transaction is."""
+        return self._thread.run(self._transaction.status())
+
+    def detach(self) -> int:
+        """Leave the (flushed) transaction open for somebody else to commit; return its id."""
+        return self._thread.call(self._transaction.detach)
+
+    def close(self) -> None:
+        """Abort the transaction if it is open. Idempotent."""
+        self.abort()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_open:
+            return
+        if kind is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except HeadraceError:
+            return  # the exception that is under way matters more
+
+
+class BlockingTxnWriter:
+    """Begins transactions on one stream and keeps them alive."""
+
+    def __init__(self, writer: TxnWriter, thread: LoopThread) -> None:
+        self._writer = writer
+        self._thread = thread
+
+    def _wrap(self, transaction: Transaction) -> BlockingTransaction:
+        return BlockingTransaction(transaction, self._thread, self._writer.config.window_bytes_max)
+
+    def begin(self) -> BlockingTransaction:
+        """Begin a transaction."""
+        return self._wrap(self._thread.run(self._writer.begin()))
+
+    def begin_tagged(self, tag: TransactionTag) -> BlockingTransaction | SinkWatermark:
+        """Begin a transaction of a sink's batch; the watermark is returned if the batch is in already."""
+        begun = self._thread.run(self._writer.begin_tagged(tag))
+        return self._wrap(begun) if isinstance(begun, Transaction) else begun
+
+    def resume(self, txn_id: int) -> BlockingTransaction:
+        """Write on in an open transaction that somebody else began."""
+        return self._wrap(self._thread.run(self._writer.resume(txn_id)))
+
+    def close(self) -> None:
+        """Abort every open transaction and stop. Idempotent."""
+        self._thread.run(self._writer.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
