@@ -35,6 +35,8 @@ class _Operation:
 
     done: asyncio.Future[None]
     apply: Callable[[], None]
+    segment: SegmentState | None = None
+    data: bytes = b""
 
 
 @dataclass(slots=True)
@@ -90,6 +92,10 @@ class MemorySegmentAccess:
         for future in waiting:
             if not future.done():
                 future.set_result(None)
+
+    def accepted_data(self, segment: SegmentState) -> list[bytes]:
+        """Return the appends to a segment that are accepted and not durable, oldest first."""
+        return [operation.data for operation in self._operations if operation.segment is segment]
 
     def crash(self) -> MemorySegmentAccess:
         """Lose what is not durable, fail everybody who waits; return the access after recovery."""
@@ -163,7 +169,7 @@ class MemorySegmentAccess:
             for update in updates:
                 segment.attributes[update.attribute_id] = disk.attributes[update.attribute_id] = update.value
 
-        await self._accept(apply)
+        await self._accept(apply, segment, content)
         return offset
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
@@ -196,7 +202,6 @@ class MemorySegmentAccess:
 
         def apply() -> None:
             segment.start_offset = disk.start_offset = offset
-            disk.data[:offset] = bytes(offset)  # whoever reads there finds no entry
 
         await self._accept(apply)
 
@@ -238,9 +243,11 @@ class MemorySegmentAccess:
         if segment.accepted_deleted or self._segments.get(segment.name) is not segment:
             raise NoSuchSegmentError(segment.name)
 
-    async def _accept(self, apply: Callable[[], None]) -> None:
+    async def _accept(
+        self, apply: Callable[[], None], segment: SegmentState | None = None, data: bytes = b""
+    ) -> None:
         loop = asyncio.get_running_loop()
-        operation = _Operation(loop.create_future(), apply)
+        operation = _Operation(loop.create_future(), apply, segment, data)
         self._operations.append(operation)
         if self.auto_commit:
             loop.call_soon(self.commit)

@@ -80,11 +80,12 @@ class TableCompactor:
                 for start, entry in zip(starts, survivors, strict=True)
             ]
             keys = [entry.key for entry in survivors]
-            await table.append(Batch(tail, tail + len(copies), keys, locations, []), copies)
+            if not await table.append(Batch(tail, tail + len(copies), keys, locations, []), copies):
+                return
             self.copied_bytes += len(copies)
-        else:
+        elif not await table.wait_durable(state.tail):
             # Updates under way may supersede what was left behind: they must be durable before it goes.
-            await table.wait_durable(state.tail)
+            return
         if not table.retired:
             await self._access.truncate(segment, part.end)
             self.rounds += 1

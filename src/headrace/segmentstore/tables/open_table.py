@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from headrace.errors import HeadraceError, OffsetMismatchError, ThrottledError
+from headrace.errors import OffsetMismatchError, ThrottledError
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.tables.config import TablesConfig
@@ -40,10 +40,10 @@ class OpenTable:
         self._access = access
         self._config = config
         self._cache = cache
-        self._failure: HeadraceError | None = None
         self._appending = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._drained: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[None] | None = None
+        """Done when the next append under way has ended, well or not."""
 
     @property
     def is_idle(self) -> bool:
@@ -69,12 +69,24 @@ class OpenTable:
         if durable_length > state.durable_end and state.in_flight_count:
             state.settle(durable_length, self._on_applied)
 
-    async def wait_durable(self, end: int) -> None:
-        """Wait until the log is durable up to ``end``. Fails as the container fails."""
-        if end > self.segment.durable_length:
+    async def wait_durable(self, end: int) -> bool:
+        """Wait until the log is durable up to ``end``, which the state has reached. Fails as the container
+        fails.
+
+        Returns:
+            Whether it is. If not, the state has changed in another way; look at it again.
+        """
+        segment = self.segment
+        if end > segment.accepted_length:
+            # An append under way may still be refused: nobody would ever write these bytes.
+            if self._ended is None:
+                self._ended = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._ended)
+        elif end > segment.durable_length:
             # A reader waiting at the tail is woken by exactly that.
-            (await self._access.read(self.segment, end - 1, 1, wait=True)).release()
+            (await self._access.read(segment, end - 1, 1, wait=True)).release()
         self.settle()
+        return segment.durable_length >= end
 
     # ---- room for updates
 
@@ -118,13 +130,15 @@ class OpenTable:
 
     # ---- appending
 
-    async def append(self, batch: Batch, data: bytes) -> None:
+    async def append(self, batch: Batch, data: bytes) -> bool:
         """Append ``batch`` at the accepted tail, return when it is durable and in the index.
 
-        Everything up to the acceptance happens before the first await.
+        The place is taken before the first await; the container may still let the append wait for its turn.
 
-        Raises:
-            ThrottledError: an update before this one was refused, so this one was, too.
+        Returns:
+            False if nothing was appended because an append in front of it was refused or given up: the
+            state it was judged by never came to be. The table is retired then; judge again with its
+            successor.
         """
         state, segment = self.state, self.segment
         state.accept(batch)
@@ -135,20 +149,23 @@ class OpenTable:
             offset = await self._access.append(segment, data, (), batch.offset)
             assert offset == batch.offset
             self.settle()
-        except BaseException as error:
-            # What has been accepted completes whoever listens; what has not must leave the state.
+        except OffsetMismatchError:
+            self.retire()
+            return False
+        except BaseException:
+            # What was accepted completes whoever listens; what was not must leave the state.
             if segment.accepted_length < batch.end and not state.retract(batch):
-                self._on_void(error)
-            if isinstance(error, OffsetMismatchError):
-                self._on_void(error)
-                raise self._failure or ThrottledError("the table changed underneath; send again") from error
+                self.retire()
             raise
         finally:
             self._appending -= 1
             if self._waiting:
                 self.pass_turn()
-            if self._drained is not None and not self._appending and not self._drained.done():
-                self._drained.set_result(None)
+            if self._ended is not None:
+                ended, self._ended = self._ended, None
+                if not ended.done():
+                    ended.set_result(None)
+        return True
 
     def retire(self) -> None:
         """Use this table no more; those who wait look for the new one."""
@@ -157,18 +174,10 @@ class OpenTable:
 
     async def wait_drained(self) -> None:
         """Wait until no append is under way."""
-        if self._appending:
-            if self._drained is None:
-                self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._drained)
-
-    def _on_void(self, error: BaseException) -> None:
-        """Updates were judged by one that never happened; their appends miss their offset and are refused."""
-        if self._failure is None:
-            self._failure = ThrottledError(
-                f"an earlier update of table {self.segment.name!r} was refused ({error!r}); send again"
-            )
-        self.retire()
+        while self._appending:
+            if self._ended is None:
+                self._ended = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._ended)
 
     def _on_applied(self, location: int, value: bytes | None, before: int) -> None:
         if before != REMOVED and (

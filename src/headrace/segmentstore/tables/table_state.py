@@ -94,7 +94,7 @@ class TableState:
     ) -> SegmentError | None:
         """Judge conditions by the durable state alone."""
         if expected_length not in (ANY_LENGTH, self.durable_end):
-            return OffsetMismatchError(self.name, expected_length, self.tail)
+            return OffsetMismatchError(self.name, expected_length, self.durable_end)
         return self._judge(items, self.index.find)
 
     def awaited_end(self, items: Sequence[TableEntry] | Sequence[TableKey], expected_length: int) -> int:

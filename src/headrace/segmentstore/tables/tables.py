@@ -27,13 +27,13 @@ from headrace.segmentstore.tables.entry_format import encode_entries, encode_rem
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
 from headrace.segmentstore.tables.request_limits import check_entries, check_keys, is_fixed, key_length_of
-from headrace.segmentstore.tables.table_index import REMOVED, pack_location
+from headrace.segmentstore.tables.table_index import KEY_OVERHEAD_BYTES, REMOVED, pack_location
 from headrace.segmentstore.tables.table_reads import TableReads
 from headrace.segmentstore.tables.table_state import ANY_LENGTH, Batch
 from headrace.segmentstore.tables.value_cache import ValueCache, ValueCacheStatistics
 
-#: Entries put between two looks at the memory all indexes take.
-_TRIM_INTERVAL: Final = 4_096
+#: All indexes are looked at when they may have grown by this share of the room they have.
+_TRIM_SHARE: Final = 16
 
 
 @dataclass(slots=True)
@@ -61,7 +61,8 @@ class ContainerTables:
         self._compactor = TableCompactor(access, self._config)
         self._tables = OpenTables(access, self._config, self._cache, self._compactor.start_if_due)
         self._reads = TableReads(access, self._config, self._tables, self._cache)
-        self._updates_to_trim = _TRIM_INTERVAL
+        self._growth_bytes = 0
+        """Upper bound on what indexes grew since they were last trimmed."""
 
     # ---- life of a table
 
@@ -137,22 +138,23 @@ class ContainerTables:
             ThrottledError: nothing was done, send again.
         """
         check_entries(key_length_of(self._tables.get_segment(segment)), entries)
-        table = await self._admit(segment, entries, expected_length)
         if not entries:
-            table.pass_turn()
+            (await self._admit(segment, entries, expected_length)).pass_turn()
             return []
         data, starts = encode_entries(entries)
-        tail = table.state.tail
-        versions = [tail + start for start in starts]
         keys = [entry.key for entry in entries]
         values = [entry.value for entry in entries]
-        locations = [
-            pack_location(version, version, len(value))
-            for version, value in zip(versions, values, strict=True)
-        ]
-        await table.append(Batch(tail, tail + len(data), keys, locations, values), data)
-        self._on_updated(table, len(keys))
-        return versions
+        while True:
+            table = await self._admit(segment, entries, expected_length)
+            tail = table.state.tail
+            versions = [tail + start for start in starts]
+            locations = [
+                pack_location(version, version, len(value))
+                for version, value in zip(versions, values, strict=True)
+            ]
+            if await table.append(Batch(tail, tail + len(data), keys, locations, values), data):
+                self._on_updated(table, keys)
+                return versions
 
     async def table_remove(
         self, segment: str, keys: Sequence[TableKey], expected_length: int = ANY_LENGTH
@@ -162,18 +164,20 @@ class ContainerTables:
         Removing a key that does not exist succeeds and changes nothing.
         """
         check_keys(key_length_of(self._tables.get_segment(segment)), keys)
-        table = await self._admit(segment, keys, expected_length)
-        state = table.state
-        # A key that is absent, and that no update under way touches, needs no entry.
         names = dict.fromkeys(item.key for item in keys)
-        present = [key for key in names if state.is_touched(key) or state.index.find(key) != REMOVED]
-        if not present:
-            table.pass_turn()
-            return
-        data, _ = encode_removals(present)
-        tail = state.tail
-        await table.append(Batch(tail, tail + len(data), present, [REMOVED] * len(present), []), data)
-        self._on_updated(table, len(present))
+        while True:
+            table = await self._admit(segment, keys, expected_length)
+            state = table.state
+            # A key that is absent, and that no update under way touches, needs no entry.
+            present = [key for key in names if state.is_touched(key) or state.index.find(key) != REMOVED]
+            if not present:
+                table.pass_turn()
+                return
+            data, _ = encode_removals(present)
+            tail = state.tail
+            if await table.append(Batch(tail, tail + len(data), present, [REMOVED] * len(present), []), data):
+                self._compactor.start_if_due(table)
+                return
 
     async def _admit(
         self, segment: str, items: Sequence[TableEntry] | Sequence[TableKey], expected_length: int
@@ -187,19 +191,19 @@ class ContainerTables:
                     continue
                 table.settle()
             state = table.state
-            violation = state.find_violation(items, expected_length)
-            if violation is None:
+            if state.find_violation(items, expected_length) is None:
                 return table
             table.pass_turn()
-            if state.find_durable_violation(items, expected_length) is not None:
+            violation = state.find_durable_violation(items, expected_length)
+            if violation is not None:
                 raise violation
             await table.wait_durable(state.awaited_end(items, expected_length))
 
-    def _on_updated(self, table: OpenTable, count: int) -> None:
+    def _on_updated(self, table: OpenTable, keys: list[bytes]) -> None:
         self._compactor.start_if_due(table)
-        self._updates_to_trim -= count
-        if self._updates_to_trim <= 0:
-            self._updates_to_trim = _TRIM_INTERVAL
+        self._growth_bytes += len(keys) * KEY_OVERHEAD_BYTES + sum(map(len, keys))
+        if self._growth_bytes > self._config.index_bytes_max // _TRIM_SHARE:
+            self._growth_bytes = 0
             self._tables.trim()
 
     # ---- reads

@@ -1,0 +1,333 @@
+"""Any mix of updates, commits, crashes, evictions and compaction against an oracle that replays the log.
+
+The oracle decodes the log with a decoder of its own and knows nothing of indexes, caches or updates in
+flight. Steps interleave at the granularity of the loop's turns. Whenever nothing can move any more:
+
+- replaying the retained part of the durable log gives the same table as replaying all of it;
+- reads answer exactly that table;
+- every update that was acknowledged is in the durable log where its versions say, and its conditions hold in
+  the log before it;
+- every update that was refused for a condition is refused by some durable state there was during the call.
+"""
+
+import asyncio
+import struct
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from headrace.errors import (
+    ContainerOfflineError,
+    OffsetMismatchError,
+    TableKeyMissingError,
+    TableKeyVersionError,
+    ThrottledError,
+)
+from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
+from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.tables import ContainerTables
+from headrace.testing.segment_access import MemorySegmentAccess
+
+T = "scope/table"
+KEYS = [b"a", b"b", b"cc", b"ddd"]
+CONFIG = TablesConfig(
+    in_flight_bytes_max=90,
+    waiting_count_max=3,
+    value_cache_bytes_max=10_000,
+    page_bytes_max=60,
+    compaction_bytes_max=70,
+)
+
+
+def replay(log: bytes, start: int = 0) -> dict[bytes, tuple[int, bytes]]:
+    """Return key -> (version, value) of the table whose log this is."""
+    table, at = {}, start
+    while at < len(log):
+        format_version, key_length, value_length, version = struct.unpack_from(">biiq", log, at)
+        assert format_version == 1
+        key = log[at + 17 : at + 17 + key_length]
+        if value_length == -1:
+            table.pop(key, None)
+        else:
+            value_at = at + 17 + key_length
+            table[key] = (at if version == NO_VERSION else version, log[value_at : value_at + value_length])
+        at += 17 + key_length + max(0, value_length)
+    assert at == len(log)
+    return table
+
+
+def violation(table, items):
+    kinds = set()
+    for item in items:
+        exists = table.get(item.key)
+        if item.version == NO_VERSION:
+            continue
+        if item.version == NOT_EXISTS:
+            kinds |= {TableKeyVersionError} if exists else set()
+        elif exists is None:
+            kinds.add(TableKeyMissingError)
+        elif exists[0] != item.version:
+            kinds.add(TableKeyVersionError)
+    return TableKeyMissingError if TableKeyMissingError in kinds else min(kinds, key=str, default=None)
+
+
+class Call:
+    """A request under way, with the durable logs there were while it ran."""
+
+    def __init__(self, task, items, length):
+        self.task = task
+        self.items = items
+        self.length = length
+        self.logs = []
+
+
+class TablesAgainstTheirLog(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        self.calls = []
+        self.access = MemorySegmentAccess(auto_commit=False)
+
+    @initialize()
+    def create(self):
+        self.tables = ContainerTables(self.access, CONFIG)
+        created = self.loop.create_task(self.tables.create_table(T))
+        self.settle()
+        self.access.commit()
+        self.settle()
+        created.result()
+
+    def teardown(self):
+        self.resume()
+        self.settle()
+        while self.access.pending_count:
+            self.commit(1, None)
+        assert all(call.task.done() for call in self.calls), "somebody waits for nothing"
+        self.judge_calls()
+        self.look()
+        self.loop.run_until_complete(self.tables.close())
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+    # ---- turning the crank
+
+    def settle(self, turns=None):
+        """Run until nothing can go on, or for so many turns of the loop."""
+
+        async def spin():
+            left = 10_000 if turns is None else turns
+            while left > 0:
+                await asyncio.sleep(0)
+                left = left - 1 if self.loop._ready else 0
+                assert left or turns is not None or not self.loop._ready, "something spins"
+
+        self.loop.run_until_complete(spin())
+
+    @property
+    def log(self):
+        return bytes(self.access.disks[T].data)
+
+    def run(self, coroutine):
+        """Run a read; it must not need a commit."""
+        task = self.loop.create_task(coroutine)
+        self.settle()
+        assert task.done(), "a read waits for an update under way"
+        return task.result()
+
+    def call(self, coroutine, items, length, turns):
+        call = Call(self.loop.create_task(coroutine), items, length)
+        call.logs.append(self.log)
+        self.calls.append(call)
+        self.settle(turns)
+
+    # ---- what callers do
+
+    versions = st.sampled_from([NO_VERSION, NO_VERSION, NOT_EXISTS, "current", "current", "durable", "wrong"])
+    turns = st.sampled_from([None, None, 0, 1, 2, 3, 5])
+
+    def version(self, kind, key):
+        if not isinstance(kind, str):
+            return kind
+        if kind == "wrong":
+            return 7
+        log = self.log
+        if kind == "current":
+            log += b"".join(self.access.accepted_data(self.access.find_segment(T)))
+        return replay(log).get(key, (3, b""))[0]
+
+    @rule(
+        changes=st.lists(
+            st.tuples(st.sampled_from(KEYS), versions, st.binary(max_size=12)), min_size=1, max_size=3
+        ),
+        length=st.sampled_from([-1, -1, -1, -1, -1, "right", "durable", 5]),
+        turns=turns,
+    )
+    def update(self, changes, length, turns):
+        entries = [TableEntry(key, value, self.version(kind, key)) for key, kind, value in changes]
+        length = self.length(length)
+        self.call(self.tables.table_update(T, entries, length), entries, length, turns)
+
+    @rule(changes=st.lists(st.tuples(st.sampled_from(KEYS), versions), min_size=1, max_size=3), turns=turns)
+    def remove(self, changes, turns):
+        keys = [TableKey(key, self.version(kind, key)) for key, kind in changes]
+        self.call(self.tables.table_remove(T, keys), keys, -1, turns)
+
+    def length(self, kind):
+        if kind == "right":
+            return self.access.find_segment(T).accepted_length
+        return len(self.log) if kind == "durable" else kind
+
+    @rule(size=st.integers(1, 40), turns=turns)
+    def rewrite_one_key(self, size, turns):
+        """Makes dead bytes quickly."""
+        entries = [TableEntry(b"a", b"x" * size, NO_VERSION)]
+        self.call(self.tables.table_update(T, entries), entries, -1, turns)
+        self.commit(10, turns)
+
+    @precondition(lambda self: self.calls)
+    @rule()
+    def cancel_the_last_caller(self):
+        self.calls[-1].task.cancel()
+        self.settle()
+
+    @rule()
+    def refuse_the_next_append(self):
+        self.access.refuse_next = ThrottledError("full")
+
+    # ---- what befalls the container
+
+    @rule(count=st.integers(1, 3), turns=turns)
+    def commit(self, count, turns):
+        for _ in range(count):
+            running = [call for call in self.calls if not call.task.done()]
+            self.access.commit(1)
+            for call in running:
+                call.logs.append(self.log)
+            self.settle(turns)
+
+    @rule(turns=turns)
+    def wait(self, turns):
+        self.settle(turns)
+
+    @precondition(lambda self: self.access.suspend_appends is None)
+    @rule()
+    def hold_appends_back(self):
+        self.access.suspend_appends = asyncio.Event()
+
+    @precondition(lambda self: self.access.suspend_appends is not None)
+    @rule(turns=turns)
+    def let_appends_go(self, turns):
+        self.resume()
+        self.settle(turns)
+
+    def resume(self):
+        if self.access.suspend_appends is not None:
+            self.access.suspend_appends.set()
+            self.access.suspend_appends = None
+
+    @rule()
+    def crash(self):
+        crashed, self.access = self.access, self.access.crash()
+        if crashed.suspend_appends is not None:
+            crashed.suspend_appends.set()
+        self.settle()
+        self.judge_calls()
+        self.loop.run_until_complete(self.tables.close())
+        self.tables = ContainerTables(self.access, CONFIG)
+
+    @rule()
+    def drop_the_index(self):
+        self.tables.drop(T)
+
+    # ---- what must be true
+
+    def judge_calls(self):
+        for call in [call for call in self.calls if call.task.done()]:
+            self.calls.remove(call)
+            self.judge(call)
+
+    def judge(self, call):
+        if call.task.cancelled():
+            return
+        error = call.task.exception()
+        if error is None:
+            versions = call.task.result()
+            if versions is None:  # a removal: each key was absent in some durable state of that time
+                call.logs.append(self.log)
+                assert all(any(item.key not in replay(log) for log in call.logs) for item in call.items)
+            if versions:
+                log = self.log
+                assert violation(replay(log[: versions[0]]), call.items) is None
+                assert call.length in (-1, versions[0])
+                after = replay(log[: versions[-1] + 17 + len(call.items[-1].key) + len(call.items[-1].value)])
+                for item, version in zip(call.items, versions, strict=True):
+                    newest = max(v for i, v in zip(call.items, versions, strict=True) if i.key == item.key)
+                    assert after[item.key][0] == newest
+                    assert log[version + 17 : version + 17 + len(item.key)] == item.key
+        elif isinstance(error, TableKeyMissingError | TableKeyVersionError):
+            assert any(violation(replay(log), call.items) is type(error) for log in call.logs)
+        elif isinstance(error, OffsetMismatchError):
+            assert any(len(log) != call.length for log in call.logs)
+        else:
+            assert isinstance(error, ThrottledError | ContainerOfflineError), repr(error)
+
+    @invariant()
+    def the_retained_log_says_what_the_whole_log_says(self):
+        if T in self.access.disks:
+            assert replay(self.log, self.access.disks[T].start_offset) == replay(self.log)
+            self.judge_calls()
+
+    @rule()
+    def look(self):
+        self.settle()
+        self.tables.check()
+        table = replay(self.log)
+        if not self.is_open() and (
+            self.access.find_segment(T).accepted_length != len(self.log) or self.access.suspend_appends
+        ):
+            return  # the index is rebuilt when what was accepted is durable
+        found = self.run(self.tables.table_get(T, KEYS))
+        assert {item.key: (item.version, item.value) for item in found if item} == table
+        entries, token = [], b""
+        while True:
+            page, token = self.run(self.tables.table_entries(T, token, 2))
+            if not page:
+                break
+            entries += page
+        assert [(item.key, item.version, item.value) for item in entries] == [
+            (key, *table[key]) for key in sorted(table)
+        ]
+        assert self.run(self.tables.table_info(T)).entry_count == len(table)
+
+    def is_open(self):
+        table = self.tables._tables._tables.get(T)
+        return table is not None and not table.retired
+
+    @rule(position=st.sampled_from(["start", "retained", "end"]), count=st.integers(1, 5))
+    def delta(self, position, count):
+        start = self.access.disks[T].start_offset
+        at = {"start": 0, "retained": start, "end": len(self.log)}[position]
+        first = True
+        seen = replay(self.log[:at])
+        while True:
+            delta = self.run(self.tables.table_delta(T, at, count))
+            assert delta.should_clear == (first and at < start)
+            first = False
+            assert delta.entries or delta.reached_end
+            assert delta.last_position > at or delta.reached_end
+            at = delta.last_position
+            for item in delta.entries:
+                seen[item.key] = (item.version, item.value)
+            table = replay(self.log[:at])
+            assert all((item.version, item.value) == table[item.key] for item in delta.entries)
+            if delta.reached_end:
+                break
+        assert at == len(self.log)
+        live = replay(self.log)
+        assert {key: seen.get(key) for key in live} == live
+
+
+TestTablesAgainstTheirLog = TablesAgainstTheirLog.TestCase
+TestTablesAgainstTheirLog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
