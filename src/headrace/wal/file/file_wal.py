@@ -329,6 +329,7 @@ class FileWal:
         if self._commit is not None and self._tail is not None:
             await self._commit.wait_idle()
             self._tail.stop()
+            await self._run(_work_is_done)  # jobs are answered in order: the tail's are over now
             frame = self._pool.acquire()
             if frame is not None:
                 await self._commit.write_close_mark(frame)

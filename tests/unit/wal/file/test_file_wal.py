@@ -11,6 +11,7 @@ from headrace.limits import KIB, MIB
 from headrace.testing.disk import DiskConfig
 from headrace.wal import WalConfig
 from headrace.wal.file.segment_format import parse_name
+from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
 
 #: Many frames, few writers, one file.
@@ -422,6 +423,53 @@ class TestOwnership:
             await second.close()
 
         machine.run(scenario())
+
+
+class TestClose:
+    @pytest.mark.parametrize("seed", range(20))
+    def test_after_a_clean_close_damage_to_any_record_is_corruption(self, seed):
+        machine, history = Machine(seed), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 1 + seed % 4))
+            await wal.close()
+
+        machine.run(scenario())
+        log, records = inspect_all(machine)
+        assert log.problem == ""
+        for name, record in records:
+            machine.disk.flip_bit(f"{DIRECTORY}/{name}", record.offset + 70)
+            assert "damaged" in inspect_all(machine)[0].problem
+            machine.disk.flip_bit(f"{DIRECTORY}/{name}", record.offset + 70)
+
+    def test_a_fenced_owner_closes_without_harm(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            first = await machine.open()
+            await append_some(first, history, contents(0, 3))
+            second = await machine.open()
+            await append_some(second, history, contents(3, 3))
+            await first.close()
+            await append_some(second, history, contents(6, 3))
+            await second.close()
+            third = await machine.open()
+            history.check(read_all(third))
+            await third.close()
+
+        machine.run(scenario())
+        assert history.errors == []
+
+
+def inspect_all(machine):
+    machine.make_wal()
+    filesystem = machine.processes[-1]
+    log = inspect_log(DIRECTORY, filesystem)
+    records = [
+        (file.name, record) for file in log.files for record in inspect_records(log, file.name, filesystem)
+    ]
+    return log, [(name, record) for name, record in records if record.status is RecordStatus.LIVING]
 
 
 class TestBounds:
