@@ -8,36 +8,67 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from headrace.controller.api.batch_commit_calls import BatchCommitCalls
 from headrace.controller.api.cluster_calls import ClusterCalls
 from headrace.controller.api.grpc_service import GrpcServer as _GrpcServer
 from headrace.controller.api.grpc_service import Handler, handlers_of
+from headrace.controller.api.reader_group_calls import ReaderGroupCalls
 from headrace.controller.api.scale_calls import ScaleCalls
 from headrace.controller.api.scope_calls import ScopeCalls
 from headrace.controller.api.segment_calls import SegmentCalls as SegmentApi
 from headrace.controller.api.stream_calls import StreamCalls
+from headrace.controller.api.table_calls import KeyValueTableCalls
 from headrace.controller.api.transaction_calls import TransactionCalls
 from headrace.controller.api.writer_calls import WriterCalls
 from headrace.controller.config import ControllerConfig
 from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
-from headrace.controller.store.contract import MetadataStore
-from headrace.controller.store.layout import STREAM, member_name, permanent_tables
+from headrace.controller.store.contract import MetadataStore, Row
+from headrace.controller.store.layout import (
+    KEY_VALUE_TABLE,
+    READER_GROUP,
+    STREAM,
+    member_name,
+    permanent_tables,
+)
+from headrace.controller.store.rows.group_row import GroupState, decode_group
+from headrace.controller.store.rows.scope_row import ScopeState
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState, decode_stream
+from headrace.controller.store.rows.table_row import TableState, decode_table
+from headrace.controller.streams.members import Member
 from headrace.controller.streams.scopes import Scope
 from headrace.controller.transactions.transactions import Transactions
 from headrace.controller.workflows.catalogue import Catalogue
 from headrace.controller.workflows.context import make_context
-from headrace.errors import NoSuchTableError, ScopeExistsError
+from headrace.controller.workflows.delete_scope import ScopeDeletion
+from headrace.controller.workflows.key_value_tables import KeyValueTables
+from headrace.controller.workflows.reader_groups import ReaderGroups
+from headrace.errors import (
+    HeadraceError,
+    NoSuchScopeError,
+    NoSuchTableError,
+    OverloadError,
+    OwnershipError,
+    ScopeExistsError,
+    ScopeNotEmptyError,
+    UnknownOutcomeError,
+)
 from headrace.model.names import SYSTEM_SCOPE
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
+from headrace.runtime.logs import logger
+from headrace.runtime.retry import RetryPolicy, retry
 from headrace.runtime.supervisor import Supervisor
 
+_log = logger(__name__)
+
 _SCAN_ROWS: Final = 500
+_PATIENT: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1000)
 
 
 class Controller:
@@ -64,13 +95,19 @@ class Controller:
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
         self._placement = placement or SingleHost(lambda: self._data_address)
+        self._groups = ReaderGroups(self.context, self.transactions)
+        self._tables = KeyValueTables(self.context)
+        self._deletion = ScopeDeletion(self.context, self.transactions, self._groups, self._tables)
         self.handlers: dict[str, Handler] = handlers_of(
-            ScopeCalls(self.context),
+            ScopeCalls(self.context, self._deletion),
             StreamCalls(self.context, self.transactions),
             ScaleCalls(self.context),
             SegmentApi(self.context, self._placement),
             TransactionCalls(self.context, self.transactions),
             WriterCalls(self.context),
+            ReaderGroupCalls(self.context, self._groups),
+            KeyValueTableCalls(self.context, self._tables),
+            BatchCommitCalls(self.context, self.transactions),
             ClusterCalls(lambda: self._rpc_address),
         )
 
@@ -97,10 +134,24 @@ class Controller:
         await self.engine.stop()
 
     async def _recover(self) -> None:
+        """Find what was begun and not finished, and see that it is finished."""
         for scope in await self.context.scopes.all():
             await self._recover_scope(scope)
+        swept = await self.context.numbering.sweep(self._clock.now_ms())
+        await self.context.outcomes.sweep()
+        _log.info("recovery is complete", numbers_forgotten=swept)
 
     async def _recover_scope(self, scope: Scope) -> None:
+        match scope.row.state:
+            case ScopeState.CLOSED:
+                self._supervisor.spawn(
+                    "delete scope", self._persist(lambda: self._deletion.delete(scope.name))
+                )
+            case ScopeState.DELETING:
+                with contextlib.suppress(ScopeNotEmptyError, NoSuchScopeError):
+                    await self.context.scopes.delete(scope.name)
+            case _:
+                pass
         token = b""
         while True:
             try:
@@ -110,16 +161,36 @@ class Controller:
             if not page.rows:
                 return
             for key, row in page.rows:
-                if key[:1] != STREAM:
-                    continue
-                stream_row = decode_stream(row.value)
-                if has_work(stream_row):
-                    stream = self.context.directory.learn(
-                        scope.name, member_name(key), scope.table, stream_row, row.version
-                    )
-                    self.engine.wake(stream)
+                self._recover_member(scope, key, row)
             token = page.token
             await asyncio.sleep(0)
+
+    def _recover_member(self, scope: Scope, key: bytes, row: Row) -> None:
+        kind, name = key[:1], member_name(key)
+        if kind == STREAM:
+            stream_row = decode_stream(row.value)
+            if has_work(stream_row):
+                stream = self.context.directory.learn(scope.name, name, scope.table, stream_row, row.version)
+                self.engine.wake(stream)
+        elif kind == READER_GROUP:
+            group = Member(scope, name, decode_group(row.value), row.version)
+            if group.row.state is not GroupState.ACTIVE:
+                self._supervisor.spawn("group", self._persist(lambda: self._groups.resume(group)))
+        elif kind == KEY_VALUE_TABLE:
+            table = Member(scope, name, decode_table(row.value), row.version)
+            if table.row.state is not TableState.ACTIVE:
+                self._supervisor.spawn("table", self._persist(lambda: self._tables.resume(table)))
+
+    async def _persist(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do ``work`` until it is done or there is nothing to do it on."""
+        try:
+            await retry(_PATIENT, work, entropy=self.context.entropy, retryable=_is_transient)
+        except HeadraceError as error:
+            _log.warning("unfinished work was left", error=str(error))
+
+
+def _is_transient(error: Exception) -> bool:
+    return isinstance(error, (OwnershipError, OverloadError, UnknownOutcomeError))
 
 
 def has_work(row: StreamRow) -> bool:

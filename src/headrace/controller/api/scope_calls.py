@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from headrace.controller.api.answers import answer, token_from_text, token_to_text
 from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.workflows.delete_scope import ScopeDeletion
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, ScopeExistsError, ScopeNotEmptyError
 from headrace.rpc.generated import controller_pb2 as pb
 
 
 class ScopeCalls:
-    def __init__(self, context: WorkflowContext) -> None:
+    def __init__(self, context: WorkflowContext, deletion: ScopeDeletion) -> None:
         self._context = context
+        self._deletion = deletion
 
     async def create_scope(self, request: pb.ScopeInfo) -> pb.CreateScopeStatus:
         status = await answer(
@@ -41,5 +43,13 @@ class ScopeCalls:
                 NoSuchScopeError: pb.DeleteScopeStatus.SCOPE_NOT_FOUND,
                 ScopeNotEmptyError: pb.DeleteScopeStatus.SCOPE_NOT_EMPTY,
             },
+        )
+        return pb.DeleteScopeStatus(status=status)
+
+    async def delete_scope_recursive(self, request: pb.ScopeInfo) -> pb.DeleteScopeStatus:
+        status = await answer(
+            self._deletion.delete(request.scope),
+            pb.DeleteScopeStatus.SUCCESS,
+            {InvalidArgumentError: pb.DeleteScopeStatus.FAILURE},
         )
         return pb.DeleteScopeStatus(status=status)

@@ -20,7 +20,7 @@ from headrace.errors import (
     TableNotEmptyError,
     UnknownOutcomeError,
 )
-from headrace.model.names import check_internal_name
+from headrace.model.names import SYSTEM_SCOPE, check_internal_name
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 
@@ -106,6 +106,8 @@ class Scopes:
         scope = await self.find(name)
         if scope is None:
             raise NoSuchScopeError(f"scope {name!r} does not exist")
+        if name == SYSTEM_SCOPE:
+            raise ScopeNotEmptyError("the scope of the system is never empty")
         before = scope.row.state
         if before in {ScopeState.ACTIVE, ScopeState.CLOSED}:
             # Looking first keeps a full scope open all the time; the table's own check is what counts.

@@ -75,22 +75,12 @@ async def begin_creation(
     context: WorkflowContext, scope: Scope, wanted: dict[str, StreamConfiguration]
 ) -> list[Stream]:
     """Take the names: write every row or none. Raises MetadataConflictError if one of them exists."""
-    now_ms = context.clock.now_ms()
     firsts = await context.numbering.first_numbers(STREAM, scope.name, list(wanted))
-    rows = [
-        StreamRow(
-            uid=context.entropy.uuid4_bytes(),
-            created_ms=now_ms,
-            state=StreamState.CREATING,
-            config=config,
-            epoch=first_epoch(config.scaling.segments_min, first, now_ms),
-        )
-        for config, first in zip(wanted.values(), firsts, strict=True)
+    created = [
+        new_stream_row(context, name, config, first)
+        for (name, config), first in zip(wanted.items(), firsts, strict=True)
     ]
-    writes = [
-        Write(member_key(STREAM, name), encode_stream(row), ABSENT)
-        for name, row in zip(wanted, rows, strict=True)
-    ]
+    rows, writes = [row for row, _ in created], [write for _, write in created]
     try:
         versions = await context.store.update(scope.table, writes)
     except NoSuchTableError:
@@ -100,6 +90,21 @@ async def begin_creation(
         context.directory.learn(scope.name, name, scope.table, row, version)
         for name, row, version in zip(wanted, rows, versions, strict=True)
     ]
+
+
+def new_stream_row(
+    context: WorkflowContext, name: str, config: StreamConfiguration, first_number: int
+) -> tuple[StreamRow, Write]:
+    """Return the first row of a stream and the write that takes its name."""
+    now_ms = context.clock.now_ms()
+    row = StreamRow(
+        uid=context.entropy.uuid4_bytes(),
+        created_ms=now_ms,
+        state=StreamState.CREATING,
+        config=config,
+        epoch=first_epoch(config.scaling.segments_min, first_number, now_ms),
+    )
+    return row, Write(member_key(STREAM, name), encode_stream(row), ABSENT)
 
 
 async def finish_creation(context: WorkflowContext, streams: Sequence[Stream]) -> None:

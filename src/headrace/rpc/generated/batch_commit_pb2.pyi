@@ -73,16 +73,16 @@ class SinkWatermark(_message.Message):
         DESCRIPTOR: _descriptor.EnumDescriptor
         UNKNOWN: SinkWatermark._Phase.ValueType  # 0
         DECIDED: SinkWatermark._Phase.ValueType  # 1
-        """The batch is in; some of its transactions may not be visible yet."""
+        """The batch is in; its transactions are being handed to the commit order."""
         DONE: SinkWatermark._Phase.ValueType  # 2
-        """Every transaction of the batch is committed and visible."""
+        """All of them are in the commit order and become visible without further decisions."""
 
     class Phase(_Phase, metaclass=_PhaseEnumTypeWrapper): ...
     UNKNOWN: SinkWatermark.Phase.ValueType  # 0
     DECIDED: SinkWatermark.Phase.ValueType  # 1
-    """The batch is in; some of its transactions may not be visible yet."""
+    """The batch is in; its transactions are being handed to the commit order."""
     DONE: SinkWatermark.Phase.ValueType  # 2
-    """Every transaction of the batch is committed and visible."""
+    """All of them are in the commit order and become visible without further decisions."""
 
     SINK_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
@@ -253,7 +253,10 @@ class CommitTransactionBatchResponse(_message.Message):
         FOREIGN: CommitTransactionBatchResponse._Status.ValueType  # 3
         """The sink belongs to another query; nothing changed."""
         MISSING: CommitTransactionBatchResponse._Status.ValueType  # 4
-        """`missing` is not open (aborted, expired, unknown); nothing is decided."""
+        """`missing` is not open (aborted, expired, unknown); nothing is decided. Others of the list may have been
+        pinned: they no longer expire within their lease and are aborted with the sink's next batch, by
+        abortTransactionBatch, or after a day.
+        """
 
     class Status(_Status, metaclass=_StatusEnumTypeWrapper): ...
     UNKNOWN: CommitTransactionBatchResponse.Status.ValueType  # 0
@@ -263,7 +266,10 @@ class CommitTransactionBatchResponse(_message.Message):
     FOREIGN: CommitTransactionBatchResponse.Status.ValueType  # 3
     """The sink belongs to another query; nothing changed."""
     MISSING: CommitTransactionBatchResponse.Status.ValueType  # 4
-    """`missing` is not open (aborted, expired, unknown); nothing is decided."""
+    """`missing` is not open (aborted, expired, unknown); nothing is decided. Others of the list may have been
+    pinned: they no longer expire within their lease and are aborted with the sink's next batch, by
+    abortTransactionBatch, or after a day.
+    """
 
     STATUS_FIELD_NUMBER: _builtins.int
     WATERMARK_FIELD_NUMBER: _builtins.int

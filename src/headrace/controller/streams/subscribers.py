@@ -1,0 +1,114 @@
+"""Which reader groups hold the data of a stream, and how far each has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from headrace.controller.store.contract import ABSENT, MetadataStore, Write
+from headrace.controller.store.layout import details_table, subscribers_key
+from headrace.controller.store.rows.group_row import (
+    Subscriber,
+    SubscribersRow,
+    decode_subscribers,
+    encode_subscribers,
+)
+from headrace.controller.streams.cuts import check_cut, relate
+from headrace.controller.streams.stream import Stream, sorted_cut
+from headrace.errors import (
+    InvalidArgumentError,
+    MetadataConflictError,
+    NoSuchReaderGroupError,
+    PreconditionError,
+    ThrottledError,
+    UnknownOutcomeError,
+)
+from headrace.model.stream_cut import Relation
+
+SUBSCRIBERS_MAX: Final = 1000
+_ATTEMPTS_MAX: Final = 50
+
+Change = Callable[[SubscribersRow], SubscribersRow]
+
+
+class Subscribers:
+    """One row per stream. Used on the controller's loop."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def names(self, stream: Stream) -> list[str]:
+        """Return ``scope/group`` of every subscriber."""
+        return sorted((await self._read(stream))[0].subscribers)
+
+    async def add(self, stream: Stream, name: str, group_id: bytes, generation: int) -> None:
+        """Make the group a subscriber of this generation; what it reported so far stays."""
+
+        def change(row: SubscribersRow) -> SubscribersRow:
+            present = row.subscribers.get(name)
+            if present is None or present.group_id != group_id:
+                present = Subscriber(group_id, generation)
+            elif present.generation == generation:
+                return row
+            if len(row.subscribers) >= SUBSCRIBERS_MAX and name not in row.subscribers:
+                raise ThrottledError(f"{len(row.subscribers)} groups hold the data of {stream.full_name}")
+            return SubscribersRow({**row.subscribers, name: replace(present, generation=generation)})
+
+        await self._change(stream, change)
+
+    async def remove(self, stream: Stream, name: str) -> None:
+        """The group holds the stream's data no more."""
+
+        def change(row: SubscribersRow) -> SubscribersRow:
+            if name not in row.subscribers:
+                return row
+            return SubscribersRow({each: kept for each, kept in row.subscribers.items() if each != name})
+
+        await self._change(stream, change)
+
+    async def report(
+        self, stream: Stream, name: str, group_id: bytes, generation: int, cut: Mapping[int, int]
+    ) -> None:
+        """Note that the group needs nothing before ``cut``.
+
+        Raises:
+            NoSuchReaderGroupError: the group is no subscriber, or was created anew.
+            PreconditionError: it is of another generation.
+            InvalidArgumentError: the cut is not valid or behind the last one.
+        """
+        history = await stream.history()
+
+        def change(row: SubscribersRow) -> SubscribersRow:
+            present = row.subscribers.get(name)
+            if present is None or present.group_id != group_id:
+                raise NoSuchReaderGroupError(f"{name!r} is no subscriber of {stream.full_name}")
+            if present.generation != generation:
+                raise PreconditionError(f"{name!r} is of generation {present.generation}, not {generation}")
+            check_cut(history, cut)
+            if present.cut and relate(history, cut, dict(present.cut)) is not Relation.EQUAL_OR_AFTER:
+                raise InvalidArgumentError("the cut lies before the one reported last")
+            reported = replace(present, cut=sorted_cut(cut))
+            return row if reported == present else SubscribersRow({**row.subscribers, name: reported})
+
+        await self._change(stream, change)
+
+    async def _read(self, stream: Stream) -> tuple[SubscribersRow, int]:
+        found = await self._store.get(details_table(stream.uid), subscribers_key(stream.uid))
+        if found is None:
+            return SubscribersRow(), ABSENT
+        return decode_subscribers(found.value), found.version
+
+    async def _change(self, stream: Stream, change: Change) -> None:
+        for _ in range(_ATTEMPTS_MAX):
+            row, version = await self._read(stream)
+            changed = change(row)
+            if changed is row:
+                return
+            write = Write(subscribers_key(stream.uid), encode_subscribers(changed), version)
+            try:
+                await self._store.update(details_table(stream.uid), [write])
+            except (MetadataConflictError, UnknownOutcomeError):
+                continue
+            return
+        raise MetadataConflictError(f"subscribers of {stream.full_name} are changed by too many at once")
