@@ -133,13 +133,14 @@ class SimulatedFile:
 class SimulatedDirectory:
     """A directory: its entries, the durable ones, and the unsynced changes in between, in order."""
 
-    __slots__ = ("changes", "durable", "entries", "sync_failed")
+    __slots__ = ("changes", "durable", "entries", "locked_by", "sync_failed")
 
     def __init__(self) -> None:
         self.entries: dict[str, SimulatedFile | SimulatedDirectory] = {}
         self.durable: dict[str, SimulatedFile | SimulatedDirectory] = {}
         self.changes: list[dict[str, SimulatedFile | SimulatedDirectory | None]] = []
         """Unsynced: each is one atomic change of one or two names; None removes the name."""
+        self.locked_by: object | None = None
         self.sync_failed = False
 
     def change(self, names: dict[str, SimulatedFile | SimulatedDirectory | None]) -> None:
@@ -173,6 +174,7 @@ class SimulatedDirectory:
             _apply_names(self.durable, names)
         self.changes.clear()
         self.sync_failed = False
+        self.locked_by = None
         self.entries = dict(self.durable)
         for name in sorted(self.entries):
             self.entries[name].lose_power(survival, entropy)

@@ -109,18 +109,14 @@ class SimulatedFilesystem:
     def lock(self, fd: int) -> bool:
         handle = self._handle(fd)
         self._begin("lock", handle.path)
-        entry = handle.entry
-        assert isinstance(entry, SimulatedFile)
-        if entry.locked_by is None:
-            entry.locked_by = handle
-        return entry.locked_by is handle
+        if handle.entry.locked_by is None:
+            handle.entry.locked_by = handle
+        return handle.entry.locked_by is handle
 
     # ---- bytes
 
     def pread_into(self, fd: int, buffer: memoryview, offset: int) -> int:
-        handle, file = self._file(fd)
-        if not handle.reads:
-            raise _error(errno.EBADF, handle.path)
+        handle, file = self._file(fd, os.O_RDONLY)
         self._begin("pread_into", handle.path, offset=offset, length=len(buffer))
         self._check_alignment(handle, buffer, offset)
         data = memoryview(file.content)[offset : offset + buffer.nbytes]
@@ -131,13 +127,13 @@ class SimulatedFilesystem:
         return count
 
     def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        handle, file = self._file(fd)
+        handle, file = self._file(fd, os.O_WRONLY)
         self._begin("pwrite", handle.path, offset=offset, length=memoryview(data).nbytes)
         self._check_alignment(handle, data, offset)
         return self._write(handle, file, bytes(data), offset)
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
-        handle, file = self._file(fd)
+        handle, file = self._file(fd, os.O_WRONLY)
         if len(buffers) > _BUFFERS_MAX:
             raise _error(errno.EINVAL, handle.path)
         length = sum(memoryview(buffer).nbytes for buffer in buffers)
@@ -147,15 +143,13 @@ class SimulatedFilesystem:
         return self._write(handle, file, b"".join(bytes(buffer) for buffer in buffers), offset)
 
     def ftruncate(self, fd: int, length: int) -> None:
-        handle, file = self._file(fd)
-        if not handle.writes:
-            raise _error(errno.EINVAL, handle.path)
+        handle, file = self._file(fd, os.O_WRONLY, refusal=errno.EINVAL)
         self._begin("ftruncate", handle.path, length=length)
         self._grow(file, length, handle.path)
         self._set_length(file, length)
 
     def allocate(self, fd: int, offset: int, length: int) -> None:
-        handle, file = self._file(fd)
+        handle, file = self._file(fd, os.O_WRONLY)
         self._begin("allocate", handle.path, offset=offset, length=length)
         end = offset + length
         self._grow(file, end, handle.path)
@@ -225,13 +219,14 @@ class SimulatedFilesystem:
     def mkdir(self, path: str) -> None:
         self._begin("mkdir", path)
         directory = self.disk.root
-        for part in parts_of(path):
+        parts = parts_of(path)
+        for depth, part in enumerate(parts, start=1):
             entry = directory.entries.get(part)
             if entry is None:
                 entry = SimulatedDirectory()
                 directory.change({part: entry})
             if not isinstance(entry, SimulatedDirectory):
-                raise _error(errno.EEXIST, path)
+                raise _error(errno.EEXIST if depth == len(parts) else errno.ENOTDIR, path)
             directory = entry
 
     def rmdir(self, path: str) -> None:
@@ -267,8 +262,10 @@ class SimulatedFilesystem:
             raise _error(errno.EBADF, f"descriptor {fd}")
         return handle
 
-    def _file(self, fd: int) -> tuple[_Handle, SimulatedFile]:
+    def _file(self, fd: int, access: int, refusal: int = errno.EBADF) -> tuple[_Handle, SimulatedFile]:
         handle = self._handle(fd)
+        if not (handle.writes if access == os.O_WRONLY else handle.reads):
+            raise _error(refusal, handle.path)
         if not isinstance(handle.entry, SimulatedFile):
             raise _error(errno.EISDIR, handle.path)
         return handle, handle.entry
@@ -280,8 +277,8 @@ class SimulatedFilesystem:
         return self.disk.find_directory(posixpath.join("/", *parts[:-1])), parts[-1]
 
     def _write(self, handle: _Handle, file: SimulatedFile, data: bytes, offset: int) -> int:
-        if not handle.writes:
-            raise _error(errno.EBADF, handle.path)
+        if not data:
+            return 0  # and the file does not grow
         data = data[: self._room_for(file, offset, len(data), handle.path)]
         self.disk.count_bytes(len(data))
         if handle.flags & (os.O_DSYNC | os.O_SYNC):
@@ -364,9 +361,8 @@ def _size_of(entry: SimulatedFile | SimulatedDirectory) -> int:
 
 
 def _unlock(handle: _Handle) -> None:
-    entry = handle.entry
-    if isinstance(entry, SimulatedFile) and entry.locked_by is handle:
-        entry.locked_by = None
+    if handle.entry.locked_by is handle:
+        handle.entry.locked_by = None
 
 
 def _error(number: int, path: str) -> OSError:
