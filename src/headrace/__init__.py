@@ -1,7 +1,7 @@
 """Headrace: tiered streaming storage in Python.
 
-The names of :mod:`headrace.client` are available here as well. They are imported when first used, so that servers and
-command lines do not pay for them.
+The names of :mod:`headrace.client` are available here as well. They are imported when first used, so that
+servers and command lines do not pay for them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class BlockingEventReader:
     def __init__(self, reader: EventReader, thread: LoopThread) -> None:
         self._reader = reader
         self._thread = thread
-        self._within: tuple[int, int] | None = None
+        self._within: Event | None = None
 
     def next_batch(self, timeout_s: float | None = None) -> EventBatch | None:
         """Return the next events of some segment; None at the end. Raises as :meth:`EventReader.next_batch`.
@@ -40,9 +40,8 @@ class BlockingEventReader:
     def __iter__(self) -> Iterator[Event]:
         """Yield events until the end; the position follows each of them."""
         while (batch := self.next_batch()) is not None:
-            segment_id = batch.segment_id
             for event in batch.events():
-                self._within = (segment_id, event.end_offset)
+                self._within = event
                 yield event
 
     def position(self) -> StreamCut:
@@ -50,7 +49,7 @@ class BlockingEventReader:
         position = self._thread.call(self._reader.position)
         if self._within is None:
             return position
-        offsets = {**position.offsets, self._within[0]: self._within[1]}
+        offsets = {**position.offsets, self._within.segment_id: self._within.end_offset}
         return StreamCut.from_offsets(position.scope, position.stream, offsets)
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from headrace.client.reader.event_framing import payload_column, payloads
@@ -79,11 +80,10 @@ class EventBatch:
         return iter(self.payloads())
 
     def events(self) -> Iterator[Event]:
-        """Yield every event with its place."""
-        frames, base, segment_id = self._frames, self._base, self.segment_id
-        places = frames.tolist() if hasattr(frames, "tolist") else frames
-        for data, place in zip(self.payloads(), places, strict=False):
-            yield Event(data, segment_id, base + place)
+        """Return an iterator over all events with their places."""
+        offsets = self.offsets()
+        places = offsets if isinstance(offsets, list) else offsets.tolist()
+        return map(Event, self.payloads(), repeat(self.segment_id), places)
 
     def to_arrow(self) -> Any:
         """Return the events as a ``pyarrow.BinaryArray`` without an object per event."""

@@ -48,8 +48,8 @@ class EventReader:
         self._ready: dict[int, None] = {}
         self._news: asyncio.Future[None] | None = None
         self._failure: HeadraceError | None = None
-        self._within: tuple[int, int] | None = None
-        """Segment and offset reached inside the batch whose events are handed out one by one."""
+        self._within: Event | None = None
+        """The last event, while the events of a batch are handed out one by one."""
         self._closed = False
 
     @classmethod
@@ -119,16 +119,15 @@ class EventReader:
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Yield events until the end; the position follows each of them."""
         while (batch := await self.next_batch()) is not None:
-            segment_id = batch.segment_id
             for event in batch.events():
-                self._within = (segment_id, event.end_offset)
+                self._within = event
                 yield event
 
     def position(self) -> StreamCut:
         """Return the cut behind the last batch, or behind the last event if events are taken one by one."""
         offsets = self._walk.offsets()
         if self._within is not None:
-            offsets[self._within[0]] = self._within[1]
+            offsets[self._within.segment_id] = self._within.end_offset
         return StreamCut.from_offsets(self.scope, self.stream, offsets)
 
     async def _wait_for_news(self) -> None:

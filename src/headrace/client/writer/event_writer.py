@@ -61,6 +61,7 @@ class EventWriter(RoutedWriter):
         segment_id = output.address.segment_id
         self._map.replace(segment_id, successors)
         del self._outputs[segment_id]
+        self._remember_route()
         for block in output.take_blocks():
-            for target, part in divide_block(block, self._map):
+            for target, part in divide_block(block, self._map, self._spread):
                 self._output(target).add_block(part)

@@ -10,10 +10,11 @@ Source: protocol, "Event numbers, acknowledgements, in-flight queue" and "Writer
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.client.writer.ack import Ack
+from headrace.client.writer.places import Places
 from headrace.errors import (
     DataCorruptionError,
     HeadraceError,
@@ -26,23 +27,23 @@ from headrace.errors import (
 class Block:
     """Events that are stored as a unit: one append. Its bytes do not change once it is in a window.
 
-    ``positions`` are the places of its events in the key space: one number for all of them, or one each. They
-    decide where the events go if the segment is sealed first.
+    ``places`` decide where its events go if the segment is sealed first; see
+    :mod:`headrace.client.writer.places`.
     """
 
-    __slots__ = ("acks", "data", "event_count", "is_in_doubt", "last_number", "positions", "size_bytes")
+    __slots__ = ("acks", "data", "event_count", "is_in_doubt", "last_number", "places", "size_bytes")
 
     def __init__(
         self,
         data: bytes | bytearray | memoryview,
         event_count: int,
-        positions: float | Sequence[float],
+        places: Places,
         acks: list[Ack],
     ) -> None:
         self.data = data
         self.size_bytes = len(data)
         self.event_count = event_count
-        self.positions = positions
+        self.places = places
         self.acks = acks
         self.last_number = 0
         self.is_in_doubt = False

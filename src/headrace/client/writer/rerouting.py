@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.client.reader.event_framing import find_frames
 from headrace.client.writer.inflight_window import Block
+from headrace.client.writer.places import resolve_places
+from headrace.client.writer.routing import SpreadPositions
 from headrace.client.writer.segment_map import SegmentMap
 
 
-def divide_block(block: Block, segments: SegmentMap) -> list[tuple[int, Block]]:
+def divide_block(block: Block, segments: SegmentMap, spread: SpreadPositions) -> list[tuple[int, Block]]:
     """Return the parts of ``block`` with the segments they go to; order within a key is kept.
 
     Whoever waited for the block waits for all parts. The block itself must not be used any more.
     """
-    positions = block.positions
+    positions = resolve_places(block.places, block.event_count, spread)
+    block.places = positions
     if isinstance(positions, float):
         return [(segments.segment_at(positions), block)]
-    targets = [segments.segment_at(position) for position in _as_list(positions)]
-    distinct = dict.fromkeys(targets)
-    if len(distinct) == 1:
+    places: list[float] = positions if isinstance(positions, list) else positions.tolist()
+    targets = [segments.segment_at(position) for position in places]
+    if len(dict.fromkeys(targets)) == 1:
         return [(targets[0], block)]
-    parts = _gather(block, targets)
+    parts = _gather(block, targets, places)
     for ack in block.acks:
         ack.add_parts(len(parts) - 1)
     return parts
 
 
-def _as_list(positions: Any) -> list[float]:
-    values: list[float] = positions if isinstance(positions, list) else positions.tolist()
-    return values
-
-
-def _gather(block: Block, targets: list[int]) -> list[tuple[int, Block]]:
+def _gather(block: Block, targets: list[int], positions: list[float]) -> list[tuple[int, Block]]:
     frames = find_frames(block.data)
     bounds = frames if isinstance(frames, list) else frames.tolist()
-    assert len(bounds) == len(targets) + 1  # whole events only, as many as positions
+    assert len(bounds) == len(targets) + 1  # whole events only, as many as places
     assert bounds[-1] == block.size_bytes
     view = memoryview(block.data)
-    positions = _as_list(block.positions)
     pieces: dict[int, list[memoryview]] = {}
     places: dict[int, list[float]] = {}
     for index, target in enumerate(targets):

@@ -10,6 +10,7 @@ calls :meth:`drain` now and then, as with asyncio's streams; a writer that is ov
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,7 +22,8 @@ from headrace.client.vectors import find_arrow, find_numpy
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.event_frames import cut_into_blocks, event_header, frame_column, frame_list
 from headrace.client.writer.inflight_window import Block
-from headrace.client.writer.routing import SpreadPositions, key_positions
+from headrace.client.writer.places import Places, resolve_places, slice_places
+from headrace.client.writer.routing import SpreadPositions, checked_keys, key_positions
 from headrace.client.writer.segment_map import SegmentMap
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import (
@@ -68,6 +70,10 @@ class RoutedWriter:
         self._map = segments
         self._outputs: dict[int, SegmentOutput] = {}
         self._spread = SpreadPositions(services.entropy.token(8))
+        self._inner_bounds: list[float] = []
+        self._route: list[SegmentOutput | None] = []
+        self._only_output: SegmentOutput | None = None
+        self._remember_route()
         self._error: HeadraceError | None = None
         self._closed = False
         self._held_bytes = 0
@@ -94,12 +100,26 @@ class RoutedWriter:
         header = event_header(len(event))
         if type(event) is not bytes:
             event = bytes(event)  # the caller may change it before it is sent
-        position = self._spread.next() if routing_key is None else key_position(routing_key)
         size = EVENT_HEADER_BYTES + len(event)
         self._held_bytes += size
         self._bytes_written += size
         self._events_written += 1
-        return self._output(self._map.segment_at(position)).add_event(header, event, position)
+        place: float | str | None = routing_key
+        output = self._only_output
+        if output is None:
+            place = self._spread.next() if routing_key is None else key_position(routing_key)
+            index = bisect_left(self._inner_bounds, place)
+            output = self._route[index] or self._open_route(index)
+        return output.add_event(header, event, place)
+
+    def _remember_route(self) -> None:
+        """Prepare the way of single events after the map or the outputs changed."""
+        self._inner_bounds = self._map.highs[:-1]
+        self._route = [self._outputs.get(segment_id) for segment_id in self._map.ids]
+        self._only_output = self._route[0] if len(self._route) == 1 else None
+
+    def _open_route(self, index: int) -> SegmentOutput:
+        return self._output(self._map.ids[index])
 
     def write_atomic(self, events: Sequence[bytes], routing_key: str) -> Ack:
         """Take several events of one key that are stored together or not at all, next to each other.
@@ -143,43 +163,45 @@ class RoutedWriter:
         count = len(events)
         ack = Ack(1)  # one part of its own, so that it cannot be done before everything was taken
         if count:
-            positions = self._positions(count, routing_keys)
+            places = self._places(count, routing_keys)
             for data, ends, first in _framed_pieces(events):
-                piece = positions if isinstance(positions, float) else positions[first : first + len(ends)]
-                self._take_framed(data, ends, piece, ack)
+                self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
         ack.settle_part()
         return ack
 
-    def _positions(self, count: int, routing_keys: Any) -> Any:
-        if routing_keys is None:
-            return self._spread.many(count)
-        if isinstance(routing_keys, str):
-            return key_position(routing_keys)
-        if len(routing_keys) != count:
-            raise InvalidArgumentError(f"{len(routing_keys)} keys do not fit {count} events")
-        return key_positions(routing_keys)
+    def _places(self, count: int, routing_keys: Any) -> Places:
+        """Check keys and return places, resolved if the stream has several segments."""
+        if routing_keys is not None and not isinstance(routing_keys, str):
+            if len(routing_keys) != count:
+                raise InvalidArgumentError(f"{len(routing_keys)} keys do not fit {count} events")
+            if len(self._map.ids) > 1:
+                return key_positions(routing_keys)
+            routing_keys = checked_keys(routing_keys)
+        if len(self._map.ids) > 1:
+            return resolve_places(routing_keys, count, self._spread)
+        return routing_keys
 
-    def _take_framed(self, data: memoryview, ends: Any, positions: Any, ack: Ack) -> None:
+    def _take_framed(self, data: memoryview, ends: Any, places: Places, ack: Ack) -> None:
         """Divide framed events among segments, cut them into blocks and queue those."""
-        targets = self._map.targets(positions)
+        if len(self._map.ids) == 1:
+            self._take_run(self._map.ids[0], data, ends, places, ack)
+            return
+        targets = self._map.targets(places)
         if isinstance(targets, int):
-            for first, after in cut_into_blocks(ends, self._config.block_bytes_max):
-                begin = int(ends[first - 1]) if first else 0
-                piece = positions if isinstance(positions, float) else positions[first:after]
-                ack.add_parts(1)
-                block = Block(data[begin : int(ends[after - 1])], after - first, piece, [ack])
-                self._take_block(targets, block)
+            self._take_run(targets, data, ends, places, ack)
             return
         for segment_id, chosen in targets:
             part, part_ends = _gather(data, ends, chosen)
-            places = positions[chosen] if not isinstance(positions, list) else [positions[i] for i in chosen]
-            for first, after in cut_into_blocks(part_ends, self._config.block_bytes_max):
-                begin = int(part_ends[first - 1]) if first else 0
-                ack.add_parts(1)
-                block = Block(
-                    part[begin : int(part_ends[after - 1])], after - first, places[first:after], [ack]
-                )
-                self._take_block(segment_id, block)
+            mine = [places[index] for index in chosen] if isinstance(places, list) else places[chosen]
+            self._take_run(segment_id, part, part_ends, mine, ack)
+
+    def _take_run(self, segment_id: int, data: memoryview, ends: Any, places: Places, ack: Ack) -> None:
+        for first, after in cut_into_blocks(ends, self._config.block_bytes_max):
+            begin = int(ends[first - 1]) if first else 0
+            ack.add_parts(1)
+            part = data[begin : int(ends[after - 1])]
+            block = Block(part, after - first, slice_places(places, first, after), [ack])
+            self._take_block(segment_id, block)
 
     def _take_block(self, segment_id: int, block: Block) -> None:
         self._held_bytes += block.size_bytes
@@ -265,6 +287,7 @@ class RoutedWriter:
 
     def _leave(self) -> None:
         outputs, self._outputs = self._outputs, {}
+        self._remember_route()
         for output in outputs.values():
             output.close()
         self._wake_waiters()
@@ -301,6 +324,7 @@ class RoutedWriter:
         if self._error is None:
             self._error = error
         self._outputs.pop(output.address.segment_id, None)
+        self._remember_route()
         for block in output.take_blocks():
             self.on_durable(block.size_bytes)
             block.fail(error)

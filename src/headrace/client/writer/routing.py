@@ -59,25 +59,46 @@ def key_positions(keys: Any) -> Any:
     Raises:
         InvalidArgumentError: a key is null.
     """
+    keys = checked_keys(keys)
     pa, np = find_arrow(), find_numpy()
     if pa is None or np is None:
         return [key_position(key) for key in keys]
-    if not isinstance(keys, (pa.Array, pa.ChunkedArray)):
-        try:
-            keys = pa.array(keys, pa.string())
-        except UnicodeEncodeError:  # a lone surrogate is a legal key but has no UTF-8 form
-            return np.array([key_position(key) for key in keys], np.float64)
-    if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks()
-        if isinstance(keys, pa.ChunkedArray):  # a chunked array without chunks
-            return np.empty(0, np.float64)
-    if keys.null_count:
-        raise InvalidArgumentError("a routing key is null")
+    if isinstance(keys, list):  # a lone surrogate is a legal key but has no form in an array
+        return np.array([key_position(key) for key in keys], np.float64)
     if not pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_encode()
-    distinct = keys.dictionary
-    places = _hash_distinct(pa, np, distinct)
+    places = _hash_distinct(pa, np, keys.dictionary)
     return places[keys.indices.to_numpy(zero_copy_only=False)]
+
+
+def checked_keys(keys: Any) -> Any:
+    """Return the keys as one ``pyarrow`` array, or as a list if that is not possible.
+
+    Raises:
+        InvalidArgumentError: a key is null or no string.
+    """
+    pa = find_arrow()
+    if pa is None:
+        return _checked_list(keys)
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks() if keys.num_chunks != 1 else keys.chunk(0)
+        if isinstance(keys, pa.ChunkedArray):  # a chunked array without chunks
+            return pa.array([], pa.string())
+    elif not isinstance(keys, pa.Array):
+        try:
+            keys = pa.array(keys, pa.string())
+        except (UnicodeEncodeError, pa.ArrowInvalid, pa.ArrowTypeError):
+            return _checked_list(keys)
+    if keys.null_count:
+        raise InvalidArgumentError("a routing key is null")
+    return keys
+
+
+def _checked_list(keys: Any) -> list[str]:
+    checked = list(keys)
+    if not all(isinstance(key, str) for key in checked):
+        raise InvalidArgumentError("a routing key is no string")
+    return checked
 
 
 def _hash_distinct(pa: Any, np: Any, distinct: Any) -> Any:

@@ -97,13 +97,13 @@ class SegmentOutput:
         self._setup: asyncio.Future[None] | None = None
         # The block that is being filled; it has no number yet.
         self._open_parts: list[Any] = []
-        self._open_positions: list[float] = []
+        self._open_places: list[float | str | None] = []
         self._open_bytes = 0
         self._open_ack: Ack | None = None
 
     # ------------------------------------------------------------------------------ filling
 
-    def add_event(self, header: bytes, event: bytes | bytearray | memoryview, position: float) -> Ack:
+    def add_event(self, header: bytes, event: bytes, place: float | str | None) -> Ack:
         """Put one framed event into the open block; return what stands for the whole block."""
         size = len(header) + len(event)
         if self._open_bytes and self._open_bytes + size > self._config.block_bytes_max:
@@ -114,7 +114,7 @@ class SegmentOutput:
             self._wake()
         self._open_parts.append(header)
         self._open_parts.append(event)
-        self._open_positions.append(position)
+        self._open_places.append(place)
         self._open_bytes += size
         return ack
 
@@ -128,9 +128,9 @@ class SegmentOutput:
         ack = self._open_ack
         if ack is None:
             return
-        positions = self._open_positions
-        block = Block(b"".join(self._open_parts), len(positions), positions, [ack])
-        self._open_parts, self._open_positions = [], []
+        places = self._open_places
+        block = Block(b"".join(self._open_parts), len(places), places, [ack])
+        self._open_parts, self._open_places = [], []
         self._open_bytes = 0
         self._open_ack = None
         self._window.add(block)
