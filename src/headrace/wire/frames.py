@@ -28,13 +28,17 @@ from headrace.wire.fields import Buffer, Parts
 HEAD: Final = struct.Struct(">ii")
 HEAD_BYTES: Final = 8
 
+IDLE_BUFFER_BYTES: Final = 16 * KIB
+"""Room of a receive buffer that has not been filled for a while."""
+
 RECEIVE_BUFFER_BYTES: Final = 256 * KIB
-"""Room of a receive buffer; untouched pages of it cost nothing."""
+"""Room of a receive buffer under load."""
 
 RECEIVE_SLACK_BYTES: Final = 64 * KIB
 """Room behind a command that is larger than the buffer, so that what follows it arrives in the same read."""
 
-_QUIET_READS_MAX: Final = 16
+_SHRINK_EVERY: Final = 64
+"""How many times a buffer runs empty before it is asked whether all of it was needed."""
 
 SERVER_PAYLOAD_BYTES_MAX: Final = WIRE_FRAME_BYTES_MAX - HEAD_BYTES
 CLIENT_PAYLOAD_BYTES_MAX: Final = WIRE_PAYLOAD_BYTES_MAX
@@ -106,10 +110,10 @@ class FrameDecoder:
     Receive into :meth:`get_buffer`, report with :meth:`buffer_updated` (or copy with :meth:`feed`), then take
     frames until there is none. Every view handed out is valid until the next ``get_buffer`` or ``feed``.
 
-    The buffer holds one frame more than what is taken out in time: it grows only for a frame that does not
-    fit, never beyond ``payload_bytes_max`` plus slack, and returns to its size afterwards. A head that cannot
-    be right is refused before anything of its payload is waited for. After a ProtocolError the decoder stays
-    broken.
+    The buffer grows from ``IDLE_BUFFER_BYTES`` to ``buffer_bytes`` when it is filled, further only for a
+    frame that does not fit, and in steps: memory stays within four times of what was received, whatever a
+    head announces. It shrinks again when nothing has needed its size for a while. A head that cannot be right
+    is refused before anything of its payload is waited for. After a ProtocolError the decoder stays broken.
 
     A parser that walks the buffer itself reads ``buffer[begin:end]``, moves ``begin`` and sets ``wanted``.
     """
@@ -117,9 +121,11 @@ class FrameDecoder:
     __slots__ = (
         "_accepts",
         "_buffer_bytes",
+        "_emptied",
         "_error",
+        "_idle_bytes",
+        "_most",
         "_payload_bytes_max",
-        "_quiet_reads",
         "_statistics",
         "begin",
         "buffer",
@@ -140,9 +146,11 @@ class FrameDecoder:
         self._payload_bytes_max = payload_bytes_max
         self._buffer_bytes = buffer_bytes
         self._error: ProtocolError | None = None
-        self._quiet_reads = 0
+        self._idle_bytes = min(IDLE_BUFFER_BYTES, buffer_bytes)
+        self._emptied = 0
+        self._most = 0  # bytes in the buffer, since it was last asked whether it is too large
         self._statistics = FrameDecoderStatistics()
-        self.buffer = bytearray(buffer_bytes)
+        self.buffer = bytearray(self._idle_bytes)
         self.view = memoryview(self.buffer)
         self.begin = 0
         self.end = 0
@@ -166,17 +174,19 @@ class FrameDecoder:
         begin, end = self.begin, self.end
         if begin == end:
             begin = end = self.begin = self.end = 0
-            if len(self.buffer) != self._buffer_bytes:
-                self._maybe_shrink()
+            if self._most >= self._idle_bytes or len(self.buffer) > self._idle_bytes:
+                self._adapt()
         capacity = len(self.buffer)
         # With little room behind the bytes that are left, moving them once is cheaper than many small reads.
-        if begin + self.wanted > capacity or end == capacity or (begin and capacity - end < capacity >> 1):
+        if end == capacity or (begin and (begin + self.wanted > capacity or capacity - end < capacity >> 1)):
             self._make_room()
         return self.view[self.end :]
 
     def buffer_updated(self, size: int) -> None:
         """``size`` bytes were written into the room returned last."""
-        self.end += size
+        end = self.end = self.end + size
+        if end > self._most:  # noqa: PLR1730 - every read passes here
+            self._most = end
         self._statistics.bytes_received += size
 
     def feed(self, data: Buffer) -> None:
@@ -189,22 +199,30 @@ class FrameDecoder:
             self.buffer_updated(size)
             source = source[size:]
 
-    def _maybe_shrink(self) -> None:
-        """Give a grown buffer up once nothing has needed it for a while; large commands come in series."""
-        self._quiet_reads += 1
-        if self._quiet_reads >= _QUIET_READS_MAX and self.wanted <= self._buffer_bytes:
+    def _adapt(self) -> None:
+        """The buffer is empty: take a larger one if it was filled, a smaller one if it long was not."""
+        capacity = len(self.buffer)
+        if self._most >= capacity and capacity < self._buffer_bytes:
             self._use(bytearray(self._buffer_bytes))
+        self._emptied += 1
+        if self._emptied < _SHRINK_EVERY:
+            return
+        enough = self._idle_bytes if self._most <= self._idle_bytes else self._buffer_bytes
+        if enough < capacity and self._most <= enough:
+            self._use(bytearray(enough))
+        self._emptied = self._most = 0
 
     def _make_room(self) -> None:
         """Move what is left to the front, of a larger buffer if it has to be."""
         left = self.end - self.begin
         needed = max(self.wanted, left + 1)
-        if needed > self._buffer_bytes:
-            self._quiet_reads = 0
-        if needed > len(self.buffer):
+        capacity = len(self.buffer)
+        if needed > capacity or (self._most >= capacity and capacity < self._buffer_bytes):
             # A backlog that nobody takes doubles the buffer: all growth together copies it about once.
+            # A frame gets its room once a quarter of it is there: its head is only a promise.
             backlog = 2 * left if left >= self.wanted else 0
-            fresh = bytearray(max(needed + RECEIVE_SLACK_BYTES, backlog))
+            room = max(needed + RECEIVE_SLACK_BYTES, backlog)
+            fresh = bytearray(max(self._buffer_bytes, min(room, 4 * left)))
             fresh[:left] = self.view[self.begin : self.end]
             self._use(fresh)
         else:

@@ -9,6 +9,8 @@ from headrace.limits import KIB, MIB
 from headrace.wire import commands as c
 from headrace.wire.frames import (
     CLIENT_PAYLOAD_BYTES_MAX,
+    IDLE_BUFFER_BYTES,
+    RECEIVE_BUFFER_BYTES,
     RECEIVE_SLACK_BYTES,
     SERVER_PAYLOAD_BYTES_MAX,
     FrameDecoder,
@@ -95,26 +97,58 @@ def test_data_are_views_of_the_buffer_and_not_copies():
     assert block.data == b"ab23456789"
 
 
-def test_the_buffer_grows_for_one_larger_command_and_shrinks_after_a_quiet_while():
+def receive(decoder, stream):
+    """Hand ``stream`` over as a socket would; return the frames taken and the largest buffer seen."""
+    at = taken = largest = 0
+    while at < len(stream):
+        room = decoder.get_buffer()
+        size = min(len(room), len(stream) - at)
+        room[:size] = stream[at : at + size]
+        decoder.buffer_updated(size)
+        at += size
+        largest = max(largest, len(decoder.buffer))
+        decoder.check()
+        while decoder.next_frame() is not None:
+            taken += 1
+    return taken, largest
+
+
+def test_the_buffer_grows_with_the_load_and_shrinks_after_a_quiet_while():
     decoder = FrameDecoder.for_server()
-    ordinary = len(decoder.buffer)
+    assert len(decoder.buffer) == IDLE_BUFFER_BYTES
+    small = encode(c.AppendBlock(WRITER, bytes(100)))
+    assert receive(decoder, small * 10_000) == (10_000, RECEIVE_BUFFER_BYTES)
+    for _ in range(200):
+        assert receive(decoder, small)[0] == 1
+    assert len(decoder.buffer) == IDLE_BUFFER_BYTES
+    assert decoder.statistics().frames_taken == 10_200
+
+
+def test_the_buffer_grows_for_one_larger_command_and_serves_more_of_its_kind():
+    decoder = FrameDecoder.for_server()
     large = encode(c.AppendBlock(WRITER, bytes(4 * MIB)))
-    decoder.feed(large[:100])
-    assert decoder.next_frame() is None
-    assert len(decoder.buffer) == ordinary  # nothing but a head has arrived
-    decoder.get_buffer()
-    assert len(decoder.buffer) == len(large) + RECEIVE_SLACK_BYTES
-    decoder.feed(large[100:])
-    assert decoder.next_frame() is not None
+    taken, largest = receive(decoder, large)
+    assert taken == 1
+    assert len(large) <= largest <= len(large) + RECEIVE_SLACK_BYTES
     grown = decoder.buffer
-    decoder.feed(large)
-    assert decoder.next_frame() is not None
-    assert decoder.buffer is grown  # large commands come in series
-    for _ in range(40):
+    assert receive(decoder, large * 3)[0] == 3
+    assert decoder.buffer is grown
+    for _ in range(200):
         decoder.feed(encode(c.KeepAlive()))
         assert decoder.next_command() == c.KeepAlive()
-    assert len(decoder.buffer) == ordinary
-    assert decoder.statistics().frames_taken == 42
+    assert len(decoder.buffer) == IDLE_BUFFER_BYTES
+
+
+def test_an_announced_length_alone_costs_nothing():
+    decoder = FrameDecoder.for_server()
+    head = struct.pack(">ii", 3, SERVER_PAYLOAD_BYTES_MAX)
+    received = 0
+    for piece in (head, *[bytes(10_000)] * 200):
+        decoder.feed(piece)
+        received += len(piece)
+        assert decoder.next_frame() is None
+        assert len(decoder.get_buffer()) >= 1
+        assert len(decoder.buffer) <= max(RECEIVE_BUFFER_BYTES, 4 * received)
 
 
 def test_an_untaken_backlog_is_kept_whole():
@@ -143,7 +177,7 @@ def test_reads_stay_large_when_a_little_is_left_over_each_time():
     at = rooms = 0
     while at < len(stream):
         room = decoder.get_buffer()
-        assert len(room) >= 64 * KIB
+        assert rooms == 0 or len(room) >= 64 * KIB
         size = min(len(room), len(stream) - at)
         room[:size] = stream[at : at + size]
         decoder.buffer_updated(size)
