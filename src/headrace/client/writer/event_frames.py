@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from headrace.client.vectors import find_arrow, find_numpy
@@ -19,9 +18,10 @@ _HEADER: Final = struct.Struct(">q")
 Event = bytes | bytearray | memoryview
 
 
-@lru_cache(maxsize=4096)
-def _short_header(length: int) -> bytes:
-    return _HEADER.pack(length)
+SHORT_EVENT_BYTES: Final = 4097
+SHORT_HEADERS: Final = [_HEADER.pack(length) for length in range(SHORT_EVENT_BYTES)]
+"""Headers of events shorter than ``SHORT_EVENT_BYTES``, by length. The first one belongs to no legal event.
+"""
 
 
 def event_header(length: int) -> bytes:
@@ -33,7 +33,7 @@ def event_header(length: int) -> bytes:
     """
     if not 0 < length <= EVENT_BYTES_MAX:
         raise _illegal(length)
-    return _short_header(length) if length <= 4096 else _HEADER.pack(length)
+    return SHORT_HEADERS[length] if length < SHORT_EVENT_BYTES else _HEADER.pack(length)
 
 
 def _illegal(length: int) -> InvalidArgumentError:

@@ -20,7 +20,14 @@ from headrace.client.config import WriterConfig
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.vectors import find_arrow, find_numpy
 from headrace.client.writer.ack import Ack
-from headrace.client.writer.event_frames import cut_into_blocks, event_header, frame_column, frame_list
+from headrace.client.writer.event_frames import (
+    SHORT_EVENT_BYTES,
+    SHORT_HEADERS,
+    cut_into_blocks,
+    event_header,
+    frame_column,
+    frame_list,
+)
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.places import Places, resolve_places, slice_places
 from headrace.client.writer.routing import SpreadPositions, checked_keys, key_positions
@@ -47,14 +54,14 @@ early.
 
 @dataclass(slots=True)
 class WriterStatistics:
-    """What a writer holds now, and what it has been given since it was made."""
+    """What a writer holds now, and what it has made durable since it was made."""
 
     bytes_held: int
     bytes_held_max: int
     segments: int
     blocks_in_flight: int
-    events_written: int
-    bytes_written: int
+    events_durable: int
+    bytes_durable: int
 
 
 class RoutedWriter:
@@ -77,9 +84,11 @@ class RoutedWriter:
         self._error: HeadraceError | None = None
         self._closed = False
         self._held_bytes = 0
+        self._limit_bytes = config.window_bytes_max
+        """Writing is refused from here on; -1 once the writer is closed or has failed."""
         self._room_waiters: list[asyncio.Future[None]] = []
-        self._events_written = 0
-        self._bytes_written = 0
+        self._events_durable = 0
+        self._bytes_durable = 0
 
     # ------------------------------------------------------------------------------ writing
 
@@ -95,22 +104,21 @@ class RoutedWriter:
             StreamSealedError: the stream takes no more events.
             HeadraceError: why the writer failed earlier.
         """
-        if self._held_bytes >= self._config.window_bytes_max or self._error is not None or self._closed:
+        if self._held_bytes >= self._limit_bytes:
             self._refuse()
-        header = event_header(len(event))
+        size = len(event)
+        header = SHORT_HEADERS[size] if 0 < size < SHORT_EVENT_BYTES else event_header(size)
         if type(event) is not bytes:
             event = bytes(event)  # the caller may change it before it is sent
-        size = EVENT_HEADER_BYTES + len(event)
+        size += EVENT_HEADER_BYTES
         self._held_bytes += size
-        self._bytes_written += size
-        self._events_written += 1
         place: float | str | None = routing_key
         output = self._only_output
         if output is None:
             place = self._spread.next() if routing_key is None else key_position(routing_key)
             index = bisect_left(self._inner_bounds, place)
             output = self._route[index] or self._open_route(index)
-        return output.add_event(header, event, place)
+        return output.add_event(header, event, place, size)
 
     def _remember_route(self) -> None:
         """Prepare the way of single events after the map or the outputs changed."""
@@ -205,8 +213,6 @@ class RoutedWriter:
 
     def _take_block(self, segment_id: int, block: Block) -> None:
         self._held_bytes += block.size_bytes
-        self._bytes_written += block.size_bytes
-        self._events_written += block.event_count
         self._output(segment_id).add_block(block)
 
     def _output(self, segment_id: int) -> SegmentOutput:
@@ -220,7 +226,7 @@ class RoutedWriter:
         return SegmentAddress(self.scope, self.stream, segment_id)
 
     def _check_can_write(self) -> None:
-        if self._held_bytes >= self._config.window_bytes_max or self._error is not None or self._closed:
+        if self._held_bytes >= self._limit_bytes:
             self._refuse()
 
     def _refuse(self) -> None:
@@ -246,7 +252,7 @@ class RoutedWriter:
 
     async def drain(self) -> None:
         """Wait until there is room in the window again. Raises why the writer failed, if it did."""
-        while self._held_bytes >= self._config.window_bytes_max and self._error is None:
+        while self._held_bytes >= self._config.window_bytes_max and not self._closed and self._error is None:
             waiter = asyncio.get_running_loop().create_future()
             self._room_waiters.append(waiter)
             await waiter
@@ -279,11 +285,15 @@ class RoutedWriter:
         """
         if self._closed:
             return
-        self._closed = True
+        self._stop_taking()
         try:
             await self.flush()
         finally:
             self._leave()
+
+    def _stop_taking(self) -> None:
+        self._closed = True
+        self._limit_bytes = -1
 
     def _leave(self) -> None:
         outputs, self._outputs = self._outputs, {}
@@ -302,8 +312,14 @@ class RoutedWriter:
 
     # ------------------------------------------------------------------------------ for outputs
 
-    def on_durable(self, size_bytes: int) -> None:
-        """Make room in the window: so many bytes are durable, or given up."""
+    def on_durable(self, event_count: int, size_bytes: int) -> None:
+        """So much is durable."""
+        self._events_durable += event_count
+        self._bytes_durable += size_bytes
+        self._release(size_bytes)
+
+    def _release(self, size_bytes: int) -> None:
+        """Make room in the window."""
         self._held_bytes -= size_bytes
         if self._room_waiters and self._held_bytes < self._config.window_bytes_max:
             self._wake_waiters()
@@ -323,10 +339,11 @@ class RoutedWriter:
         """Refuse everything from now on; what this output holds fails."""
         if self._error is None:
             self._error = error
+        self._limit_bytes = -1
         self._outputs.pop(output.address.segment_id, None)
         self._remember_route()
         for block in output.take_blocks():
-            self.on_durable(block.size_bytes)
+            self._release(block.size_bytes)
             block.fail(error)
         self._wake_waiters()
 
@@ -343,8 +360,8 @@ class RoutedWriter:
             bytes_held_max=self._config.window_bytes_max,
             segments=len(self._outputs),
             blocks_in_flight=sum(output.statistics().blocks_sent for output in self._outputs.values()),
-            events_written=self._events_written,
-            bytes_written=self._bytes_written,
+            events_durable=self._events_durable,
+            bytes_durable=self._bytes_durable,
         )
 
     def check(self) -> None:

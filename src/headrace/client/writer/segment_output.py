@@ -64,8 +64,8 @@ class OutputState(Enum):
 class OutputOwner(Protocol):
     """The writer that fills outputs."""
 
-    def on_durable(self, size_bytes: int) -> None:
-        """So many bytes are durable and no longer held."""
+    def on_durable(self, event_count: int, size_bytes: int) -> None:
+        """So much is durable and no longer held."""
 
     def on_segment_ended(self, output: SegmentOutput) -> None:
         """The segment takes no more: its blocks have to go elsewhere."""
@@ -90,6 +90,7 @@ class SegmentOutput:
         self._owner = owner
         self._writer_id = services.entropy.uuid4_bytes()
         self._window = InflightWindow()
+        self._block_bytes_max = config.block_bytes_max
         self._reconnects = Reconnects(config.reconnect)
         self._connection: Connection | None = None
         self._request_id = -1
@@ -103,19 +104,21 @@ class SegmentOutput:
 
     # ------------------------------------------------------------------------------ filling
 
-    def add_event(self, header: bytes, event: bytes, place: float | str | None) -> Ack:
-        """Put one framed event into the open block; return what stands for the whole block."""
-        size = len(header) + len(event)
-        if self._open_bytes and self._open_bytes + size > self._config.block_bytes_max:
+    def add_event(self, header: bytes, event: bytes, place: float | str | None, size_bytes: int) -> Ack:
+        """Put one event of ``size_bytes`` with its header into the open block; return the block's ack."""
+        open_bytes = self._open_bytes + size_bytes
+        if open_bytes > self._block_bytes_max and self._open_bytes:
             self._close_open_block()
+            open_bytes = size_bytes
         ack = self._open_ack
         if ack is None:
             ack = self._open_ack = Ack(1)
             self._wake()
-        self._open_parts.append(header)
-        self._open_parts.append(event)
+        parts = self._open_parts
+        parts.append(header)
+        parts.append(event)
         self._open_places.append(place)
-        self._open_bytes += size
+        self._open_bytes = open_bytes
         return ack
 
     def add_block(self, block: Block) -> None:
@@ -192,13 +195,10 @@ class SegmentOutput:
             self._wake()
 
     def _settle(self, blocks: Sequence[Block]) -> None:
-        size = 0
         for block in blocks:
-            size += block.size_bytes
+            self._owner.on_durable(block.event_count, block.size_bytes)
             for ack in block.acks:
                 ack.settle_part()
-        if size:
-            self._owner.on_durable(size)
 
     # ------------------------------------------------------------------------------ connecting
 

@@ -133,7 +133,7 @@ class Transaction(RoutedWriter):
 
     def _end(self) -> None:
         self._open = False
-        self._closed = True
+        self._stop_taking()
         self._owner.forget(self)
         self._leave()
 
