@@ -2,18 +2,10 @@
 
 import pytest
 
-from headrace.limits import KIB
 from headrace.testing.conformance.wal import WalContract
+from headrace.testing.disk import DiskConfig
 from headrace.wal import FileWal, MemoryLogStore, MemoryWal, WalConfig
-
-SMALL = WalConfig(
-    frame_bytes_max=512,
-    frames_max=6,
-    segment_file_bytes=32 * KIB,
-    zero_step_bytes=4 * KIB,
-    zero_ahead_bytes=8 * KIB,
-    spare_files_max=2,
-)
+from tests.unit.wal.world import SMALL, Machine
 
 
 class TestMemoryWal(WalContract):
@@ -45,3 +37,21 @@ class TestFileWalOfSmallFiles(TestFileWal):
 
     def make_wal(self):
         return FileWal(self.directory, SMALL)
+
+
+class TestFileWalOnTheSimulatedDisk(WalContract):
+    truncation_granularity_bytes = SMALL.segment_file_bytes
+
+    disk = DiskConfig()
+
+    @pytest.fixture(autouse=True)
+    def _storage(self):
+        self.machine = Machine(config=self.disk)
+        self.machine.pace_s = 0.0
+
+    def make_wal(self):
+        return self.machine.make_wal()
+
+
+class TestFileWalOnASimulatedDiskWithoutDirectWrites(TestFileWalOnTheSimulatedDisk):
+    disk = DiskConfig(direct=False)

@@ -78,8 +78,6 @@ class LoopWork:
         self._entropy = entropy
         self._jobs: deque[Job] = deque()
         self._closed = False
-        self.stall_s = 0.1
-        """Now and then a thread, or its whole process, stands still."""
 
     async def run(self, fn: Callable[..., T], *args: Any) -> T:
         future = asyncio.get_running_loop().create_future()
@@ -128,8 +126,9 @@ class LoopWork:
         done(result, error)
 
     def _later(self, fn: Callable[..., None], *args: Any) -> None:
-        seconds = self._entropy.random() * (self.stall_s if self._entropy.randbelow(8) == 0 else 1e-3)
-        asyncio.get_running_loop().call_later(seconds, fn, *args)
+        # Now and then a thread, or its whole process, stands still.
+        pace_s = self._machine.pace_s * (100 if self._entropy.randbelow(8) == 0 else 1)
+        asyncio.get_running_loop().call_later(self._entropy.random() * pace_s, fn, *args)
 
     def close(self) -> None:
         self._closed = True
@@ -242,6 +241,8 @@ class Machine:
         self.wal_config = wal
         self.processes: list[SimulatedFilesystem] = []
         self.jobs: list[Job] = []
+        self.pace_s = 1e-3
+        """What a thread takes, at most, to begin or to answer. Zero is for loops in real time."""
 
     def make_wal(self, directory: str = DIRECTORY, filesystem: SimulatedFilesystem | None = None) -> FileWal:
         """Return a log of a new process."""
