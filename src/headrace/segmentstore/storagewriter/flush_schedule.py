@@ -31,8 +31,8 @@ class FlushSchedule:
         """Return when the segment wants to be flushed; inf if something else has to happen first."""
         if not aggregator.queue or aggregator.busy or aggregator.waiting:
             return inf
-        if (aggregator.merging or aggregator.segment.merged) and not aggregator.urgent:
-            return inf  # its target knows when, now or once the merge has come out of the log
+        if aggregator.is_source and not aggregator.urgent:
+            return inf
         at = aggregator.since + self._config.flush_age_s
         if self.forced or aggregator.urgent or aggregator.pending_bytes >= self._config.flush_bytes:
             at = 0.0
@@ -77,12 +77,12 @@ class FlushSchedule:
     def relieve(self, aggregators: Iterable[SegmentAggregator], now: float) -> None:
         """Too many bytes wait: make the largest due, until what is left is half of what is bearable."""
         idle = [found for found in aggregators if found.queue and not found.busy and found not in self._due]
-        waiting = sum(found.pending_bytes for found in idle if not found.merging)
+        waiting = sum(found.pending_bytes for found in idle if not found.is_source)
         idle.sort(key=_pending_bytes, reverse=True)
         for aggregator in idle:
             if 2 * waiting <= self._config.pressure_bytes:
                 return
-            if aggregator.merging or aggregator.waiting or aggregator.pending_bytes == 0:
+            if aggregator.is_source or aggregator.waiting or aggregator.pending_bytes == 0:
                 continue
             waiting -= aggregator.pending_bytes
             aggregator.urgent = True

@@ -127,7 +127,8 @@ class SegmentAggregator:
         """No more bytes will come. Raises: DataCorruptionError if some are missing."""
         if self.segment.stored_sealed:
             return
-        if self.reach != self.segment.durable_length or not self.segment.sealed:
+        complete = self.reach == self.segment.durable_length or self._may_be_elsewhere
+        if not complete or not self.segment.sealed:
             raise DataCorruptionError(
                 f"segment {self.segment.name!r} is sealed at {self.segment.durable_length}; "
                 f"operations cover {self.reach} bytes"
@@ -142,13 +143,17 @@ class SegmentAggregator:
             return
         self.queue.append(PendingTruncate(sequence, offset))
 
-    def add_delete(self, sequence: int) -> list[SegmentAggregator]:
-        """The segment is gone: nothing else matters. Return the merge sources that go with it."""
-        sources = [item.source for item in self.queue if type(item) is PendingMerge]
+    def add_delete(self, sequence: int) -> list[PendingMerge]:
+        """The segment is gone: nothing else matters. Return the merges whose sources go with it.
+
+        A source has to be deleted as of its merge: the log must keep that until storage has forgotten the
+        source, for nothing else in the log speaks of it.
+        """
+        merges = [item for item in self.queue if type(item) is PendingMerge]
         self.queue.clear()
         self.queue.append(PendingDelete(sequence))
         self.urgent = True
-        return sources
+        return merges
 
     def _extend(self, offset: int, end: int) -> None:
         """Note that the operations seen reach ``end`` now."""
@@ -156,8 +161,7 @@ class SegmentAggregator:
         if self.seen is not None:
             continues = offset == self.seen
         else:
-            # The head of a merged segment may be in its target already, its own row gone: the merge tells.
-            continues = offset <= segment.stored_length or (segment.merged and not self.in_storage)
+            continues = offset <= segment.stored_length or self._may_be_elsewhere
         if not continues or end > segment.durable_length:
             raise DataCorruptionError(
                 f"segment {segment.name!r}: an operation covers [{offset}, {end}); those before end at "
@@ -165,12 +169,27 @@ class SegmentAggregator:
             )
         self.seen = end
 
+    @property
+    def _may_be_elsewhere(self) -> bool:
+        """Storage may have joined the segment to its target already and forgotten it: the merge will tell."""
+        return self.segment.merged and not self.in_storage
+
     # ---------------------------------------------------------------------------------- looking
 
     @property
     def lowest_sequence(self) -> int | None:
         """The oldest operation that is not stored: the log is needed from there on."""
         return self.queue[0].sequence if self.queue else None
+
+    @property
+    def awaits_merge(self) -> bool:
+        """The segment was merged, and the operation that says so has not come out of the log yet."""
+        return self.segment.merged and not self.merging
+
+    @property
+    def is_source(self) -> bool:
+        """The segment was merged: only its target knows when it is to be flushed, and whether at all."""
+        return self.segment.merged
 
     @property
     def reach(self) -> int:
@@ -197,14 +216,14 @@ class SegmentAggregator:
             self.queue.popleft()
 
     def check(self) -> None:
-        """Assert the invariants: appends and merges are contiguous and end at ``reach``."""
+        """Assert the invariants: what storage does not have yet is contiguous and ends at ``reach``."""
         assert self.segment.stored_length <= self.reach <= self.segment.durable_length
         sequences = [item.sequence for item in self.queue]
         assert sequences == sorted(sequences)
         at: int | None = None
         for item in self.queue:
             if isinstance(item, PendingAppend | PendingMerge):
-                assert at is None or item.offset == at
+                assert at is None or item.offset == at or at < item.offset <= self.segment.stored_length
                 at = item.end
         assert at is None or self.reach in {at, self.segment.stored_length}
         assert not any(isinstance(item, PendingDelete) for item in list(self.queue)[1:])

@@ -257,10 +257,10 @@ class StorageWriter:
         if segment.stored_deleted:
             return
         aggregator = self._aggregator_of(segment, now)
-        for source in aggregator.add_delete(sequence):
-            source.merging = False
-            source.add_delete(sequence)
-            self._settle(source, now)
+        for merge in aggregator.add_delete(sequence):
+            merge.source.merging = False
+            merge.source.add_delete(merge.sequence)
+            self._settle(merge.source, now)
         aggregator.merging = False
         aggregator.waiting = False
         self._settle(aggregator, now)
@@ -283,10 +283,12 @@ class StorageWriter:
     def _measure(self, now: float) -> None:
         """Count what waits; flush early if it is too much. O(segments), so not done for each operation."""
         aggregators = self._aggregators.values()
-        self._queued_operations = sum(len(found.queue) for found in aggregators)
+        # A merged source waits for its merge to come out of the log: it must not keep the log from being
+        # read.
+        self._queued_operations = sum(len(found.queue) for found in aggregators if not found.awaits_merge)
         self._unmeasured_bytes = 0
         if (
-            sum(found.pending_bytes for found in aggregators if not found.merging)
+            sum(found.pending_bytes for found in aggregators if not found.is_source)
             > self._config.pressure_bytes
         ):
             self._schedule.relieve(aggregators, now)
@@ -355,6 +357,7 @@ class StorageWriter:
         pause = min(config.retry_max_s, config.retry_initial_s * 2 ** min(aggregator.failures, 30))
         aggregator.failures += 1
         aggregator.not_before = now + pause
+        aggregator.urgent = True  # it was due, for whatever reason
         self._log_failure(aggregator, error, now)
         self._flusher.adopt(aggregator)
         aggregator.drop_stored()

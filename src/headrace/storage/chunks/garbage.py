@@ -114,6 +114,14 @@ class GarbageQueue:
         rows[garbage_key(run.number)] = encode_garbage_row(rest) if rest else None
         return GarbageBatch(run.number, chunks, rows, rest)
 
+    def resync(self, number: int, get: Callable[[str], bytes | None], now: float) -> None:
+        """The outcome of a commit is unknown: believe what the store says about run ``number``."""
+        data = get(garbage_key(number))
+        self._runs.pop(number, None)
+        if data is not None:
+            row = decode_garbage_row(data, garbage_key(number))
+            self._runs[number] = GarbageRun(number, row, now + self._delay_s)
+
     def finish(self, batch: GarbageBatch) -> None:
         """The objects of ``batch`` are deleted and its rows committed."""
         if batch.rest is None:

@@ -344,7 +344,11 @@ class ChunkedSegmentStorage:
             except StorageWriteError:
                 self._garbage.defer(batch, loop.time() + self._config.garbage_retry_s)
                 continue
-            await self._rows.commit(batch.rows)
+            try:
+                await self._rows.commit(batch.rows)
+            except BaseException:
+                self._garbage.resync(batch.number, self._rows.get, loop.time())
+                raise
             self._garbage.finish(batch)
             self._closed_chunks.difference_update(batch.chunks)
             deleted += len(batch.chunks)
@@ -533,6 +537,8 @@ class ChunkedSegmentStorage:
                 layout = self._layouts.pop(segment, None)
                 if layout is not None and layout.chunks:
                     self._closed_chunks.add(layout.chunks[-1].name)
+            if run is not None:
+                self._garbage.resync(run.number, self._rows.get, run.not_before)
             raise
         self._statistics.commits += 1
         if run is not None:
