@@ -1,4 +1,4 @@
-"""Random work, random faults, deaths and readers in between; at the end everything is stored once and exactly."""
+"""Random work, faults, deaths and readers in between; at the end everything is stored once and exactly."""
 
 import asyncio
 import contextlib

@@ -47,6 +47,7 @@ from headrace.storage.metadata.contract import RowStore
 from headrace.storage.metadata.rows import (
     GARBAGE_PREFIX,
     INCARNATION_KEY,
+    SEGMENT_PREFIX,
     GarbageRow,
     decode_incarnation_row,
     encode_incarnation_row,
@@ -160,6 +161,10 @@ class ChunkedSegmentStorage:
             len(layout.chunks),
             layout.rollover_bytes,
         )
+
+    def segments(self) -> list[str]:
+        """Return the names of all stored segments, in order. Cost: looks at every row."""
+        return [key.removeprefix(SEGMENT_PREFIX) for key in self._rows.keys(SEGMENT_PREFIX)]
 
     def chunks(self, segment: str) -> list[ChunkInfo]:
         """Return the chunks of a segment in order. Raises: NoSuchSegmentError, DataCorruptionError."""

@@ -1,0 +1,618 @@
+"""Chunked segment storage: what it promises, what it refuses, whose objects it touches."""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import (
+    ContainerOfflineError,
+    DataCorruptionError,
+    FencedOutError,
+    InvalidArgumentError,
+    NoSuchSegmentError,
+    OffsetMismatchError,
+    SegmentExistsError,
+    SegmentNotSealedError,
+    SegmentSealedError,
+    SegmentTruncatedError,
+    StorageFullError,
+    StorageReadError,
+    StorageWriteError,
+    ThrottledError,
+    WalWriteError,
+)
+from headrace.runtime.entropy import SeededEntropy
+from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
+from headrace.storage.metadata.memory_store import MemoryRowStore
+from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.simulation import simulate
+from headrace.testing.storage_faults import Fault, FaultyChunkProvider, FaultyRowStore, fail_reads
+
+CONFIG = SegmentStorageConfig(
+    rollover_bytes=100, block_bytes=8, concat_copy_bytes_max=20, garbage_delay_s=0, read_parallel_max=2
+)
+
+
+class Store:
+    """Objects and rows that outlive their owners."""
+
+    def __init__(self, **arguments):
+        self.objects = MemoryChunkProvider(**arguments)
+        self.provider = FaultyChunkProvider(self.objects)
+        self.rows = FaultyRowStore(MemoryRowStore())
+        self.owners = 0
+
+    def owner(self, epoch, config=CONFIG):
+        self.owners += 1
+        return ChunkedSegmentStorage(self.provider, self.rows, epoch, SeededEntropy(self.owners), config)
+
+
+async def read_all(storage, name):
+    info = storage.info(name)
+    return bytes(await storage.read_stored(name, info.start_offset, info.length - info.start_offset))
+
+
+async def collect_all(storage):
+    while await storage.collect_garbage():
+        pass
+
+
+# ---------------------------------------------------------------------------------- plain use
+
+
+async def test_a_created_segment_is_empty_and_has_no_object():
+    store = Store()
+    storage = store.owner(1)
+    await storage.create("s", rollover_bytes=50)
+    info = storage.info("s")
+    assert (info.length, info.start_offset, info.sealed, info.chunk_count) == (0, 0, False, 0)
+    assert (info.owner_epoch, info.rollover_bytes) == (1, 50)
+    assert not store.objects.objects
+    assert storage.segments() == ["s"]
+    with pytest.raises(SegmentExistsError):
+        await storage.create("s")
+
+
+async def test_an_unknown_segment_is_none_or_refused():
+    storage = Store().owner(1)
+    assert storage.info("s") is None
+    for call in [
+        storage.write("s", 0, [b"x"]),
+        storage.write("s", 5, [b"x"], create=True),
+        storage.read_stored("s", 0, 1),
+        storage.seal("s"),
+        storage.truncate("s", 0),
+        storage.delete("s"),
+        storage.concat("s", 0, "t"),
+    ]:
+        with pytest.raises(NoSuchSegmentError):
+            await call
+    with pytest.raises(NoSuchSegmentError):
+        storage.chunks("s")
+
+
+async def test_a_write_anywhere_but_at_the_end_is_refused_and_names_the_length():
+    storage = Store().owner(1)
+    await storage.write("s", 0, [b"abc"], create=True)
+    for offset in (0, 2, 4):
+        with pytest.raises(OffsetMismatchError) as caught:
+            await storage.write("s", offset, [b"x"])
+        assert caught.value.actual == 3
+    assert await read_all(storage, "s") == b"abc"
+
+
+async def test_a_sealed_segment_takes_no_bytes_and_can_be_truncated():
+    storage = Store().owner(1)
+    await storage.write("s", 0, [b"abc"], create=True)
+    await storage.seal("s")
+    await storage.seal("s")
+    with pytest.raises(SegmentSealedError):
+        await storage.write("s", 3, [b"x"])
+    await storage.truncate("s", 2)
+    assert await read_all(storage, "s") == b"c"
+
+
+async def test_truncation_is_monotonous_bounded_and_hides_at_once():
+    storage = Store().owner(1)
+    await storage.write("s", 0, [b"abcdef"], create=True)
+    await storage.truncate("s", 4)
+    await storage.truncate("s", 2)
+    assert storage.info("s").start_offset == 4
+    with pytest.raises(SegmentTruncatedError) as caught:
+        await storage.read_stored("s", 3, 1)
+    assert (caught.value.start_offset, caught.value.offset) == (4, 3)
+    with pytest.raises(InvalidArgumentError):
+        await storage.truncate("s", 7)
+    with pytest.raises(InvalidArgumentError):
+        await storage.read_stored("s", 5, 2)
+    await storage.truncate("s", 6)
+    assert storage.chunks("s") == []
+    await storage.write("s", 6, [b"g"])
+    assert await read_all(storage, "s") == b"g"
+
+
+async def test_chunks_roll_over_at_their_size_and_say_what_they_hold():
+    store = Store()
+    storage = store.owner(1)
+    content = bytes(range(250))
+    await storage.write("s", 0, [content[:60]], create=True)
+    await storage.write("s", 60, [content[60:]])
+    chunks = storage.chunks("s")
+    assert [(chunk.start_offset, chunk.length, chunk.epoch) for chunk in chunks] == [
+        (0, 100, 1),
+        (100, 100, 1),
+        (200, 50, 1),
+    ]
+    for chunk in chunks:
+        assert f"s.E-1-O-{chunk.start_offset}." in chunk.name
+        end = chunk.start_offset + chunk.length
+        assert store.objects.objects[chunk.name] == content[chunk.start_offset : end]
+
+
+async def test_a_large_segment_is_read_across_many_chunks_and_blocks():
+    store = Store()
+    storage = store.owner(1, SegmentStorageConfig(rollover_bytes=5000, block_bytes=3, read_parallel_max=3))
+    content = SeededEntropy(1).token(40_000)
+    for offset in range(0, 40_000, 1777):
+        await storage.write("s", offset, [content[offset : offset + 1777]], create=True)
+    assert len(storage.chunks("s")) == 8
+    assert len(store.rows.keys("k/")) == 8 * (5000 // 3 // 256)
+    fresh = store.owner(2)
+    assert await read_all(fresh, "s") == content
+    for offset in range(0, 39_000, 997):
+        assert await fresh.read_stored("s", offset, 1000) == content[offset : offset + 1000]
+
+
+async def test_without_append_every_write_is_a_chunk_of_its_own():
+    store = Store(supports_append=False)
+    storage = store.owner(1)
+    for offset in range(5):
+        await storage.write("s", offset, [b"x"], create=True)
+    assert len(storage.chunks("s")) == 5
+    assert await read_all(storage, "s") == b"xxxxx"
+
+
+# ---------------------------------------------------------------------------------- concat
+
+
+@pytest.mark.parametrize("size", [1, 20, 21, 350])
+@pytest.mark.parametrize("before", [0, 30, 100])
+async def test_a_source_becomes_the_end_of_its_target_whatever_its_size(size, before):
+    store = Store()
+    storage = store.owner(1)
+    await storage.create("s")
+    if before:
+        await storage.write("s", 0, [b"b" * before])
+    await storage.write("t", 0, [bytes(range(256))[:size] * (size // 256 + 1)], create=True)
+    content = b"b" * before + await read_all(storage, "t")
+    await storage.seal("t")
+    await storage.concat("s", before, "t")
+    assert storage.info("t") is None
+    await storage.write("s", len(content), [b"after"])
+    await collect_all(storage)
+    assert await read_all(storage, "s") == content + b"after"
+    assert await read_all(store.owner(2), "s") == content + b"after"
+    assert set(store.objects.objects) == {chunk.name for chunk in storage.chunks("s")}
+
+
+async def test_a_thousand_small_sources_leave_few_chunks():
+    store = Store()
+    storage = store.owner(1, SegmentStorageConfig(rollover_bytes=10_000, block_bytes=64, garbage_delay_s=0))
+    await storage.create("s")
+    for number in range(1000):
+        await storage.write("t", 0, [b"0123456789"], create=True)
+        await storage.seal("t")
+        await storage.concat("s", 10 * number, "t")
+    await collect_all(storage)
+    assert len(storage.chunks("s")) == 1
+    assert len(store.objects.objects) == 1
+    assert storage.statistics().concats_copied == 1000
+
+
+@pytest.mark.parametrize("before", [0, 5])
+async def test_an_empty_source_only_disappears(before):
+    storage = Store().owner(1)
+    await storage.write("s", 0, [b"x" * before], create=True)
+    await storage.create("t")
+    await storage.seal("t")
+    chunks = storage.chunks("s")
+    await storage.concat("s", before, "t")
+    assert storage.chunks("s") == chunks
+    assert storage.info("t") is None
+    await storage.write("s", before, [b"y"])
+
+
+async def test_what_must_not_be_joined_is_refused_and_nothing_changes():
+    storage = Store().owner(1)
+    await storage.write("s", 0, [b"abc"], create=True)
+    await storage.write("t", 0, [b"def"], create=True)
+    with pytest.raises(SegmentNotSealedError):
+        await storage.concat("s", 3, "t")
+    await storage.seal("t")
+    with pytest.raises(OffsetMismatchError):
+        await storage.concat("s", 2, "t")
+    with pytest.raises(InvalidArgumentError):
+        await storage.concat("t", 3, "t")
+    await storage.truncate("t", 1)
+    with pytest.raises(InvalidArgumentError):
+        await storage.concat("s", 3, "t")
+    await storage.seal("s")
+    with pytest.raises(SegmentSealedError):
+        await storage.concat("s", 3, "t")
+    assert await read_all(storage, "s") == b"abc"
+    assert await read_all(storage, "t") == b"ef"
+
+
+async def test_two_joins_in_opposite_directions_do_not_wait_for_each_other():
+    storage = Store().owner(1)
+    for name in ("a", "b"):
+        await storage.write(name, 0, [b"x"], create=True)
+        await storage.seal(name)
+    answers = await asyncio.wait_for(
+        asyncio.gather(storage.concat("a", 1, "b"), storage.concat("b", 1, "a"), return_exceptions=True), 5
+    )
+    assert all(isinstance(answer, SegmentSealedError) for answer in answers)
+    assert storage.statistics().segments_busy == 0
+
+
+# ---------------------------------------------------------------------------------- owners
+
+
+async def test_a_new_owner_never_writes_to_an_object_of_an_older_one():
+    store = Store()
+    old = store.owner(1)
+    await old.write("s", 0, [b"old"], create=True)
+    first = old.chunks("s")[0].name
+    new = store.owner(2)
+    await new.write("s", 3, [b"new"])
+    assert store.objects.objects[first] == b"old"
+    assert [chunk.epoch for chunk in new.chunks("s")] == [1, 2]
+    assert await read_all(new, "s") == b"oldnew"
+
+
+async def test_an_owner_that_finds_a_newer_one_is_fenced_out():
+    store = Store()
+    await store.owner(3).write("s", 0, [b"x"], create=True)
+    old = store.owner(2)
+    for call in [
+        old.write("s", 1, [b"y"]),
+        old.seal("s"),
+        old.truncate("s", 1),
+        old.delete("s"),
+        old.concat("s", 1, "s"),
+    ]:
+        with pytest.raises(FencedOutError):
+            await call
+    assert await read_all(old, "s") == b"x"
+
+
+async def test_what_a_zombie_writes_behind_the_committed_bytes_is_never_seen():
+    store = Store()
+    zombie = store.owner(1)
+    await zombie.write("s", 0, [b"old"], create=True)
+    store.rows.inject = lambda _: Fault.FAIL  # the log is fenced: the zombie cannot commit
+    with pytest.raises(WalWriteError):
+        await zombie.write("s", 3, [b"zombie"])
+    store.rows.inject = lambda _: None
+    new = store.owner(2)
+    store.objects.objects[new.chunks("s")[0].name] += b"zombie again"
+    await new.write("s", 3, [b"new"])
+    store.objects.objects[new.chunks("s")[0].name] += b"and again"
+    assert await read_all(new, "s") == b"oldnew"
+    newest = store.owner(3)
+    await newest.write("s", 6, [b"newest"])
+    assert await read_all(newest, "s") == b"oldnewnewest"
+
+
+async def test_leftovers_of_older_epochs_are_deleted_and_nothing_else():
+    store = Store()
+    dead = store.owner(1)
+    await dead.write("s", 0, [b"kept"], create=True)
+    store.rows.inject = lambda _: Fault.FAIL
+    with pytest.raises(WalWriteError):
+        await dead.write("t", 0, [b"lost"], create=True)
+    store.rows.inject = lambda _: None
+    kept = dead.chunks("s")[0].name
+    incarnation = kept.rpartition(".")[2][:8]
+    foreign = {
+        "t.E-1-O-0." + "0" * 32: b"of metadata that was lost",
+        f"t.E-2-O-0.{incarnation}" + "0" * 24: b"of our own epoch",
+        f"t.E-3-O-0.{incarnation}" + "0" * 24: b"of a newer epoch",
+        "README": b"no chunk at all",
+    }
+    store.objects.objects |= {name: bytearray(data) for name, data in foreign.items()}
+    assert len(store.objects.objects) == 6
+    new = store.owner(2)
+    assert await new.collect_leftovers() == 1
+    assert set(store.objects.objects) == {kept, *foreign}
+    assert new.statistics().leftovers_deleted == 1
+
+
+async def test_metadata_that_begins_anew_touches_no_object_it_finds():
+    store = Store()
+    await store.owner(7).write("s", 0, [b"precious"], create=True)
+    found = dict(store.objects.objects)
+    store.rows = FaultyRowStore(MemoryRowStore())
+    fresh = store.owner(9)
+    await fresh.collect_leftovers()
+    await fresh.write("s", 0, [b"new"], create=True)
+    again = store.owner(10)
+    await again.collect_leftovers()
+    await again.collect_garbage()
+    assert found.items() <= store.objects.objects.items()
+
+
+# ---------------------------------------------------------------------------------- failures
+
+
+async def test_a_failed_write_changes_nothing_and_its_chunk_gets_no_more_bytes():
+    store = Store()
+    storage = store.owner(1)
+    await storage.write("s", 0, [b"abc"], create=True)
+    for fault in (Fault.FAIL, Fault.TEAR, Fault.LOSE_REPLY):
+        store.provider.inject = lambda _, fault=fault: fault
+        length = storage.info("s").length
+        with pytest.raises(StorageWriteError):
+            await storage.write("s", length, [b"defg"])
+        assert storage.info("s").length == length
+        store.provider.inject = lambda _: None
+        await storage.write("s", length, [b"defg"])
+    assert await read_all(storage, "s") == b"abcdefgdefgdefg"
+    assert len(storage.chunks("s")) == 4
+    assert storage.statistics().write_failures == 3
+
+
+async def test_objects_of_failed_writes_are_deleted_once_their_names_are_out_of_use():
+    store = Store()
+    storage = store.owner(1)
+    store.provider.inject = lambda call: Fault.LOSE_REPLY if call.kind == "create" else None
+    for _ in range(3):
+        with pytest.raises(StorageWriteError):
+            await storage.write("s", 0, [b"x" * 150], create=True)
+    assert len(store.objects.objects) == 3
+    store.provider.inject = lambda _: None
+    await storage.write("s", 0, [b"x" * 150], create=True)
+    assert storage.statistics().orphans == 3
+    assert await storage.collect_garbage() == 3
+    assert len(store.objects.objects) == 2
+    assert await read_all(storage, "s") == b"x" * 150
+
+
+async def test_an_object_whose_commit_may_have_happened_is_kept():
+    store = Store()
+    storage = store.owner(1)
+    await storage.create("other")
+    store.rows.inject = lambda call: Fault.LOSE_REPLY if "s/s" in call.name else None
+    with pytest.raises(WalWriteError):
+        await storage.write("s", 0, [b"x"], create=True)
+    await storage.collect_garbage()
+    assert await read_all(storage, "s") == b"x"
+    assert await read_all(store.owner(2), "s") == b"x"
+
+
+async def test_a_full_store_refuses_and_the_same_chunk_goes_on_later():
+    store = Store()
+    storage = store.owner(1)
+    await storage.write("s", 0, [b"abc"], create=True)
+    store.provider.inject = lambda _: Fault.FULL
+    with pytest.raises(StorageFullError):
+        await storage.write("s", 3, [b"def"])
+    store.provider.inject = lambda _: None
+    await storage.write("s", 3, [b"def"])
+    assert len(storage.chunks("s")) == 1
+    assert await read_all(storage, "s") == b"abcdef"
+
+
+async def test_a_failed_read_is_an_error_to_be_retried():
+    store = Store()
+    storage = store.owner(1)
+    await storage.write("s", 0, [b"x" * 250], create=True)
+    store.provider.on_read = fail_reads
+    with pytest.raises(StorageReadError):
+        await storage.read_stored("s", 0, 250)
+
+
+async def test_a_commit_refused_because_the_container_ends_leaves_the_layout_alone():
+    store = Store()
+    storage = store.owner(1)
+    await storage.write("s", 0, [b"abc"], create=True)
+
+    async def refuse(_):
+        raise ContainerOfflineError
+
+    commit, store.rows.commit = store.rows.commit, refuse
+    with pytest.raises(ContainerOfflineError):
+        await storage.write("s", 3, [b"def"])
+    assert storage.info("s").length == 3
+    store.rows.commit = commit
+    await storage.write("s", 3, [b"ghi"])
+    assert await read_all(storage, "s") == b"abcghi"
+
+
+def test_a_store_that_does_not_answer_is_given_up_on():
+    async def scenario(_):
+        store = Store()
+        storage = store.owner(1)
+        await storage.write("s", 0, [b"abc"], create=True)
+        store.provider.inject = lambda _: Fault.HANG
+        with pytest.raises(StorageWriteError):
+            await storage.write("s", 3, [b"def"])
+        store.provider.inject = lambda _: None
+        store.provider.delay_s = lambda _: 1e6
+        with pytest.raises(StorageReadError):
+            await storage.read_stored("s", 0, 3)
+
+    simulate(0, scenario, limit_s=300)
+
+
+# ---------------------------------------------------------------------------------- concurrency
+
+
+def test_writes_of_one_segment_happen_in_order_and_of_several_at_once():
+    async def scenario(sim):
+        store = Store()
+        storage = store.owner(1)
+        store.provider.delay_s = lambda _: 1.0
+        before = sim.loop.time()
+        await asyncio.gather(
+            *(
+                storage.write(f"s{number}", offset, [b"%d" % offset], create=True)
+                for offset in range(3)
+                for number in range(50)
+            )
+        )
+        assert sim.loop.time() - before < 4.0
+        for number in range(50):
+            assert await read_all(storage, f"s{number}") == b"012"
+        assert storage.statistics().segments_busy == 0
+
+    simulate(0, scenario, shuffle=False)
+
+
+def test_a_reader_sees_the_segment_as_it_was_whatever_happens_to_it_meanwhile():
+    async def scenario(sim):
+        entropy = SeededEntropy(sim.seed)
+        store = Store()
+        storage = store.owner(1)
+        content = entropy.token(600)
+        await storage.write("s", 0, [content[:300]], create=True)
+        store.provider.delay_s = lambda _: entropy.random()
+        reads = 0
+
+        async def read():
+            nonlocal reads
+            while True:
+                info = storage.info("s")
+                if info is None:
+                    return
+                try:
+                    data = await storage.read_stored("s", info.start_offset, info.length - info.start_offset)
+                except (SegmentTruncatedError, NoSuchSegmentError):
+                    continue
+                assert data == content[info.start_offset : info.length]
+                reads += 1
+
+        readers = [asyncio.ensure_future(read()) for _ in range(5)]
+        for offset in range(300, 600, 50):
+            await storage.write("s", offset, [content[offset : offset + 50]])
+            await storage.truncate("s", offset - 150)
+            await storage.collect_garbage()
+        await storage.seal("s")
+        await storage.delete("s")
+        await collect_all(storage)
+        await asyncio.gather(*readers)
+        assert reads > 5
+        assert not store.objects.objects
+
+    for seed in range(5):
+        simulate(seed, scenario)
+
+
+# ---------------------------------------------------------------------------------- garbage
+
+
+def test_objects_outlive_their_metadata_by_the_delay():
+    async def scenario(_):
+        store = Store()
+        config = SegmentStorageConfig(rollover_bytes=100, block_bytes=8, garbage_delay_s=60.0)
+        storage = store.owner(1, config)
+        await storage.write("s", 0, [b"x" * 250], create=True)
+        await storage.delete("s")
+        assert storage.statistics().garbage_runs == 1
+        await asyncio.sleep(59.0)
+        assert await storage.collect_garbage() == 0
+        await asyncio.sleep(2.0)
+        assert await storage.collect_garbage() == 3
+        assert not store.objects.objects
+        assert set(store.rows.rows.rows) == {"i"}
+
+    simulate(0, scenario)
+
+
+def test_an_object_that_cannot_be_deleted_holds_up_no_other():
+    async def scenario(_):
+        store = Store()
+        storage = store.owner(1)
+        for name in ("bad", "good"):
+            await storage.write(name, 0, [b"x" * 250], create=True)
+            await storage.delete(name)
+        store.provider.inject = lambda call: Fault.FAIL if call.name.startswith("bad") else None
+        await storage.collect_garbage()
+        assert {name[:3] for name in store.objects.objects} == {"bad"}
+        assert storage.statistics().garbage_runs == 1
+        store.provider.inject = lambda _: None
+        assert await storage.collect_garbage() == 0
+        await asyncio.sleep(CONFIG.garbage_retry_s + 1)
+        assert await storage.collect_garbage() == 3
+        assert not store.objects.objects
+
+    simulate(0, scenario)
+
+
+async def test_when_too_much_garbage_waits_truncation_and_deletion_wait_too():
+    store = Store()
+    config = SegmentStorageConfig(
+        rollover_bytes=100, block_bytes=8, garbage_delay_s=0, garbage_runs_max=2, garbage_retry_s=0
+    )
+    storage = store.owner(1, config)
+    await storage.write("s", 0, [b"x" * 950], create=True)
+    store.provider.inject = lambda call: Fault.FAIL if call.kind == "delete" else None
+    await storage.truncate("s", 100)
+    await storage.truncate("s", 200)
+    for call in (storage.truncate("s", 300), storage.delete("s")):
+        with pytest.raises(ThrottledError):
+            await call
+    assert storage.info("s").start_offset == 200
+    store.provider.inject = lambda _: None
+    await collect_all(storage)
+    await storage.delete("s")
+    await collect_all(storage)
+    assert not store.objects.objects
+
+
+async def test_ten_thousand_chunks_go_in_batches_and_a_new_owner_finishes():
+    store = Store()
+    config = SegmentStorageConfig(rollover_bytes=8, block_bytes=8, garbage_delay_s=0)
+    storage = store.owner(1, config)
+    await storage.write("s", 0, [b"x" * 80_000], create=True)
+    assert len(storage.chunks("s")) == 10_000
+    await storage.delete("s")
+    assert len(store.rows.keys("g/")) == 1
+    assert await storage.collect_garbage(3000) == 3000
+    assert len(store.objects.objects) == 7000
+    new = store.owner(2, config)
+    await collect_all(new)
+    assert not store.objects.objects
+    assert set(store.rows.rows.rows) == {"i"}
+
+
+async def test_layouts_beyond_the_bound_are_built_again_from_their_rows():
+    store = Store()
+    storage = store.owner(1, SegmentStorageConfig(block_bytes=8, layouts_max=3))
+    for number in range(20):
+        await storage.write(f"s{number}", 0, [b"%d" % number], create=True)
+    assert storage.statistics().layouts == 3
+    for number in range(20):
+        assert await read_all(storage, f"s{number}") == b"%d" % number
+
+
+# ---------------------------------------------------------------------------------- contradictions in rows
+
+
+@pytest.mark.parametrize("damage", ["loop", "short", "long"])
+async def test_rows_that_contradict_each_other_are_corruption(damage):
+    store = Store()
+    storage = store.owner(1)
+    await storage.write("s", 0, [b"x" * 250], create=True)
+    rows = store.rows.rows.rows
+    first, second, last = (f"c/{chunk.name}" for chunk in storage.chunks("s"))
+    match damage:
+        case "loop":
+            rows[last] = rows[first]
+        case "short":
+            rows[first] = rows[last]
+        case "long":
+            rows[last] = rows[second]
+    with pytest.raises(DataCorruptionError):
+        store.owner(2).info("s")
