@@ -128,6 +128,8 @@ async def test_many_events_of_one_key_or_of_none_are_all_stored(system, client):
         ([b"a", b"b"], ["k"]),
         ([b"a"], [None]),
         ([b"x" * (EVENT_BYTES_MAX + 1)], None),
+        (["text"], None),
+        ([b"ok", 5], "key"),
     ],
 )
 async def test_a_batch_with_one_bad_event_is_refused_as_a_whole(system, client, events, keys):

@@ -13,7 +13,7 @@ from array import array
 from itertools import pairwise
 from typing import Any, Final
 
-from headrace.client.vectors import find_arrow, find_numpy, get_arrow
+from headrace.client.vectors import arrow_for_objects, find_numpy, get_arrow, int32_array, numpy_for
 from headrace.errors import DataCorruptionError
 from headrace.limits import EVENT_HEADER_BYTES
 
@@ -40,7 +40,7 @@ def find_frames(buffer: Buffer, begin: int = 0, end: int | None = None) -> Any:
         DataCorruptionError: a header is none. ``offset`` is its position in ``buffer``.
     """
     stop = len(buffer) if end is None else end
-    np = find_numpy()
+    np = numpy_for(stop - begin)
     return _find_each(buffer, begin, stop) if np is None else _find_runs(np, buffer, begin, stop)
 
 
@@ -140,13 +140,13 @@ def payload_column(buffer: Buffer, frames: Any) -> Any:
     starts = np.asarray(frames)
     count = len(starts) - 1
     if count <= 0:
-        return pa.array([], pa.binary())
+        return pa.nulls(0, pa.binary())
     bounds = np.empty(2 * count + 1, np.int32)
     bounds[0::2] = starts
     np.add(starts[:-1], EVENT_HEADER_BYTES, out=bounds[1::2], casting="unsafe")
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(buffer)]
     alternating = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
-    return alternating.take(pa.array(np.arange(1, 2 * count, 2, dtype=np.int32)))
+    return alternating.take(int32_array(np.arange(1, 2 * count, 2, dtype=np.int32)))
 
 
 def events_to_arrow(buffer: Buffer) -> Any:
@@ -165,10 +165,11 @@ def payloads(buffer: Buffer, frames: Any) -> list[bytes]:
     """Return the payloads of events as ``bytes`` objects."""
     if len(frames) <= 1:
         return []
-    if find_arrow() is not None:
+    if arrow_for_objects() is not None:
         found: list[bytes] = payload_column(buffer, frames).to_pylist()
         return found
-    base = frames[0]
-    raw = bytes(memoryview(buffer)[base : frames[-1]])
+    places = frames.tolist()
+    base = places[0]
+    raw = bytes(memoryview(buffer)[base : places[-1]])
     skip = EVENT_HEADER_BYTES - base
-    return [raw[start + skip : after - base] for start, after in pairwise(frames)]
+    return [raw[start + skip : after - base] for start, after in pairwise(places)]

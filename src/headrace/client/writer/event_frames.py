@@ -6,12 +6,14 @@ Source: protocol, "Bytes in a segment" and "Size limits".
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
-from headrace.client.vectors import find_arrow, find_numpy
+from headrace.client.vectors import find_numpy, get_arrow, int32_array
 from headrace.errors import EventTooLargeError, InvalidArgumentError
-from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES
+from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES, MIB
 
 _HEADER: Final = struct.Struct(">q")
 
@@ -21,6 +23,12 @@ Event = bytes | bytearray | memoryview
 SHORT_EVENT_BYTES: Final = 4097
 SHORT_HEADERS: Final = [_HEADER.pack(length) for length in range(SHORT_EVENT_BYTES)]
 """Headers of events shorter than ``SHORT_EVENT_BYTES``, by length. The first one belongs to no legal event.
+"""
+
+
+_PIECE_BYTES: Final = 4 * MIB
+"""Columns are framed in pieces of about this size: they fit into the processor's cache, and sending starts
+early.
 """
 
 
@@ -48,45 +56,91 @@ def frame_event(event: Event) -> bytes:
 
 
 def frame_list(events: Sequence[Event]) -> tuple[bytes, list[int]]:
-    """Frame events one after the other; the pure-Python twin of :func:`frame_column`.
+    """Frame events one after the other; the plain-Python twin of :func:`frame_pieces`.
 
     Returns:
         The bytes, and where each event ends in them.
+
+    Raises:
+        InvalidArgumentError: an event is empty, or not bytes.
+        EventTooLargeError: an event is larger than 8 MiB.
     """
-    parts: list[Event] = []
-    ends: list[int] = []
-    end = 0
-    for event in events:
-        length = len(event)
-        parts.append(event_header(length))
-        parts.append(event)
-        end += EVENT_HEADER_BYTES + length
-        ends.append(end)
-    return b"".join(parts), ends
+    try:
+        lengths = list(map(len, events))
+        for bound in (min(lengths), max(lengths)):
+            event_header(bound)
+        parts: list[Event] = [b""] * (2 * len(lengths))
+        parts[0::2] = [
+            SHORT_HEADERS[length] if length < SHORT_EVENT_BYTES else _HEADER.pack(length)
+            for length in lengths
+        ]
+        parts[1::2] = events
+        return b"".join(parts), list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
+    except TypeError as error:
+        raise InvalidArgumentError(f"events are bytes: {error}") from None
+
+
+def frame_pieces(column: Any, bytes_max: int) -> Iterator[tuple[memoryview, Any, int]]:
+    """Frame a ``pyarrow`` array of binary values (or strings) in pieces, without a Python object per event.
+
+    Returns:
+        Per piece: the bytes, where each event ends in them (a numpy array), the index of its first event. All
+        values have been checked before the first piece is made.
+
+    Raises:
+        InvalidArgumentError: a value is null or empty, or no binary or string value.
+        EventTooLargeError: a value is larger than 8 MiB, or all together exceed ``bytes_max``.
+    """
+    chunks = column.chunks if hasattr(column, "chunks") else [column]
+    chunks = [chunk for chunk in chunks if len(chunk)]
+    total = sum(chunk.nbytes for chunk in chunks)
+    if total > bytes_max:
+        raise EventTooLargeError(total, bytes_max)
+    for chunk in chunks:
+        _check_column(chunk)
+    return _frame_chunks(chunks)
+
+
+def _check_column(column: Any) -> None:
+    types = get_arrow().types
+    kind = column.type
+    if not (
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+    ):
+        raise InvalidArgumentError(f"events are binary or string values, not {kind}")
+    if column.null_count:
+        raise InvalidArgumentError("an event cannot be null")
+    compute = get_arrow().compute
+    bounds = compute.min_max(compute.binary_length(column))
+    event_header(bounds["min"].as_py())
+    event_header(bounds["max"].as_py())
+
+
+def _frame_chunks(chunks: Iterable[Any]) -> Iterator[tuple[memoryview, Any, int]]:
+    base = 0
+    for chunk in chunks:
+        step = max(1, len(chunk) * _PIECE_BYTES // max(chunk.nbytes, 1))
+        for first in range(0, len(chunk), step):
+            data, ends = frame_column(chunk.slice(first, step))
+            yield data, ends, base + first
+        base += len(chunk)
 
 
 def frame_column(column: Any) -> tuple[memoryview, Any]:
-    """Frame a ``pyarrow`` array of binary values (or strings) without a Python object per event.
+    """Frame a ``pyarrow`` array of checked binary values (or strings), less than 2 GiB in all.
 
-    Returns:
-        The bytes, and where each event ends in them as a numpy array.
-
-    Raises:
-        InvalidArgumentError: a value is null or empty, or all values together exceed 2 GiB.
-        EventTooLargeError: a value is larger than 8 MiB.
+    Headers become a column of their own, which one kernel joins with the payloads. Returns the bytes, and
+    where each event ends in them as a numpy array.
     """
-    pa = find_arrow()
+    pa = get_arrow()
     np = find_numpy()
-    assert pa is not None
-    assert np is not None
+    assert np is not None  # get_arrow has checked
     count = len(column)
-    if column.null_count:
-        raise InvalidArgumentError("an event cannot be null")
     column = column.cast(pa.binary()) if column.type != pa.binary() else column
     lengths = pa.compute.binary_length(column).to_numpy(zero_copy_only=False)
-    for bound in (int(lengths.min()), int(lengths.max())):
-        if not 0 < bound <= EVENT_BYTES_MAX:
-            raise _illegal(bound)
     headers = np.zeros((count, 2), ">i4")
     headers[:, 1] = lengths
     bounds = np.arange(0, EVENT_HEADER_BYTES * (count + 1), EVENT_HEADER_BYTES, dtype=np.int32)
@@ -98,7 +152,30 @@ def frame_column(column: Any) -> tuple[memoryview, Any]:
     return memoryview(framed.buffers()[2])[first : first + int(ends[-1])].cast("B"), ends
 
 
-def cut_into_blocks(ends: Any, bytes_max: int) -> Iterable[tuple[int, int]]:
+def gather_frames(data: memoryview, ends: Any, chosen: Any) -> tuple[memoryview, Any]:
+    """Copy the chosen of some framed events next to each other.
+
+    Args:
+        data: framed events.
+        ends: where each of them ends, as a numpy array.
+        chosen: indices, ascending, as a numpy array.
+
+    Returns:
+        The bytes, and where each event ends in them.
+    """
+    pa = get_arrow()
+    np = find_numpy()
+    assert np is not None  # get_arrow has checked
+    bounds = np.empty(len(ends) + 1, np.int32)
+    bounds[0] = 0
+    bounds[1:] = ends
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    taken = pa.Array.from_buffers(pa.binary(), len(ends), buffers).take(int32_array(chosen.astype(np.int32)))
+    offsets = np.frombuffer(taken.buffers()[1], np.int32, len(chosen) + 1)
+    return memoryview(taken.buffers()[2])[: int(offsets[-1])].cast("B"), offsets[1:].astype(np.int64)
+
+
+def cut_into_blocks(ends: Any, bytes_max: int) -> Iterator[tuple[int, int]]:
     """Cut a run of framed events into blocks of at most ``bytes_max`` bytes; a larger event is a block alone.
 
     Args:
@@ -109,16 +186,14 @@ def cut_into_blocks(ends: Any, bytes_max: int) -> Iterable[tuple[int, int]]:
         Pairs (first event, event behind the last).
     """
     count = len(ends)
+    find = bisect_right if isinstance(ends, list) else _search_right
     first, base = 0, 0
-    np = find_numpy()
     while first < count:
-        if np is not None and not isinstance(ends, list):
-            after = int(np.searchsorted(ends, base + bytes_max, side="right"))
-        else:
-            after = first
-            while after < count and ends[after] <= base + bytes_max:
-                after += 1
-        after = max(after, first + 1)
+        after = max(find(ends, base + bytes_max), first + 1)
         yield first, after
         base = int(ends[after - 1])
         first = after
+
+
+def _search_right(ends: Any, value: int) -> int:
+    return int(ends.searchsorted(value, side="right"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.client.vectors import find_arrow, find_numpy
+from headrace.client.vectors import is_arrow
 from headrace.client.writer.routing import SpreadPositions, key_positions
 from headrace.model.key_space import key_position
 
@@ -25,6 +25,13 @@ def slice_places(places: Places, first: int, after: int) -> Places:
     return places if places is None or isinstance(places, (float, str)) else places[first:after]
 
 
+def choose_places(places: Places, chosen: Any) -> Places:
+    """Return the places of the events with these indices."""
+    if places is None or isinstance(places, (float, str)):
+        return places
+    return [places[index] for index in chosen] if isinstance(places, list) else places[chosen]
+
+
 def resolve_places(places: Places, count: int, spread: SpreadPositions) -> Any:
     """Return positions: one number for all, or a sequence (list or numpy array) with one per event.
 
@@ -38,11 +45,7 @@ def resolve_places(places: Places, count: int, spread: SpreadPositions) -> Any:
         return spread.many(count)
     if isinstance(places, list):
         return [_position_of(place, spread) for place in places]
-    pa, np = find_arrow(), find_numpy()
-    if pa is not None and isinstance(places, (pa.Array, pa.ChunkedArray)):
-        return key_positions(places)
-    assert np is not None
-    return places
+    return key_positions(places) if is_arrow(places) else places
 
 
 def _position_of(place: float | str | None, spread: SpreadPositions) -> float:

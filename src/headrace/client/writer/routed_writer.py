@@ -11,25 +11,26 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
 from headrace.client.config import WriterConfig
 from headrace.client.services import ClientServices, SegmentAddress
-from headrace.client.vectors import find_arrow, find_numpy
+from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.event_frames import (
     SHORT_EVENT_BYTES,
     SHORT_HEADERS,
     cut_into_blocks,
     event_header,
-    frame_column,
     frame_list,
+    frame_pieces,
+    gather_frames,
 )
 from headrace.client.writer.inflight_window import Block
-from headrace.client.writer.places import Places, resolve_places, slice_places
+from headrace.client.writer.places import Places, choose_places, resolve_places, slice_places
 from headrace.client.writer.routing import SpreadPositions, checked_keys, key_positions
 from headrace.client.writer.segment_map import SegmentMap
 from headrace.client.writer.segment_output import SegmentOutput
@@ -45,11 +46,6 @@ from headrace.model.key_space import key_position
 
 MANY_BYTES_MAX: Final = 512 * MIB
 """What one ``write_many`` may bring along. Larger ones are cut by the caller."""
-
-_CHUNK_BYTES: Final = 4 * MIB
-"""Columns are framed in pieces of about this size: they fit into the processor's cache, and sending starts
-early.
-"""
 
 
 @dataclass(slots=True)
@@ -172,8 +168,11 @@ class RoutedWriter:
         ack = Ack(1)  # one part of its own, so that it cannot be done before everything was taken
         if count:
             places = self._places(count, routing_keys)
-            for data, ends, first in _framed_pieces(events):
-                self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
+            if is_arrow(events):
+                for data, ends, first in frame_pieces(events, MANY_BYTES_MAX):
+                    self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
+            else:
+                self._take_list(events, places, ack)
         ack.settle_part()
         return ack
 
@@ -191,17 +190,32 @@ class RoutedWriter:
 
     def _take_framed(self, data: memoryview, ends: Any, places: Places, ack: Ack) -> None:
         """Divide framed events among segments, cut them into blocks and queue those."""
-        if len(self._map.ids) == 1:
-            self._take_run(self._map.ids[0], data, ends, places, ack)
-            return
-        targets = self._map.targets(places)
+        targets = self._targets(places)
         if isinstance(targets, int):
             self._take_run(targets, data, ends, places, ack)
             return
         for segment_id, chosen in targets:
-            part, part_ends = _gather(data, ends, chosen)
-            mine = [places[index] for index in chosen] if isinstance(places, list) else places[chosen]
-            self._take_run(segment_id, part, part_ends, mine, ack)
+            part, part_ends = gather_frames(data, ends, chosen)
+            self._take_run(segment_id, part, part_ends, choose_places(places, chosen), ack)
+
+    def _take_list(self, events: Sequence[bytes], places: Places, ack: Ack) -> None:
+        """Divide events among segments, frame each share, then queue all of them."""
+        targets = self._targets(places)
+        if isinstance(targets, int):
+            shares = [(targets, frame_list(events), places)]
+        else:
+            shares = [
+                (segment_id, frame_list([events[index] for index in chosen]), choose_places(places, chosen))
+                for segment_id, chosen in targets
+            ]
+        total = sum(len(data) for _, (data, _), _ in shares)
+        if total > MANY_BYTES_MAX:
+            raise EventTooLargeError(total, MANY_BYTES_MAX)
+        for segment_id, (data, ends), mine in shares:
+            self._take_run(segment_id, memoryview(data), ends, mine, ack)
+
+    def _targets(self, places: Places) -> int | list[tuple[int, Any]]:
+        return self._map.ids[0] if len(self._map.ids) == 1 else self._map.targets(places)
 
     def _take_run(self, segment_id: int, data: memoryview, ends: Any, places: Places, ack: Ack) -> None:
         for first, after in cut_into_blocks(ends, self._config.block_bytes_max):
@@ -369,83 +383,3 @@ class RoutedWriter:
         self._map.check()
         for output in self._outputs.values():
             output.check()
-
-
-def _framed_pieces(events: Any) -> Iterable[tuple[memoryview, Any, int]]:
-    """Frame events piece by piece; yield the bytes, where each event ends in them, and the first event's
-    index.
-
-    Sizes are checked before the first piece is handed out.
-    """
-    pa = find_arrow()
-    if pa is None:
-        data, ends = frame_list(events)
-        _check_total(len(data))
-        return [(memoryview(data), ends, 0)]
-    if isinstance(events, pa.ChunkedArray):
-        columns = events.chunks
-    else:
-        columns = [events if isinstance(events, pa.Array) else _binary_column(pa, events)]
-    columns = [column for column in columns if len(column)]
-    _check_total(sum(column.nbytes for column in columns))
-    for column in columns:
-        _check_column(pa, column)
-    return _frame_columns(columns)
-
-
-def _binary_column(pa: Any, events: Sequence[bytes]) -> Any:
-    try:
-        return pa.array(events, pa.binary())
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InvalidArgumentError(f"events are bytes: {error}") from None
-    except pa.ArrowCapacityError:
-        raise EventTooLargeError(1 << 31, MANY_BYTES_MAX) from None
-
-
-def _check_total(size_bytes: int) -> None:
-    if size_bytes > MANY_BYTES_MAX:
-        raise EventTooLargeError(size_bytes, MANY_BYTES_MAX)
-
-
-def _check_column(pa: Any, column: Any) -> None:
-    if not (
-        pa.types.is_binary(column.type)
-        or pa.types.is_large_binary(column.type)
-        or pa.types.is_string(column.type)
-        or pa.types.is_large_string(column.type)
-    ):
-        raise InvalidArgumentError(f"events are binary or string values, not {column.type}")
-    if column.null_count:
-        raise InvalidArgumentError("an event cannot be null")
-    bounds = pa.compute.min_max(pa.compute.binary_length(column))
-    event_header(bounds["min"].as_py())
-    event_header(bounds["max"].as_py())
-
-
-def _frame_columns(columns: Iterable[Any]) -> Iterable[tuple[memoryview, Any, int]]:
-    base = 0
-    for column in columns:
-        step = max(1, len(column) * _CHUNK_BYTES // max(column.nbytes, 1))
-        for first in range(0, len(column), step):
-            data, ends = frame_column(column.slice(first, step))
-            yield data, ends, base + first
-        base += len(column)
-
-
-def _gather(data: memoryview, ends: Any, chosen: Any) -> tuple[memoryview, Any]:
-    """Copy the chosen events next to each other; return the bytes and where each of them ends."""
-    pa, np = find_arrow(), find_numpy()
-    if pa is None or np is None:
-        pieces = [data[ends[index - 1] if index else 0 : ends[index]] for index in chosen]
-        sums, total = [], 0
-        for piece in pieces:
-            total += len(piece)
-            sums.append(total)
-        return memoryview(b"".join(pieces)), sums
-    bounds = np.empty(len(ends) + 1, np.int32)
-    bounds[0] = 0
-    bounds[1:] = ends
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    taken = pa.Array.from_buffers(pa.binary(), len(ends), buffers).take(pa.array(chosen))
-    offsets = np.frombuffer(taken.buffers()[1], np.int32, len(chosen) + 1)
-    return memoryview(taken.buffers()[2])[: int(offsets[-1])].cast("B"), offsets[1:].astype(np.int64)

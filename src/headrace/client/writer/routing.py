@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headrace.client.vectors import find_arrow, find_numpy
+from headrace.client.vectors import find_numpy, get_arrow, is_arrow
 from headrace.errors import InvalidArgumentError
 from headrace.model.hashing import SEED_ROUTING_KEY
 from headrace.model.key_space import hash_to_position, key_position
@@ -54,73 +54,74 @@ def key_positions(keys: Any) -> Any:
         keys: a sequence of ``str``, or a ``pyarrow`` array of strings (also dictionary-encoded).
 
     Returns:
-        A numpy array of float64; a list if numpy or pyarrow is not installed.
-
-    Raises:
-        InvalidArgumentError: a key is null.
-    """
-    keys = checked_keys(keys)
-    pa, np = find_arrow(), find_numpy()
-    if pa is None or np is None:
-        return [key_position(key) for key in keys]
-    if isinstance(keys, list):  # a lone surrogate is a legal key but has no form in an array
-        return np.array([key_position(key) for key in keys], np.float64)
-    if not pa.types.is_dictionary(keys.type):
-        keys = keys.dictionary_encode()
-    places = _hash_distinct(pa, np, keys.dictionary)
-    return places[keys.indices.to_numpy(zero_copy_only=False)]
-
-
-def checked_keys(keys: Any) -> Any:
-    """Return the keys as one ``pyarrow`` array, or as a list if that is not possible.
+        A numpy array of float64, or a list where numpy is not worth it.
 
     Raises:
         InvalidArgumentError: a key is null or no string.
     """
-    pa = find_arrow()
-    if pa is None:
-        return _checked_list(keys)
+    keys = checked_keys(keys)
+    if not is_arrow(keys):
+        return _positions_of_list(keys)
+    np = find_numpy()
+    assert np is not None  # pyarrow needs it
+    pa = get_arrow()
+    if not pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_encode()
+    distinct = keys.dictionary
+    if len(distinct) <= _MANY:
+        places = np.array([key_position(key) for key in distinct.to_pylist()], np.float64)
+    else:
+        distinct = distinct.cast(pa.large_string())
+        bounds = np.frombuffer(distinct.buffers()[1], np.int64, len(distinct) + 1, 8 * distinct.offset)
+        places = _hash_many(np, distinct.buffers()[2] or b"", bounds)
+    return places[keys.indices.to_numpy(zero_copy_only=False)]
+
+
+def _positions_of_list(keys: list[str]) -> Any:
+    distinct = dict.fromkeys(keys)
+    if len(distinct) > _MANY and (np := find_numpy()) is not None:
+        data = [key.encode("utf-8", "surrogatepass") for key in distinct]
+        bounds = np.zeros(len(data) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, data), np.int64, len(data)), out=bounds[1:])
+        known = dict(zip(distinct, _hash_many(np, b"".join(data), bounds).tolist(), strict=True))
+        return [known[key] for key in keys]
+    return [key_position(key) for key in keys]
+
+
+def checked_keys(keys: Any) -> Any:
+    """Return the keys as one ``pyarrow`` array if they came as one, and as a list otherwise.
+
+    Raises:
+        InvalidArgumentError: a key is null or no string.
+    """
+    if not is_arrow(keys):
+        checked = list(keys)
+        if not all(type(key) is str for key in checked):
+            raise InvalidArgumentError("a routing key is no string")
+        return checked
+    pa = get_arrow()
     if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks() if keys.num_chunks != 1 else keys.chunk(0)
-        if isinstance(keys, pa.ChunkedArray):  # a chunked array without chunks
-            return pa.array([], pa.string())
-    elif not isinstance(keys, pa.Array):
-        try:
-            keys = pa.array(keys, pa.string())
-        except (UnicodeEncodeError, pa.ArrowInvalid, pa.ArrowTypeError):
-            return _checked_list(keys)
+        keys = keys.chunk(0) if keys.num_chunks == 1 else pa.concat_arrays(keys.unify_dictionaries().chunks)
     if keys.null_count:
         raise InvalidArgumentError("a routing key is null")
     return keys
 
 
-def _checked_list(keys: Any) -> list[str]:
-    checked = list(keys)
-    if not all(isinstance(key, str) for key in checked):
-        raise InvalidArgumentError("a routing key is no string")
-    return checked
-
-
-def _hash_distinct(pa: Any, np: Any, distinct: Any) -> Any:
-    if len(distinct) > _MANY:
-        return _hash_many(np, distinct.cast(pa.large_string()))
-    return np.array([key_position(key) for key in distinct.to_pylist()], np.float64)
-
-
-def _hash_many(np: Any, keys: Any) -> Any:
-    bounds = np.frombuffer(keys.buffers()[1], np.int64, len(keys) + 1, 8 * keys.offset)
-    data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
+def _hash_many(np: Any, data: Any, bounds: Any) -> Any:
+    """Hash keys given as UTF-8 one behind the other: together if they are ASCII, grouped by length."""
+    octets = np.frombuffer(data, np.uint8)
     lengths = np.diff(bounds)
-    places = np.empty(len(keys), np.float64)
+    places = np.empty(len(lengths), np.float64)
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
-        text = data[bounds[rows][:, None] + np.arange(length)]
+        text = octets[bounds[rows][:, None] + np.arange(length)]
         ascii_rows = (text < 0x80).all(axis=1)
         plain = rows[ascii_rows]
         if len(plain):
             places[plain] = _to_positions(np, _murmur_words(np, text[ascii_rows], int(length)))
         for row in rows[~ascii_rows].tolist():
-            places[row] = key_position(keys[row].as_py())
+            key = octets[bounds[row] : bounds[row + 1]].tobytes().decode("utf-8", "surrogatepass")
+            places[row] = key_position(key)
     return places
 
 
