@@ -356,7 +356,7 @@ class ReadIndexModel(RuleBasedStateMachine):
     def everything_adds_up(self) -> None:
         if hasattr(self, "world"):
             self.world.check()
-            unstored = self.world.index.unstored_bytes()
+            unstored = self.world.index.statistics().unstored_bytes
             assert unstored <= self.world.cache.statistics().bytes_max + 2 * BLOCK * 20
 
     def teardown(self) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from headrace.segmentstore.readindex.cache.cache import BlockCache
     from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 
+WITHOUT_ROOM: Final = 1 << 62
+"""What :meth:`ContainerReadIndex.unstored_bytes` answers when nothing more should be accepted."""
 RUNS_SEGMENTS_MAX: Final = 64
 """Segments whose readers are followed; the one read from storage longest ago is forgotten first."""
 
@@ -111,6 +113,9 @@ class ContainerReadIndex:
     def on_changed(self, segment: SegmentState) -> None:
         index = self._indexes.get(segment)
         if index is None:
+            return
+        if segment.deleted and segment.stored_deleted:
+            self.drop(segment)
             return
         if segment.stored_length != index.stored or segment.start_offset != index.start:
             index.follow()
@@ -305,8 +310,13 @@ class ContainerReadIndex:
     # ---------------------------------------------------------------------------------- introspection
 
     def unstored_bytes(self) -> int:
-        """Memory that storage must free by catching up: bytes, and two blocks per segment with any."""
-        return self._unstored.count
+        """Memory that storage must free by catching up: bytes, and two blocks per segment with any.
+
+        WITHOUT_ROOM once this is more than the cache has left for everybody: a container may grow only while
+        it has less than what is left, so that however many share the cache, none of them meets its end.
+        """
+        count = self._unstored.count
+        return count if count < self._cache.room_bytes or not count else WITHOUT_ROOM
 
     def statistics(self) -> ReadIndexStatistics:
         return ReadIndexStatistics(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.limits import KIB, MIB
@@ -98,8 +98,9 @@ def test_the_grant_follows_the_share_and_the_number_of_readers(share, active, wi
     assert grant_window(share, active) == window
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
-    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 3 * MIB), st.integers(0, 9)), max_size=60),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 3 * MIB), st.integers(0, 8)), max_size=60),
 )
 def test_ranges_lie_ahead_of_the_read_and_within_the_window(steps):
     runs = SequentialRuns()
@@ -112,7 +113,8 @@ def test_ranges_lie_ahead_of_the_read_and_within_the_window(steps):
         position += length
         if ahead is not None:
             begin, end = ahead
+            assert window > 0
             assert position <= begin < end
             assert end % PIECE_BYTES == 0
-            assert end <= position + max(PIECE_BYTES, WINDOW_BYTES_MAX)
+            assert end <= position + WINDOW_BYTES_MAX
         assert runs.active == sum(run.window > 0 for run in runs._runs.values())

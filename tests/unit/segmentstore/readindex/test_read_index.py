@@ -607,10 +607,57 @@ async def test_ten_thousand_slow_segments_fit_although_none_of_them_is_ever_full
             segment.stored_length = offset
             world.index.on_changed(segment)
     assert cache.statistics().used_bytes <= 96 * MIB
-    assert world.index.unstored_bytes() == 10_000 * (900 + 2 * BLOCK)
+    assert world.index.statistics().unstored_bytes == 10_000 * (900 + 2 * BLOCK)
     cache.check()
     world.bytes.clear()
     await world.close()
+
+
+async def test_containers_that_share_a_cache_stop_accepting_before_it_is_full():
+    cache = small_cache(256)
+    worlds = [World(cache) for _ in range(3)]
+    segments = [world.create() for world in worlds]
+    for turn in range(10_000):
+        world, segment = worlds[turn % 3], segments[turn % 3]
+        if turn < 300 and turn % 3:
+            continue  # one of them is there first and takes more than its part
+        if world.index.unstored_bytes() < 256 * BLOCK:
+            world.append(segment, 1000)
+    assert all(world.index.unstored_bytes() >= 256 * BLOCK for world in worlds)
+    assert 0.6 < cache.essential_share() < 0.9
+    assert min(segment.durable_length for segment in segments) > 40 * BLOCK
+    for world, segment in zip(worlds, segments, strict=True):
+        world.store(segment)
+        assert world.index.unstored_bytes() == 0
+    for world in worlds:
+        await world.close()
+
+
+async def test_a_deleted_segment_gives_its_memory_back_when_storage_has_deleted_it(world):
+    segment = world.create()
+    world.append(segment, 100 * KIB)
+    segment.accepted_deleted = segment.deleted = True
+    world.index.on_changed(segment)
+    assert b"".join(world.index.read_direct(segment, 0, 100 * KIB)) == pattern(0, 100 * KIB)
+    segment.stored_deleted = True
+    world.index.on_changed(segment)
+    assert world.cache.statistics().used_bytes == 0
+    assert world.index.unstored_bytes() == 0
+
+
+async def test_recovery_is_told_the_first_byte_that_is_nowhere(world):
+    segment, source = world.create_stored("s", 1000), world.create("x")
+    segment.accepted_length = segment.durable_length = 1500
+    assert world.index.first_uncovered(segment) == 1000
+    world.index.append(segment, 1000, memoryview(bytes(100)))
+    assert world.index.first_uncovered(segment) == 1100
+    world.append(source, 100_000)
+    world.seal(source)
+    world.index.begin_merge(segment, 1100, source, 100_000)
+    segment.accepted_length = segment.durable_length = 101_100
+    assert world.index.first_uncovered(segment) is None
+    segment.accepted_length = segment.durable_length = 101_101
+    assert world.index.first_uncovered(segment) == 101_100
 
 
 async def test_a_few_large_tails_give_way_when_many_segments_come():

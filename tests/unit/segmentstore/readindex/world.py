@@ -139,7 +139,8 @@ class World:
         segment.accepted_deleted = segment.deleted = True
         self.index.on_changed(segment)
         self.storage.segments.pop(segment.storage_name, None)
-        self.index.drop(segment)
+        segment.stored_deleted = True
+        self.index.on_changed(segment)
 
     async def read(self, segment: SegmentState, offset: int, length: int, *, wait: bool = False) -> bytes:
         """Read once; a short answer is short."""

@@ -79,7 +79,7 @@ class BlockCache:
     """All cached bytes of a process. One loop owns it; every container on that loop shares it.
 
     The arrays are public to the segment indexes, which read them on their hot paths and change them only
-    through the methods here.
+    through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once.
     """
 
     def __init__(self, config: CacheConfig | None = None) -> None:
@@ -111,6 +111,7 @@ class BlockCache:
         self._tails = 0
         self.count_tails(0)
 
+        self.room_bytes = self.policy.blocks_max * BLOCK_BYTES
         self.generation = 0
         self._generation_left = self.policy.generation_blocks
         self.pinned_blocks = 0
@@ -215,7 +216,9 @@ class BlockCache:
         self._offsets[block] = offset
         self._stamps[block] = self.generation
         self.classes[block] = extent_class
-        if extent_class != ESSENTIAL:
+        if extent_class == ESSENTIAL:
+            self.room_bytes -= BLOCK_BYTES << order
+        else:
             self._queues[extent_class].push(block, 1 << order)
         self._generation_left -= 1 << order
         if self._generation_left <= 0:
@@ -263,12 +266,14 @@ class BlockCache:
         assert extent_class != DOOMED
         if extent_class != ESSENTIAL:
             self._queues[extent_class].remove(block, 1 << order)
+            self.room_bytes -= BLOCK_BYTES << order
         if self.pins[block]:
             self.classes[block] = DOOMED
         else:
             self._recycle(block, order)
 
     def _recycle(self, block: int, order: int) -> None:
+        self.room_bytes += BLOCK_BYTES << order
         self.orders[block] = NOT_A_HEAD
         self.lengths[block] = 0
         self.classes[block] = ESSENTIAL
@@ -280,6 +285,7 @@ class BlockCache:
         if extent_class != ESSENTIAL:
             self._queues[extent_class].remove(block, 1 << self.orders[block])
             self.classes[block] = ESSENTIAL
+            self.room_bytes -= BLOCK_BYTES << self.orders[block]
 
     def set_stored(self, block: int) -> None:
         """Storage holds every byte of this extent: it may be evicted from now on."""
@@ -287,6 +293,7 @@ class BlockCache:
             self.classes[block] = TAIL
             self._stamps[block] = self.generation
             self._queues[TAIL].push(block, 1 << self.orders[block])
+            self.room_bytes += BLOCK_BYTES << self.orders[block]
 
     def move(self, block: int, owner: int, offset: int) -> None:
         """The extent belongs to another index, or to another offset, from now on."""
@@ -299,7 +306,11 @@ class BlockCache:
         needed = order_covering(max(1, self.lengths[block]))
         extent_class = self.classes[block]
         assert extent_class != DOOMED
-        if needed < order and extent_class != ESSENTIAL:
+        if needed >= order:
+            return
+        if extent_class == ESSENTIAL:
+            self.room_bytes += (BLOCK_BYTES << order) - (BLOCK_BYTES << needed)
+        else:
             self._queues[extent_class].blocks -= (1 << order) - (1 << needed)
         if self.pins[block]:
             self.pinned_blocks -= (1 << order) - (1 << needed)
@@ -375,9 +386,8 @@ class BlockCache:
 
     @property
     def essential_blocks(self) -> int:
-        """Blocks that are in use and in no queue."""
-        used = self.layout.blocks - self.layout.free_blocks
-        return used - self._queues[TAIL].blocks - self._queues[HISTORY].blocks
+        """Blocks that may not be evicted: storage lacks their bytes, or readers hold what was freed."""
+        return self.policy.blocks_max - self.room_bytes // BLOCK_BYTES
 
     @property
     def history_bytes_max(self) -> int:
@@ -466,4 +476,6 @@ class BlockCache:
             block += 1 << order
         assert block == self.layout.blocks
         assert all(blocks_of[name] == queue.blocks for name, queue in self._queues.items())
+        in_use = self.layout.blocks - self.layout.free_blocks
+        assert self.essential_blocks == in_use - sum(queue.blocks for queue in self._queues.values())
         assert (pinned_blocks, pinned_extents) == (self.pinned_blocks, self._pinned_extents)
