@@ -162,6 +162,7 @@ class ReplyReceiver:
             return None
         self._large = None
         self._large_view = memoryview(b"")
+        self._large_filled = 0
         self._statistics.replies += 1
         self._statistics.large_replies += 1
         type_id = HEAD.unpack_from(view, 0)[0]

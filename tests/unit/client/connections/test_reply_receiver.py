@@ -1,0 +1,94 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.client.connections.reply_receiver import HEADROOM_BYTES, ReadBlock, ReplyReceiver
+from headrace.errors import ProtocolError
+from headrace.wire.commands import DataAppended, NoSuchSegment, ReadSegment, SegmentRead, TableKeysRead
+from headrace.wire.frames import decode_payload, encode
+
+
+def feed(receiver, raw, sizes):
+    """Deliver bytes in pieces of the given sizes; return the replies as commands or (offset, data)."""
+    found, at = [], 0
+    while at < len(raw):
+        room = receiver.get_buffer()
+        size = min(len(room), next(sizes), len(raw) - at)
+        room[:size] = raw[at : at + size]
+        at += size
+        receiver.buffer_updated(size)
+        receiver.check()
+        while (reply := receiver.next_reply()) is not None:
+            if isinstance(reply, ReadBlock):
+                found.append((reply.offset, bytes(reply.data), reply.request_id, reply.end_of_segment))
+            else:
+                found.append(decode_payload(*reply))
+    return found
+
+
+def pieces(chance):
+    while True:
+        yield chance.choice([1, 7, 8, 9, 100, 1000, 65536, 1 << 20])
+
+
+@given(st.integers(0, 1 << 32))
+def test_replies_come_out_whatever_pieces_they_arrive_in(seed):
+    chance = random.Random(seed)
+    replies, expected = [], []
+    for number in range(chance.randrange(1, 15)):
+        kind = chance.randrange(4)
+        if kind == 0:
+            reply = DataAppended(chance.randbytes(16), number, number - 1, 5, 99)
+            expected.append(reply)
+        elif kind == 1:
+            reply = NoSuchSegment(number, "s/t/0.#epoch.0")
+            expected.append(reply)
+        elif kind == 2:
+            reply = TableKeysRead(number, "table", [], chance.randbytes(chance.choice([0, 70_000])))
+            expected.append(reply)
+        else:
+            data = chance.randbytes(chance.choice([0, 1, 500, 65_000, 200_000]))
+            reply = SegmentRead("s/t/0.#epoch.0", number, False, bool(number % 2), data, 77)
+            expected.append((number, data, 77, bool(number % 2)))
+        replies.append(encode(reply))
+    assert feed(ReplyReceiver(), b"".join(replies), pieces(chance)) == expected
+
+
+def test_a_large_read_lands_in_its_own_buffer_with_room_in_front():
+    receiver = ReplyReceiver()
+    raw = encode(SegmentRead("s/t/0.#epoch.0", 5, False, False, b"x" * 300_000, 1))
+    room = receiver.get_buffer()
+    room[:] = raw[: len(room)]
+    receiver.buffer_updated(len(room))
+    assert receiver.next_reply() is None
+    rest = receiver.get_buffer()
+    assert len(rest) == len(raw) - len(room)  # not a byte of the next reply
+    rest[:] = raw[len(room) :]
+    receiver.buffer_updated(len(rest))
+    block = receiver.next_reply()
+    assert isinstance(block, ReadBlock)
+    assert block.begin > HEADROOM_BYTES
+    assert bytes(block.data) == b"x" * 300_000
+    assert len(receiver.get_buffer()) == len(room)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        encode(ReadSegment("s", 0, 1, "")),  # a request
+        bytes.fromhex("00000009ffffffff"),  # negative length
+        bytes.fromhex("0000000a7fffffff"),  # too long
+        bytes.fromhex("7777777700000004") + bytes(4),  # unknown
+        bytes.fromhex("0000000a00000002") + bytes(2),  # a read that ends early
+        encode(SegmentRead("s", 0, False, False, b"abc", 1))[:19] + b"\x7f" + bytes(14),  # a length that lies
+    ],
+)
+def test_what_is_no_reply_is_refused(raw):
+    receiver = ReplyReceiver()
+    room = receiver.get_buffer()
+    room[: len(raw)] = raw
+    receiver.buffer_updated(len(raw))
+    with pytest.raises(ProtocolError):
+        receiver.next_reply()
