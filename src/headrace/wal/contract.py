@@ -70,7 +70,11 @@ class Wal(Protocol):
 
         Raises:
             DataCorruptionError: the owner record or a record header in the middle of the log is damaged.
-            StorageFullError: there is no room to take ownership; nothing changed.
+            StorageFullError: there is no room to take ownership; no record was lost, try again later.
+            FencedOutError: somebody else took ownership meanwhile.
+            WalWriteError: the disk failed; try again.
+
+        After an error the instance is good for ``close`` only.
         """
 
     def records(self) -> Iterator[WalRecord]:

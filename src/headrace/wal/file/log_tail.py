@@ -50,7 +50,7 @@ class LogTail:
         self._stopped = False
         self._on_progress = on_progress
         self._work_at = 0
-        """Write position behind which there may be work to do."""
+        """Write position from which there may be work to do."""
 
     @property
     def busy(self) -> bool:
@@ -80,7 +80,7 @@ class LogTail:
                 return None
         file.position = start + padded
         file.zeroed_until = max(file.zeroed_until, file.position)
-        if file.position > self._work_at:
+        if file.position >= self._work_at:
             self._kick()
         return file
 

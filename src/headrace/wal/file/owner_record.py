@@ -51,7 +51,6 @@ class OwnerFile:
         self._fd = -1
         self._other_slot_at = 0
         self._other_slot = b""
-        self._seen = memoryview(bytearray(OWNER_RECORD_BYTES))
 
     def try_take(self, clock: Clock, entropy: Entropy) -> OwnerRecord | None:
         """Publish the next epoch durably and return the record, or None while somebody holds the lock.
@@ -96,9 +95,10 @@ class OwnerFile:
             fs.close(lock)
 
     def still_held(self) -> bool:
-        """Say whether no newer owner has begun to exist. One short read."""
-        count = self._filesystem.pread_into(self._fd, self._seen, self._other_slot_at)
-        return count == OWNER_RECORD_BYTES and self._seen == self._other_slot
+        """Say whether no newer owner has begun to exist. One short read; any thread may ask."""
+        seen = bytearray(OWNER_RECORD_BYTES)
+        self._filesystem.pread_into(self._fd, memoryview(seen), self._other_slot_at)
+        return seen == self._other_slot
 
     def close(self) -> None:
         """Let go of the file. The epoch stays in force until somebody else takes over."""

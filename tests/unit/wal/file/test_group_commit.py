@@ -1,0 +1,272 @@
+"""Placing, writing together, answering in order: with scripted tail, writers and owner."""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import FencedOutError, StorageFullError, WalWriteError
+from headrace.wal.contract import WalStatistics
+from headrace.wal.file.group_commit import WRITE_BYTES_MAX, GroupCommit
+from headrace.wal.file.segment_files import SegmentFile
+from headrace.wal.file.segment_format import DATA_OFFSET
+from headrace.wal.frame_pool import FramePool
+from headrace.wal.record_format import decode_header
+
+
+class Tail:
+    """Gives room in ``current`` while ``room`` lasts."""
+
+    def __init__(self, commit):
+        self.current = SegmentFile(1, 1, 3, DATA_OFFSET)
+        self.room = 1 << 40
+        self.error = None
+        self.commit = commit
+
+    def place(self, padded):
+        if padded > self.room:
+            return None
+        self.room -= padded
+        self.current.position += padded
+        return self.current
+
+    def needs_next(self, padded):
+        return padded > self.room
+
+    def next_file(self):
+        self.current = SegmentFile(self.current.number + 1, 1, 3, DATA_OFFSET)
+
+
+class Writers:
+    """Keeps what it is given until the test answers."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def submit(self, fn, args, done):
+        self.jobs.append((args[0], done))
+
+    def answer(self, index=0, error=None):
+        batch, done = self.jobs.pop(index)
+        batch[0].error = error
+        done(batch, None)
+
+
+class Owner:
+    held = True
+    asked = 0
+
+    def still_held(self):
+        self.asked += 1
+        if self.held is None:
+            raise OSError(5, "broken")
+        return self.held
+
+
+class Files:
+    write_records = None
+
+
+class Bench:
+    def __init__(self, writers_max=2, capacity=100):
+        self.writers = Writers()
+        self.owner = Owner()
+        self.statistics = WalStatistics()
+        self.closed = []
+        self.pool = FramePool(capacity, 1000)
+        self.answers = []
+        self.commit = GroupCommit(
+            files=Files(),
+            writers=self.writers,
+            writers_max=writers_max,
+            owner=self.owner,
+            epoch=5,
+            log=9,
+            next_sequence=11,
+            statistics=self.statistics,
+            on_file_written=lambda file: self.closed.append(file.number),
+        )
+        self.tail = Tail(self.commit)
+        self.commit.attach(self.tail)
+
+    def append(self, count=1):
+        for _ in range(count):
+            frame = self.pool.acquire()
+            frame.length = self.pool.capacity
+            self.commit.append(frame, self.done)
+        self.commit.check()
+
+    def done(self, frame, error):
+        self.answers.append((frame.address, error and type(error).__name__))
+        self.pool.release(frame)
+
+    @property
+    def in_the_air(self):
+        return [[frame.address for frame in batch] for batch, _ in self.writers.jobs]
+
+
+@pytest.fixture
+async def bench():
+    return Bench()
+
+
+async def test_a_frame_goes_at_once_while_a_writer_is_free_and_then_together_with_others(bench):
+    bench.append(5)
+    assert bench.in_the_air == [[11], [12]]
+    bench.writers.answer()
+    assert bench.in_the_air == [[12], [13, 14, 15]]
+    assert bench.answers == [(11, None)]
+
+
+async def test_answers_wait_for_earlier_frames(bench):
+    bench.append(2)
+    bench.writers.answer(1)
+    assert bench.answers == []
+    bench.writers.answer(0)
+    assert bench.answers == [(11, None), (12, None)]
+    assert bench.owner.asked == 1  # once for the batch
+
+
+async def test_a_header_names_what_was_durable_when_it_was_handed_over(bench):
+    bench.append(4)
+    headers = [decode_header(batch[0].buffer) for batch, _ in bench.writers.jobs]
+    assert [(header.sequence, header.durable_sequence) for header in headers] == [(11, 10), (12, 10)]
+    bench.writers.answer(0)
+    batch, _ = bench.writers.jobs[-1]
+    header = decode_header(batch[0].buffer)
+    # It was handed over before 11 was answered: the disk said so, but nobody looked at the owner record yet.
+    assert (header.sequence, header.durable_sequence, header.file_first_sequence) == (13, 10, 11)
+    assert (header.epoch, header.file_number, header.log) == (5, 1, 9)
+
+
+async def test_what_is_written_together_is_bounded_in_bytes_and_in_one_file():
+    bench = Bench(writers_max=1, capacity=300 << 10)
+    bench.append(3)
+    bench.tail.next_file()
+    bench.append(3)
+    sizes = []
+    while bench.writers.jobs:
+        batch, _ = bench.writers.jobs[0]
+        assert len({frame.file for frame in batch}) == 1
+        assert len(batch) == 1 or sum(frame.padded for frame in batch) <= WRITE_BYTES_MAX
+        sizes.append(len(batch))
+        bench.writers.answer()
+    assert sizes == [1, 2, 3]
+    assert bench.closed == [1]
+
+
+async def test_a_file_is_done_with_when_all_its_records_are_answered(bench):
+    bench.append(1)
+    bench.tail.next_file()
+    bench.append(1)
+    bench.writers.answer(1)
+    assert bench.closed == []
+    bench.writers.answer(0)
+    assert bench.closed == [1]
+
+
+async def test_after_an_error_every_later_frame_gets_it_and_none_is_written(bench):
+    bench.append(5)
+    bench.writers.answer(0, WalWriteError("broken"))
+    assert bench.answers == [(11, "WalWriteError")]
+    assert bench.in_the_air == [[12], [13, 14, 15]]  # was handed over before the answer was known
+    bench.append(2)
+    bench.writers.answer(0)
+    bench.writers.answer(0)
+    await asyncio.sleep(0)
+    assert bench.answers == [(address, "WalWriteError") for address in range(11, 18)]
+    bench.append(1)
+    assert bench.in_the_air == []
+    await asyncio.sleep(0)
+    assert bench.answers[-1] == (18, "WalWriteError")
+    assert bench.statistics.frames_written == 0
+    assert bench.commit.durable_sequence == 10
+
+
+async def test_an_earlier_frame_is_acknowledged_though_a_later_one_failed(bench):
+    bench.append(2)
+    bench.writers.answer(1, StorageFullError("full"))
+    bench.writers.answer(0)
+    assert bench.answers == [(11, None), (12, "StorageFullError")]
+
+
+async def test_a_fenced_owner_acknowledges_nothing(bench):
+    bench.append(3)
+    bench.owner.held = False
+    bench.writers.answer(0)
+    bench.owner.held = True  # even if somebody put the old record back
+    bench.writers.answer(0)
+    bench.writers.answer(0)
+    assert bench.answers == [(address, "FencedOutError") for address in (11, 12, 13)]
+    assert isinstance(bench.commit.failure, FencedOutError)
+
+
+async def test_an_unreadable_owner_record_is_an_unknown_outcome(bench):
+    bench.append(1)
+    bench.owner.held = None
+    bench.writers.answer(0)
+    assert bench.answers == [(11, "WalWriteError")]
+
+
+async def test_frames_wait_for_room_and_move_on_in_order(bench):
+    bench.tail.room = 4096
+    bench.append(4)
+    assert bench.in_the_air == [[11]]
+    bench.commit.on_tail_progress()
+    assert bench.in_the_air == [[11]]
+    bench.tail.room = 1 << 20
+    bench.commit.on_tail_progress()
+    bench.commit.check()
+    assert bench.in_the_air == [[11], [12, 13, 14]]
+
+
+async def test_frames_for_which_there_will_be_no_room_fail_in_order(bench):
+    bench.tail.room = 4096
+    bench.append(3)
+    bench.tail.error = StorageFullError("full")
+    bench.commit.on_tail_progress()
+    await asyncio.sleep(0)
+    assert bench.answers == []  # 11 is still in the air
+    bench.writers.answer(0)
+    assert bench.answers == [(11, None), (12, "StorageFullError"), (13, "StorageFullError")]
+
+
+async def test_a_callback_that_raises_does_not_keep_others_from_their_answers(bench):
+    frame = bench.pool.acquire()
+
+    def fail(_frame, _error):
+        raise ZeroDivisionError
+
+    bench.commit.append(frame, fail)
+    bench.append(1)
+    bench.writers.answer(1)
+    with pytest.raises(ZeroDivisionError):
+        bench.writers.answer(0)
+    await asyncio.sleep(0)
+    assert bench.answers == [(12, None)]
+
+
+async def test_a_mistake_in_a_writer_fails_everything_in_the_air(bench):
+    bench.append(5)
+    _, done = bench.writers.jobs[0]
+    done(None, TypeError("a bug"))
+    assert bench.answers == [(address, "WalWriteError") for address in range(11, 16)]
+
+
+async def test_wait_idle_returns_when_all_are_answered(bench):
+    bench.append(3)
+    waiting = asyncio.ensure_future(bench.commit.wait_idle())
+    await asyncio.sleep(0)
+    while bench.writers.jobs:
+        assert not waiting.done()
+        bench.writers.answer()
+    await waiting
+
+
+async def test_ten_thousand_frames_are_counted(bench):
+    for _ in range(100):
+        bench.append(100)
+        while bench.writers.jobs:
+            bench.writers.answer()
+    assert [address for address, _ in bench.answers] == list(range(11, 10_011))
+    assert bench.statistics.frames_written == 10_000
+    assert bench.statistics.bytes_written == 10_000 * 100
