@@ -3,7 +3,8 @@
     python benchmarks/micro/tables.py [--count 20000] [--smoke]
 
 Segments are in memory and durable at once, so what remains is our own price: conditions, encoding, index,
-cache, and one turn of the loop per append. The floor makes the same appends and reads through the same access.
+cache, and one turn of the loop per append. The floor makes the same appends and reads through the same
+access.
 Figures are microseconds of CPU per operation and operations per second, medians of rounds that alternate with
 their floors. What was put is read back and compared, also after the index was rebuilt from the log.
 """

@@ -57,6 +57,8 @@ class MemorySegmentAccess:
         self.auto_commit = auto_commit
         """Make each operation durable at once, in the next turn of the loop."""
         self.read_bytes_max = 1 << 21
+        self.hold_reads: asyncio.Event | None = None
+        """If set, reads wait for it once they know that their bytes are durable."""
         self.refuse_next: HeadraceError | None = None
         """Raised by the next append instead of accepting it."""
         self.suspend_appends: asyncio.Event | None = None
@@ -184,6 +186,8 @@ class MemorySegmentAccess:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
             await future
+        if self.hold_reads is not None:
+            await self.hold_reads.wait()
         await asyncio.sleep(0)
         if offset < segment.start_offset:
             raise SegmentTruncatedError(segment.name, segment.start_offset, offset)

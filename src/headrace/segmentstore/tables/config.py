@@ -4,43 +4,67 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.limits import MIB
+from headrace.limits import GIB, KIB, MIB
+from headrace.runtime.settings import tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesConfig:
-    """Settings of the tables of one container; sizes in bytes."""
+    """How the tables of one container use memory, and when their logs are compacted."""
 
-    in_flight_bytes_max: int = 32 * MIB
-    """Updates of one table that are appended and not yet durable; further ones wait. One update always
-    fits.
-    """
-
-    waiting_count_max: int = 10_000
-    """Updates of one table that wait for that room; further ones are refused with ThrottledError."""
-
-    value_cache_bytes_max: int = 16 * MIB
-    """Values kept in memory, all tables together."""
-
-    index_bytes_max: int = 256 * MIB
-    """Memory of all indexes together. Idle tables beyond it forget theirs and rebuild it when used again."""
-
-    page_bytes_max: int = 2 * MIB
-    """Keys and values in one answer of an iterator."""
-
-    compaction_bytes_max: int = 4 * MIB
-    """How much of a log one round of compaction reads, and the least number of dead bytes it starts for."""
-
-    utilization_percent_min: int = 75
-    """A log of which fewer bytes are live is compacted."""
-
-    rollover_bytes: int = 16 * MIB
-    """Size of the chunks of a table whose creator names none: truncation frees whole chunks."""
-
-    def __post_init__(self) -> None:
-        assert self.in_flight_bytes_max > 0
-        assert self.waiting_count_max >= 0
-        assert self.value_cache_bytes_max >= 0
-        assert self.page_bytes_max > 0
-        assert self.compaction_bytes_max > 0
-        assert 0 <= self.utilization_percent_min <= 100
+    in_flight_bytes_max: int = tunable(
+        32 * MIB,
+        low=1,
+        high=1 * GIB,
+        simulate=(100, 4 * KIB),
+        help="Updates of one table on their way to the log; further ones wait. One update always fits.",
+    )
+    waiting_count_max: int = tunable(
+        10_000,
+        low=0,
+        high=1_000_000,
+        simulate=(3, 100),
+        help="Updates of one table that wait for that room; further ones are refused as throttled.",
+    )
+    value_cache_bytes_max: int = tunable(
+        16 * MIB,
+        low=0,
+        high=64 * GIB,
+        simulate=(0, 16 * KIB),
+        help="Values kept in memory, all tables together.",
+    )
+    index_bytes_max: int = tunable(
+        256 * MIB,
+        low=0,
+        high=64 * GIB,
+        simulate=(0, 4 * KIB),
+        help="Memory of all indexes. Idle tables beyond it forget theirs and rebuild it when used again.",
+    )
+    page_bytes_max: int = tunable(
+        2 * MIB,
+        low=1,
+        high=8 * MIB,
+        simulate=(1, 200),
+        help="Keys and values in one answer of an iterator; at least one item is in it.",
+    )
+    compaction_bytes_max: int = tunable(
+        4 * MIB,
+        low=1,
+        high=1 * GIB,
+        simulate=(50, 2 * KIB),
+        help="How much of a log one round reads, and the least number of dead bytes it starts for.",
+    )
+    utilization_percent_min: int = tunable(
+        75,
+        low=0,
+        high=90,
+        simulate=(50, 90),
+        help="A log of which fewer bytes are live is compacted.",
+    )
+    rollover_bytes: int = tunable(
+        16 * MIB,
+        low=64 * KIB,
+        high=1 * GIB,
+        simulate=(64 * KIB,),
+        help="Size of a table's chunks if its creator names none: truncation frees whole chunks.",
+    )

@@ -94,6 +94,8 @@ class OpenTables:
         table = self._tables.get(name)
         if table is None or table.retired or self._access.find_segment(name) is not table.segment:
             return None
+        if table.segment.accepted_length > table.state.tail:
+            return None  # bytes we did not append: take them in
         self._tables.move_to_end(name)
         table.settle()
         return table

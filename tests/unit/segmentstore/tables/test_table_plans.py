@@ -73,6 +73,19 @@ def test_survivors_are_the_newest_durable_entries_no_update_under_way_supersedes
     ]
 
 
+def test_an_entry_superseded_or_removed_after_it_was_read_does_not_survive():
+    log = encode_entries([TableEntry(key, b"1") for key in (b"a", b"b", b"c")])[0]
+    index = TableIndex()
+    entries, _ = decode_entries(log, 0, "t")
+    index.replay(entries, "t")
+    state = TableState("t", index, len(log))
+    part = CompactionRound(0, 1000)
+    part.read(entries, log, state)
+    index.put(b"a", pack_location(60, 60, 1))
+    index.remove(b"b")
+    assert [entry.key for entry in part.survivors(state)] == [b"c"]
+
+
 def test_survivors_come_in_the_order_of_their_versions_even_if_they_were_copied_before():
     first = encode_entries([TableEntry(b"x", b"")])[0]
     log = first + encode_entries([TableEntry(b"y", b"")])[0] + encode_copies([TableEntry(b"x", b"", 0)])[0]

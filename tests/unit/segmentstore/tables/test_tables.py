@@ -20,6 +20,7 @@ from headrace.limits import TABLE_BATCH_BYTES_MAX, TABLE_KEY_BYTES_MAX, TABLE_VA
 from headrace.model.attributes import ATTRIBUTE_ID_LENGTH, ROLLOVER_SIZE, SEGMENT_TYPE
 from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.testing.segment_access import MemorySegmentAccess
 
@@ -313,6 +314,28 @@ async def test_an_update_whose_append_was_cancelled_before_it_was_accepted_did_n
     assert await all_keys(tables) == [b"b"]
 
 
+async def test_a_condition_that_waits_for_an_update_is_judged_when_that_update_is_refused(tables, access):
+    await tables.table_update(T, [entry("k", b"1")])
+    access.suspend_appends = asyncio.Event()
+    access.refuse_next = ThrottledError("full")
+    removal = start(tables.table_remove(T, [TableKey(b"k")]))
+    await turns(3)
+    update = start(tables.table_update(T, [entry("k", b"2", 0)]))
+    await turns(3)
+    access.suspend_appends.set()
+    with pytest.raises(ThrottledError):
+        await removal
+    async with asyncio.timeout(5):
+        assert await update == [19]
+
+
+async def test_bytes_somebody_else_appended_are_taken_in(tables, access):
+    await tables.table_update(T, [entry("k", b"1")])
+    await access.append(access.get_segment(T), encode_entries([entry("l", b"2")])[0])
+    assert await tables.table_update(T, [entry("l", b"3", 19)]) == [38]
+    tables.check()
+
+
 async def test_a_container_that_ends_fails_its_updates(tables, access):
     access.auto_commit = False
     updates = [start(tables.table_update(T, [entry(f"k{n}")])) for n in range(5)]
@@ -516,6 +539,40 @@ async def test_a_table_dropped_in_flight_is_rebuilt_with_what_is_under_way(table
     access.commit()
     assert (await get)[0].value == b"v"
     assert await update == [0]
+
+
+async def test_a_table_dropped_after_its_callers_left_waits_for_what_was_accepted(tables, access):
+    access.auto_commit = False
+    update = start(tables.table_update(T, [entry("k", b"v")]))
+    await turns(3)
+    update.cancel()
+    await turns(3)
+    tables.drop(T)
+    creation = start(tables.table_update(T, [entry("k", b"w", NOT_EXISTS)]))
+    await turns(10)
+    assert not creation.done()
+    access.commit()
+    with pytest.raises(TableKeyVersionError):
+        await creation
+
+
+async def test_a_rebuild_begins_behind_a_truncation_under_way(access):
+    tables = ContainerTables(access)
+    await tables.create_table(T)
+    for n in range(4):
+        await tables.table_update(T, [entry(f"k{n}", b"x" * 400_000)])
+    [version] = await tables.table_update(T, [entry("k0", b"y")])
+    access.auto_commit = False
+    truncation = start(access.truncate(access.get_segment(T), 400_019))
+    await turns(2)
+    tables.drop(T)
+    info = start(tables.table_info(T))
+    await turns(2)
+    access.commit()
+    await truncation
+    assert (await info).entry_count == 4
+    assert (await tables.table_get(T, [b"k0"]))[0].version == version
+    await tables.close()
 
 
 async def test_many_who_ask_first_cause_one_rebuild_and_a_cancelled_one_does_not_matter(tables):
@@ -844,6 +901,28 @@ async def test_a_read_overtaken_by_compaction_looks_again(access):
     await tables.close()
 
 
+async def test_a_value_moved_while_it_is_being_read_is_found_at_its_new_place(access):
+    tables = ContainerTables(access, small())
+    await tables.create_table(T)
+    await tables.table_update(T, [entry("cold", b"c" * 50)])
+    await tables.table_update(T, [entry("hot", b"x" * 50) for _ in range(8)])
+    held = access.hold_reads = asyncio.Event()
+    get = start(tables.table_get(T, [b"cold"]))
+    page = start(tables.table_entries(T, b"", 10))
+    delta = start(tables.table_delta(T, 0, 10))
+    await turns(3)
+    access.hold_reads = None
+    await tables.table_update(T, [entry("hot", b"y" * 50)])
+    await turns(50)
+    assert access.get_segment(T).start_offset > 0
+    held.set()
+    assert await get == [entry("cold", b"c" * 50, 0)]
+    assert [item.key for item in (await page)[0]] == [b"cold", b"hot"]
+    assert (await delta).should_clear
+    assert {item.key for item in (await delta).entries} == {b"cold", b"hot"}
+    await tables.close()
+
+
 async def test_a_key_updated_while_it_is_being_moved_keeps_the_update(access):
     tables = ContainerTables(access, small())
     await tables.create_table(T)
@@ -867,6 +946,28 @@ async def test_a_key_updated_while_it_is_being_moved_keeps_the_update(access):
     assert await tables.table_get(T, [b"cold"]) == [entry("cold", b"new", version)]
     assert (await replayed(access))[b"cold"] == (b"new", version)
     assert access.get_segment(T).start_offset > 0
+    await tables.close()
+
+
+async def test_nothing_is_cut_off_before_what_supersedes_it_is_durable(access):
+    tables = ContainerTables(access, small())
+    await tables.create_table(T)
+    await tables.table_update(T, [entry("cold", b"old")])
+    await tables.table_update(T, [entry("hot", b"x" * 50) for _ in range(8)])
+    await tables.table_update(T, [entry("hot", b"y" * 50)])  # compaction begins
+    access.suspend_appends = asyncio.Event()
+    updates = [start(tables.table_update(T, [entry(key, b"new")])) for key in ("cold", "hot")]
+    await turns(50)
+    assert access.get_segment(T).accepted_start_offset == 0
+    access.refuse_next = ThrottledError("full")
+    access.suspend_appends.set()
+    results = await asyncio.gather(*updates, return_exceptions=True)
+    assert isinstance(results[0], ThrottledError)
+    await turns(50)
+    assert {key: value for key, (value, _) in (await replayed(access)).items()} == {
+        b"cold": b"old",
+        b"hot": b"new",
+    }
     await tables.close()
 
 
