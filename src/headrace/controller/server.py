@@ -133,6 +133,22 @@ class Controller:
         await self.transactions.stop()
         await self.engine.stop()
 
+    def is_idle(self) -> bool:
+        """Whether nothing is under way that was not asked for by a call that still waits."""
+        return not (
+            self._supervisor.statistics().running
+            or self.engine.statistics().streams_busy
+            or self.transactions.busy()
+        )
+
+    def statistics(self) -> dict[str, object]:
+        """Describe the controller: workflows, transactions, streams in memory."""
+        return {
+            "workflows": self.engine.statistics(),
+            "transactions": self.transactions.statistics(),
+            "streams": self.context.directory.statistics(),
+        }
+
     async def _recover(self) -> None:
         """Find what was begun and not finished, and see that it is finished."""
         for scope in await self.context.scopes.all():

@@ -10,6 +10,7 @@ import pytest
 from headrace.controller.config import ControllerConfig
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.memory import MemoryStore
+from headrace.controller.store.tables import TableStore
 from headrace.rpc.generated import batch_commit_pb2_grpc, controller_pb2_grpc
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.entropy import SeededEntropy
@@ -35,15 +36,18 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     config: ControllerConfig = field(default_factory=ControllerConfig)
     controllers: int = 0
+    in_tables: bool = False
+    """Keep rows in table segments, through a store of each controller's own."""
 
-    def controller(self, **settings):
+    def controller(self, *, store=None, segments=None, **settings):
+        """Make a controller, with the given store and segment stores instead of the world's own."""
         self.controllers += 1
+        entropy = SeededEntropy(self.controllers)
+        segments = segments or self.segments
+        if self.in_tables:
+            store = TableStore(segments, entropy)
         return Controller(
-            self.store,
-            self.segments,
-            self.clock,
-            SeededEntropy(self.controllers),
-            replace(self.config, **settings),
+            store or self.store, segments, self.clock, entropy, replace(self.config, **settings)
         )
 
     @asynccontextmanager

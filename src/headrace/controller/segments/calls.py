@@ -85,14 +85,17 @@ class SegmentCalls:
         """Truncate each segment at its offset, unless it is truncated beyond it or gone.
 
         Raises:
-            InvalidArgumentError: an offset lies beyond the end of its segment.
+            SegmentTruncatedError, InvalidArgumentError: an offset lies beyond the end of its segment.
         """
 
         async def truncate(segment: str) -> None:
             try:
                 await self._access.truncate_segment(segment, offsets[segment])
-            except (SegmentTruncatedError, NoSuchSegmentError):
+            except NoSuchSegmentError:
                 return
+            except SegmentTruncatedError as error:
+                if error.start_offset < offsets[segment]:
+                    raise
 
         await self._each(offsets, truncate)
 

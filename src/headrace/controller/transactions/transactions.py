@@ -239,6 +239,10 @@ class Transactions:
                 await self._finish_abort(stream, txn)
         return await self._context.registry.all_of(stream.uid)
 
+    def busy(self) -> bool:
+        """Whether transactions are being recovered, given up or aborted."""
+        return len(self._supervisor.statistics().running) > 1  # one task waits for leases to run out
+
     def statistics(self) -> dict[str, int]:
         """Return how many transactions are in each state, armed and being aborted."""
         known = self._context.registry.statistics()

@@ -66,15 +66,23 @@ def begin_delete_mark(row: StreamRow) -> StreamRow:
 
 async def _delete_content(context: WorkflowContext, stream: Stream) -> None:
     row = stream.row
-    history = await stream.history()
-    gone = set() if row.truncation is None else segments_before(history, dict(row.truncation))
-    kept = [segment.segment_id for segment in history.segments() if segment.segment_id not in gone]
-    await context.segments.delete(stream.segments(kept))
+    if not await _segments_are_deleted(context, stream):
+        history = await stream.history()
+        gone = set() if row.truncation is None else segments_before(history, dict(row.truncation))
+        kept = [segment.segment_id for segment in history.segments() if segment.segment_id not in gone]
+        await context.segments.delete(stream.segments(kept))
     keys = [epoch_key(row.uid, epoch) for epoch in range(row.epoch.epoch)]
     keys += [subscribers_key(row.uid), sinks_key(row.uid), marks_key(row.uid)]
     for start in range(0, len(keys), _DELETES_AT_ONCE):
         deletions = [Write(key, None) for key in keys[start : start + _DELETES_AT_ONCE]]
         await context.store.update(details_table(row.uid), deletions)
+
+
+async def _segments_are_deleted(context: WorkflowContext, stream: Stream) -> bool:
+    """Whether details have begun to go: the first epoch is the first to, and only after all segments."""
+    if stream.row.epoch.epoch == 0:
+        return False
+    return await context.store.get(details_table(stream.uid), epoch_key(stream.uid, 0)) is None
 
 
 async def _delete_rows(context: WorkflowContext, doomed: list[Stream]) -> None:
