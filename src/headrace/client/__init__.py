@@ -14,12 +14,14 @@ from headrace.client.control.transactions import (
     TransactionStatus,
     TransactionTag,
 )
+from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.client.reader.event_framing import events_to_arrow
 from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.segment_calls import SegmentInfo
 from headrace.client.writer.ack import Ack
+from headrace.client.writer.byte_writer import ByteWriter
 from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.segment_map import SegmentRange, Successor
 from headrace.client.writer.txn_writer import Transaction, TxnWriter
@@ -32,6 +34,8 @@ __all__ = [
     "Ack",
     "BatchOutcome",
     "BatchStatus",
+    "ByteReader",
+    "ByteWriter",
     "Client",
     "ClientConfig",
     "Credentials",

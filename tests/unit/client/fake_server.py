@@ -270,6 +270,7 @@ class FakeController(ControllerServiceServicer):
         self.txns: dict[int, tuple[str, str, list[int], int]] = {}
         self.fail_next: list[grpc.StatusCode] = []
         self.counts: Counter[str] = Counter()
+        self.pinged = asyncio.Event()
         self.port = 0
         self._server = None
         self._next_txn = 1
@@ -487,6 +488,8 @@ class FakeController(ControllerServiceServicer):
 
     async def pingTransaction(self, request, context):
         self.counts["ping"] += 1
+        if self.counts["ping"] == 3:
+            self.pinged.set()
         state = self.txns[convert.txn_id_from_message(request.txnId)][3]
         return pb.PingTxnStatus(status={1: 0, 2: 5, 3: 5, 4: 6, 5: 6}[state])
 

@@ -161,13 +161,17 @@ class InflightWindow:
                 f"the server acknowledged event {self.acknowledged_number} and now has {last_number}"
             )
         done = self._pop_acknowledged(last_number) if last_number > self.acknowledged_number else []
-        for block in self:
-            block.is_in_doubt = False
+        self.on_refused()
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
         self.bytes_unsent += self.bytes_sent
         self.bytes_sent = 0
         return done
+
+    def on_refused(self) -> None:
+        """The server said, or is known, not to have what is left: nothing of it is in doubt."""
+        for block in self:
+            block.is_in_doubt = False
 
     def _pop_acknowledged(self, number: int) -> list[Block]:
         sent = self._sent

@@ -272,6 +272,8 @@ class SegmentOutput:
             case AppendSetup():
                 self._on_append_setup(reply)
             case NoSuchSegment():
+                if self.state is OutputState.READY:  # an append was refused, and with it all behind it
+                    self._window.on_refused()
                 self._end()
             case SegmentIsSealed():
                 self._on_sealed()

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import math
 import uuid
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -156,6 +157,13 @@ class Transaction(RoutedWriter):
             await self.abort()
 
 
+@dataclass(slots=True)
+class TxnWriterStatistics:
+    """Ids of the transactions that are open as far as their writer knows."""
+
+    open: list[int]
+
+
 class TxnWriter:
     """Begins transactions on one stream and keeps them alive. Made by :meth:`Client.txn_writer`."""
 
@@ -235,6 +243,10 @@ class TxnWriter:
             return  # unknown: the next round tries again well before the lease runs out
         if not is_open:
             self._open.pop(txn_id, None)
+
+    def statistics(self) -> TxnWriterStatistics:
+        """Return which transactions are kept alive."""
+        return TxnWriterStatistics(list(self._open))
 
     def forget(self, transaction: Transaction) -> None:
         """A transaction has ended."""

@@ -82,7 +82,7 @@ def test_a_large_read_lands_in_its_own_buffer_with_room_in_front():
         bytes.fromhex("0000000a7fffffff"),  # too long
         bytes.fromhex("7777777700000004") + bytes(4),  # unknown
         bytes.fromhex("0000000a00000002") + bytes(2),  # a read that ends early
-        encode(SegmentRead("s", 0, False, False, b"abc", 1))[:19] + b"\x7f" + bytes(14),  # a length that lies
+        encode(SegmentRead("s", 0, False, False, b"abc", 1))[:21] + b"\x7f" + bytes(14),  # a length that lies
     ],
 )
 def test_what_is_no_reply_is_refused(raw):

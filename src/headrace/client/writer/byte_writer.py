@@ -1,0 +1,121 @@
+"""Writes a stream of one segment as plain bytes, like a file that only grows.
+
+Bytes are not framed, so such a stream is not for event readers. A segment that is sealed, by scaling or by
+hand, ends the byte stream. Several writers may append at once: pieces stay whole, their order is that of
+their arrival.
+
+Source: protocol, "Byte-stream client".
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from headrace.client.config import APPEND_BLOCK_BYTES_MAX, WriterConfig
+from headrace.client.segment_calls import SegmentCalls
+from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.writer.ack import Ack
+from headrace.client.writer.inflight_window import Block
+from headrace.client.writer.segment_output import SegmentOutput
+from headrace.errors import ClosedError, HeadraceError, SegmentSealedError, ThrottledError
+
+
+class ByteWriter:
+    """Made by :meth:`Client.byte_writer`. Used on one loop."""
+
+    def __init__(
+        self, address: SegmentAddress, services: ClientServices, calls: SegmentCalls, config: WriterConfig
+    ) -> None:
+        self.address = address
+        self._calls = calls
+        self._config = config
+        self._output = SegmentOutput(address, services, config, self)
+        self._held_bytes = 0
+        self._error: HeadraceError | None = None
+        self._closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> Ack:
+        """Append bytes; more than 8 MiB are appended in several pieces.
+
+        Raises:
+            ThrottledError: the window is full; await :meth:`flush` first. Nothing was taken.
+            SegmentSealedError: the byte stream has ended.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._closed:
+            raise ClosedError(f"the writer of {self.address.name} is closed")
+        if self._held_bytes >= self._config.window_bytes_max:
+            raise ThrottledError(f"{self._held_bytes} bytes of {self.address.name} are not durable yet")
+        whole = memoryview(bytes(data))
+        ack = Ack(1)
+        for begin in range(0, len(whole), APPEND_BLOCK_BYTES_MAX):
+            piece = whole[begin : begin + APPEND_BLOCK_BYTES_MAX]
+            ack.add_parts(1)
+            self._held_bytes += len(piece)
+            self._output.add_block(Block(piece, 1, None, [ack]))
+        ack.settle_part()
+        return ack
+
+    async def flush(self) -> None:
+        """Wait until everything written so far is durable. Raises why it is not."""
+        barrier = Ack(1)
+        if self._output.has_work:
+            self._output.add_barrier(barrier)
+        barrier.settle_part()
+        await barrier
+        if self._error is not None:
+            raise self._error
+
+    async def tail_offset(self) -> int:
+        """Return the length of the byte stream."""
+        return (await self._calls.info(self.address)).length
+
+    async def head_offset(self) -> int:
+        """Return where the byte stream begins: what is in front was truncated."""
+        return (await self._calls.info(self.address)).start_offset
+
+    async def truncate(self, offset: int) -> None:
+        """Drop everything below ``offset``."""
+        await self._calls.truncate(self.address, offset)
+
+    async def seal(self) -> None:
+        """Make everything durable, then allow no more appends by anybody."""
+        await self.flush()
+        await self._calls.seal(self.address)
+
+    async def close(self) -> None:
+        """Make everything durable, then leave. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self.flush()
+        finally:
+            self._output.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------------------------ for the output
+
+    def on_durable(self, event_count: int, size_bytes: int) -> None:  # noqa: ARG002 - bytes have no events
+        """Make room in the window."""
+        self._held_bytes -= size_bytes
+
+    def on_segment_ended(self, output: SegmentOutput) -> None:
+        """There are no successors to go to."""
+        self.on_output_failed(output, SegmentSealedError(self.address.name))
+
+    def on_output_failed(self, output: SegmentOutput, error: HeadraceError) -> None:
+        """Fail what is held, and everything from now on."""
+        self._error = error
+        for block in output.take_blocks():
+            self._held_bytes -= block.size_bytes
+            block.fail(error)
