@@ -104,9 +104,10 @@ class ContainerReadIndex:
         if index is None:
             return
         target_index = self._indexes.get(target)
-        if target_index is not None and index.merged_into in target_index.redirects:
+        redirect = index.merged_into
+        if target_index is not None and redirect is not None and redirect in target_index.redirects:
             target_index.follow()
-            target_index.complete_merge(index.merged_into)
+            target_index.complete_merge(redirect)
             target_index.waiters.wake_all()
         self._forget(index, NoSuchSegmentError(source.name))
 
@@ -209,10 +210,11 @@ class ContainerReadIndex:
                     return ReadResult(offset, at_tail=True)
                 waited_at_tail = True
                 await self._wait(plan.index.waiters, offset)
-            elif plan.need is Need.CHANGE:
-                await self._wait(plan.index.waiters, plan.offset)
             else:
                 try:
+                    if plan.need is Need.CHANGE:
+                        await self._wait(plan.index.waiters, plan.offset)
+                        continue
                     data = await self._fetch(plan)
                 except (NoSuchSegmentError, ContainerOfflineError):
                     # A merge source may vanish while it is read: its bytes are the target's then.
@@ -229,10 +231,9 @@ class ContainerReadIndex:
                 )
 
     def watch(self, segment: SegmentState, offset: int) -> asyncio.Future[None]:
-        """Return a future that resolves when a read at ``offset`` is worth another look, for callers without
-        a task.
+        """Return a future that resolves when a read at ``offset`` is worth another look.
 
-        Cancel it to be forgotten. It fails as a waiting read would.
+        For callers without a task. Cancel it to be forgotten. It fails as a waiting read would.
         """
         waiters = self._index_of(segment).waiters
         waiter = waiters.add(offset)
@@ -279,10 +280,7 @@ class ContainerReadIndex:
         index = self._indexes.get(segment)
         if index is None:
             return None
-        if index.redirects and (
-            index.find_redirect(offset) is not None
-            or index.next_redirect(offset, offset + length) < offset + length
-        ):
+        if index.redirects.touches(offset, offset + length):
             return None
         pieces: list[memoryview] = []
         return pieces if index.collect(offset, length, pieces, []) == length else None
@@ -297,7 +295,7 @@ class ContainerReadIndex:
         while position < segment.durable_length:
             if index is None:
                 return position
-            redirect = index.find_redirect(position)
+            redirect = index.redirects.find(position)
             if redirect is not None:
                 position = redirect.end
                 continue

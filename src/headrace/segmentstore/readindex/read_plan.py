@@ -1,6 +1,4 @@
-"""What a read needs next, decided without touching anything: cached bytes, storage, a merge source, or
-patience.
-"""
+"""What a read needs next, decided without touching anything: the cache, storage, a merge source, or time."""
 
 from __future__ import annotations
 
@@ -13,7 +11,8 @@ from headrace.limits import KIB, MIB, READ_BYTES_MAX
 
 if TYPE_CHECKING:
     from headrace.segmentstore.container.segment_state import SegmentState
-    from headrace.segmentstore.readindex.segment_index import Redirect, SegmentIndex
+    from headrace.segmentstore.readindex.redirects import Redirect
+    from headrace.segmentstore.readindex.segment_index import SegmentIndex
 
 STORAGE_READ_ALIGNMENT: Final = 64 * KIB
 """A single read from storage ends on a multiple of this."""
@@ -77,7 +76,7 @@ def plan_read(index: SegmentIndex, offset: int, length_max: int) -> ReadPlan:
         covered = index.covered_until(offset)
         if covered > offset:
             return ReadPlan(Need.CACHED, index, offset, min(length, covered - offset), redirect)
-        found = index.find_redirect(offset)
+        found = index.redirects.find(offset)
         if found is None or found.end <= index.state.stored_length:
             break
         redirect = found

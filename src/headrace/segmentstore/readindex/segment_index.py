@@ -8,9 +8,7 @@ third. Bytes at or above ``stored`` are only here, so their extents are essentia
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CacheFullError
@@ -18,6 +16,7 @@ from headrace.limits import KIB
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES, NO_BLOCK
 from headrace.segmentstore.readindex.cache.eviction_policy import ESSENTIAL, HISTORY
 from headrace.segmentstore.readindex.index_entries import IndexEntries
+from headrace.segmentstore.readindex.redirects import Redirect, Redirects
 from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 
 if TYPE_CHECKING:
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from headrace.segmentstore.readindex.cache.cache import BlockCache
 
 MERGE_COPY_BYTES_MAX: Final = 16 * KIB
-"""A source this small is copied to the target's tail when its merge begins: cheaper than an extent of its
-own.
-"""
+"""A source this small is copied to its target when the merge begins: cheaper than an extent of its own."""
 
 SLACK_BYTES: Final = 2 * BLOCK_BYTES
 """What the unstored bytes of one segment may keep beyond their own size."""
@@ -44,29 +41,13 @@ class UnstoredBytes:
     count: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class Redirect:
-    """``[offset, offset + length)`` of a target is ``[0, length)`` of ``source`` until storage has joined
-    them.
-    """
-
-    offset: int
-    length: int
-    source: SegmentIndex
-    parked: TailWaiters = field(default_factory=TailWaiters)
-    """Reads which found the source gone and wait for the merge to complete."""
-
-    @property
-    def end(self) -> int:
-        return self.offset + self.length
-
-
 class SegmentIndex:
     """Cached entries of one segment. Offsets are bytes of the segment; blocks are extents of the cache."""
 
     __slots__ = (
         "_account",
         "_cache",
+        "_memory",
         "_number",
         "end",
         "entries",
@@ -84,10 +65,11 @@ class SegmentIndex:
     def __init__(self, state: SegmentState, cache: BlockCache, account: UnstoredBytes) -> None:
         self.state = state
         self._cache = cache
+        self._memory = cache.memory
         self._account = account
         self._number = cache.register(self)
         self.entries = IndexEntries()
-        self.redirects: list[Redirect] = []
+        self.redirects = Redirects()
         self.merged_into: Redirect | None = None
         self.waiters = TailWaiters()
         self.start = state.start_offset
@@ -110,20 +92,20 @@ class SegmentIndex:
             offset, data = offset + known, data[known:]
             self.tail_block = NO_BLOCK
         size = len(data)
-        cache = self._cache
+        cache, memory = self._cache, self._memory
         block = self.tail_block
         if not size:
             pass
         elif block == NO_BLOCK:
             self._append_extents(offset, data)
         else:
-            room = (BLOCK_BYTES << cache.orders[block]) - cache.lengths[block]
+            room = (BLOCK_BYTES << memory.orders[block]) - memory.lengths[block]
             if size > room:
                 self._append_extents(offset, data)
             else:
                 if cache.classes[block]:
                     cache.set_essential(block)
-                cache.append(block, data)
+                memory.append(block, data)
         self.end = offset + size
         if self.unstored:
             self.unstored += size
@@ -141,11 +123,11 @@ class SegmentIndex:
 
     def _extend(self, offset: int, data: memoryview) -> None:
         """Fill the last extent and add others behind it, all or nothing."""
-        cache = self._cache
+        cache, memory = self._cache, self._memory
         tail = self.tail_block
         room, grown_from = 0, -1
         if tail != NO_BLOCK:
-            room, grown_from = cache.room(tail), cache.orders[tail]
+            room, grown_from = memory.room(tail), memory.orders[tail]
         if room:
             cache.set_essential(tail)
             self.tail_block = NO_BLOCK  # making room may ask us to shed; this room is spoken for
@@ -155,8 +137,8 @@ class SegmentIndex:
             while planned < len(data):
                 block = cache.allocate_tail(self._number, offset + planned, len(data) - planned, grown_from)
                 fresh.append(block)
-                planned += BLOCK_BYTES << cache.orders[block]
-                grown_from = cache.orders[block]
+                planned += BLOCK_BYTES << memory.orders[block]
+                grown_from = memory.orders[block]
         except CacheFullError:
             for block in fresh:
                 cache.free(block)
@@ -166,11 +148,11 @@ class SegmentIndex:
                     cache.set_stored(tail)
             raise
         if room:
-            cache.append(tail, data[:room])
+            memory.append(tail, data[:room])
         done = room
         for block in fresh:
-            size = min(len(data) - done, BLOCK_BYTES << cache.orders[block])
-            cache.append(block, data[done : done + size])
+            size = min(len(data) - done, BLOCK_BYTES << memory.orders[block])
+            memory.append(block, data[done : done + size])
             self.entries.push(offset + done, block)
             self.tail_block, self.tail_offset = block, offset + done
             done += size
@@ -178,11 +160,9 @@ class SegmentIndex:
     # ---------------------------------------------------------------------------------- look-ups
 
     def collect(self, offset: int, length_max: int, pieces: list[memoryview], blocks: list[int]) -> int:
-        """Add views of the cached bytes from ``offset`` on, as far as they are contiguous; answer how many
-        bytes.
-        """
-        cache = self._cache
-        lengths = cache.lengths
+        """Add views of the cached bytes from ``offset`` on, as far as there is no gap; answer their size."""
+        memory = self._memory
+        lengths = memory.lengths
         block = self.tail_block
         if block != NO_BLOCK:
             start = offset - self.tail_offset
@@ -192,7 +172,7 @@ class SegmentIndex:
                     end = lengths[block]
                     if end <= start:
                         return 0
-                pieces.append(cache.view(block, start, end))
+                pieces.append(memory.view(block, start, end))
                 blocks.append(block)
                 return end - start
         first, block = self.entries.floor(offset)
@@ -204,7 +184,7 @@ class SegmentIndex:
             return 0
         end = start + length_max
         if end <= length:  # most reads lie within one extent
-            pieces.append(cache.view(block, start, end))
+            pieces.append(memory.view(block, start, end))
             blocks.append(block)
             return length_max
         wanted = offset + length_max
@@ -214,7 +194,7 @@ class SegmentIndex:
             if start < 0 or position >= wanted:
                 break  # a gap, or enough
             end = min(lengths[block], start + wanted - position)
-            pieces.append(cache.view(block, start, end))
+            pieces.append(memory.view(block, start, end))
             blocks.append(block)
             position += end - start
         return position - offset
@@ -227,7 +207,7 @@ class SegmentIndex:
         for first, block in self.entries.from_floor(offset):
             if first > offset:
                 break
-            offset = max(offset, first + self._cache.lengths[block])
+            offset = max(offset, first + self._memory.lengths[block])
         return offset
 
     def next_cached(self, offset: int, limit: int) -> int:
@@ -236,21 +216,7 @@ class SegmentIndex:
             if first > offset:
                 limit = min(limit, first)
                 break
-        return self.next_redirect(offset, limit)
-
-    def next_redirect(self, offset: int, limit: int) -> int:
-        """Return where the next merge under way after ``offset`` begins, at most ``limit``."""
-        slot = bisect_right(self.redirects, offset, key=_offset_of)
-        return min(limit, self.redirects[slot].offset) if slot < len(self.redirects) else limit
-
-    def find_redirect(self, offset: int) -> Redirect | None:
-        """Return the merge under way which ``offset`` lies in."""
-        if not self.redirects:
-            return None
-        slot = bisect_right(self.redirects, offset, key=_offset_of) - 1
-        if slot < 0 or offset >= self.redirects[slot].end:
-            return None
-        return self.redirects[slot]
+        return self.redirects.next_offset(offset, limit)
 
     # ---------------------------------------------------------------------------------- storage
 
@@ -268,8 +234,8 @@ class SegmentIndex:
             block = cache.allocate_history(self._number, position, size)
             if block == NO_BLOCK:
                 return
-            size = min(size, BLOCK_BYTES << cache.orders[block])
-            cache.append(block, data[position - offset : position - offset + size])
+            size = min(size, BLOCK_BYTES << self._memory.orders[block])
+            self._memory.append(block, data[position - offset : position - offset + size])
             self.entries.insert(position, block)
             position += size
 
@@ -292,7 +258,7 @@ class SegmentIndex:
         for offset, block in self.entries.from_floor(before):
             if offset >= stored:
                 break
-            end = offset + cache.lengths[block]
+            end = offset + self._memory.lengths[block]
             released += max(0, min(end, stored) - max(offset, before))
             if before < end <= stored:
                 cache.set_stored(block)
@@ -317,7 +283,7 @@ class SegmentIndex:
         cache = self._cache
         useless: list[tuple[int, int]] = []
         for offset, block in self.entries:
-            if offset + cache.lengths[block] > limit:
+            if offset + self._memory.lengths[block] > limit:
                 break
             useless.append((offset, block))
         for offset, block in useless:
@@ -343,8 +309,12 @@ class SegmentIndex:
             self.tail_block = NO_BLOCK  # it can leave as a whole; the next append begins an extent of its own
             return
         while not cache.pins[block]:
-            half = BLOCK_BYTES << cache.orders[block] >> 1
-            if half < BLOCK_BYTES or self.tail_offset + half > self.stored or cache.lengths[block] <= half:
+            half = BLOCK_BYTES << self._memory.orders[block] >> 1
+            if (
+                half < BLOCK_BYTES
+                or self.tail_offset + half > self.stored
+                or self._memory.lengths[block] <= half
+            ):
                 return
             upper = cache.split(block)
             cache.set_stored(block)
@@ -359,7 +329,7 @@ class SegmentIndex:
         """``[offset, offset + length)`` is the content of ``source`` from now on."""
         assert offset == self.end or self.end < 0
         self.follow()
-        redirect = Redirect(offset, length, source)
+        redirect = Redirect(offset, offset + length, source)
         if redirect.end <= self.stored:  # recovery: storage has joined them already
             self.end, self.tail_block = redirect.end, NO_BLOCK
             return
@@ -371,13 +341,11 @@ class SegmentIndex:
                 self.append(offset, memoryview(b"".join(pieces)))
             except CacheFullError:
                 self.end, self.tail_block = offset + length, NO_BLOCK
-        self.redirects.append(redirect)
+        self.redirects.push(redirect)
         source.merged_into = redirect
 
     def complete_merge(self, redirect: Redirect) -> None:
-        """Storage has joined the source: its extents are ours, without moving a byte. The source is empty
-        after.
-        """
+        """Storage has joined the source: its extents are ours, without moving a byte."""
         self.redirects.remove(redirect)
         source = redirect.source
         assert not source.redirects  # the writer finishes a source before it joins it
@@ -386,7 +354,7 @@ class SegmentIndex:
         source.forget_entries()
         for source_offset, block in moved:
             offset = redirect.offset + source_offset
-            end = offset + cache.lengths[block]
+            end = offset + self._memory.lengths[block]
             if end <= self.start or end > redirect.end or self.next_overlap(offset, end):
                 cache.free(block)
                 continue
@@ -429,7 +397,7 @@ class SegmentIndex:
         self.entries.check()
         end = unstored = 0
         for offset, block in self.entries:
-            length = cache.lengths[block]
+            length = self._memory.lengths[block]
             assert offset >= end
             assert length > 0
             end = offset + length
@@ -438,10 +406,5 @@ class SegmentIndex:
         assert unstored == self.unstored
         assert self.end < 0 or end <= max(self.end, self.stored)
         if self.tail_block != NO_BLOCK:
-            assert end == self.end == self.tail_offset + cache.lengths[self.tail_block]
-        for left, right in pairwise(self.redirects):
-            assert left.end <= right.offset
-
-
-def _offset_of(redirect: Redirect) -> int:
-    return redirect.offset
+            assert end == self.end == self.tail_offset + self._memory.lengths[self.tail_block]
+        self.redirects.check()

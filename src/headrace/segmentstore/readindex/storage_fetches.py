@@ -1,6 +1,4 @@
-"""Reads from long-term storage on behalf of readers: each range once, a bounded number at a time, cached
-afterwards.
-"""
+"""Reads from long-term storage on behalf of readers: each range once, few at a time, cached afterwards."""
 
 from __future__ import annotations
 
@@ -85,7 +83,7 @@ class StorageFetches:
         while position < end:
             covered = index.covered_until(position)
             pending = self._find(index, position)
-            redirect = index.find_redirect(position)
+            redirect = index.redirects.find(position)
             if covered > position:
                 position = covered
             elif pending is not None:

@@ -784,6 +784,20 @@ async def test_a_read_parked_on_a_merge_ends_with_the_target(world):
         await reading
 
 
+async def test_a_read_that_waits_for_news_of_a_merge_source_is_answered_from_the_target(world):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    source.stored_length = 0  # recovered, and storage has not been asked yet
+    world.begin_merge(target, source)
+    reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
+    await settle()
+    assert world.storage.reads == []
+    source.stored_length = 100 * KIB
+    world.join_in_storage(target, source)
+    world.complete_merge(target, source)
+    del world.bytes[source]
+    assert await reading == pattern(10 * KIB, 1000)
+
+
 async def test_a_merge_may_complete_after_its_target_is_gone(world):
     target, source = world.create("t"), world.create_stored("x", 100 * KIB)
     world.begin_merge(target, source)

@@ -92,7 +92,7 @@ def test_a_merge_under_way_leads_to_its_source():
     target.state.durable_length = 50_100
     plan = plan_read(target, 10_100, 100_000)
     assert (plan.need, plan.index, plan.offset, plan.length) == (Need.STORAGE, source, 10_000, 40_000)
-    assert plan.redirect is target.redirects[0]
+    assert plan.redirect is next(iter(target.redirects))
     assert need(target, 50, 1000) == (Need.CACHED, 50, 50)
     assert plan_storage_range(target, 0, 10, sequential=False) <= 100
 

@@ -42,7 +42,7 @@ def test_a_busy_segment_gets_larger_and_larger_extents():
     for _ in range(400):
         append(index, 700)
     index.check()
-    orders = [cache.orders[block] for _, block in index.entries]
+    orders = [cache.memory.orders[block] for _, block in index.entries]
     assert orders[:5] == [0, 1, 2, 3, 4]
     assert set(orders[5:]) == {4}
 
@@ -52,12 +52,12 @@ def test_a_large_tail_gives_back_its_stored_halves_and_its_unused_room():
     index = make(cache)
     append(index, 10 * BLOCK)
     block = index.tail_block
-    assert cache.orders[block] == 4
+    assert cache.memory.orders[block] == 4
     store(index, 9 * BLOCK + 5)
     index.shed()
     index.check()
     cache.check()
-    assert [(offset // BLOCK, cache.orders[block]) for offset, block in index.entries] == [
+    assert [(offset // BLOCK, cache.memory.orders[block]) for offset, block in index.entries] == [
         (0, 3),
         (8, 0),
         (9, 0),
@@ -69,23 +69,60 @@ def test_a_large_tail_gives_back_its_stored_halves_and_its_unused_room():
     assert cached(index, 7 * BLOCK, 6 * BLOCK) == pattern(7 * BLOCK, 6 * BLOCK)
 
 
-def test_a_held_tail_is_trimmed_but_not_split():
+def test_a_held_tail_is_not_split_until_it_is_released():
     cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
     index = make(cache)
-    append(index, 5 * BLOCK)
-    append(index, 4 * BLOCK)
+    append(index, 10 * BLOCK)
     pieces: list[memoryview] = []
     blocks: list[int] = []
-    size = index.collect(0, 9 * BLOCK, pieces, blocks)
+    size = index.collect(0, 10 * BLOCK, pieces, blocks)
     release = cache.hold(pieces, blocks, size)
-    store(index, 9 * BLOCK - 1)
-    before = index.entries.count
+    store(index, 9 * BLOCK)
     index.shed()
     index.check()
     cache.check()
-    assert index.entries.count == before
+    assert index.entries.count == 1
     release()
+    index.shed()
+    index.check()
     cache.check()
+    assert index.entries.count == 3
+
+
+def test_a_half_with_one_byte_that_is_not_stored_is_not_cut_off():
+    cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
+    index = make(cache)
+    append(index, 10 * BLOCK)
+    store(index, 8 * BLOCK - 1)
+    index.shed()
+    index.check()
+    assert index.entries.count == 1
+    store(index, 8 * BLOCK)
+    index.shed()
+    index.check()
+    assert index.entries.count == 2
+
+
+def test_a_merged_extent_gives_back_the_room_that_nobody_will_fill():
+    cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
+    target, source = make(cache), make(cache)
+    append(source, 9 * BLOCK)
+    target.begin_merge(0, source, 9 * BLOCK)
+    used = cache.statistics().used_bytes
+    source.state.stored_length = 9 * BLOCK
+    target.state.stored_length = 9 * BLOCK
+    target.follow()
+    target.complete_merge(next(iter(target.redirects)))
+    target.check()
+    cache.check()
+    assert cache.statistics().used_bytes == used  # nine blocks need sixteen
+    append(source := make(cache), 5 * BLOCK)
+    append(source, 4 * BLOCK)
+    before = cache.statistics().used_bytes
+    target.begin_merge(9 * BLOCK, source, 9 * BLOCK)
+    target.complete_merge(next(iter(target.redirects)))
+    assert cache.statistics().used_bytes < before
+    assert cached(target, 9 * BLOCK, 9 * BLOCK) == pattern(0, 9 * BLOCK)
 
 
 def test_an_extent_full_and_stored_may_leave_while_the_segment_grows_on():

@@ -61,9 +61,7 @@ class BlockLayout:
         return block
 
     def find_order(self, order_max: int) -> int:
-        """Return the largest order up to ``order_max`` which can be allocated now, -1 if every block is
-        taken.
-        """
+        """Return the largest order up to ``order_max`` that can be allocated now, -1 if all is taken."""
         if self._orders_free >> order_max:
             return order_max
         return self._orders_free.bit_length() - 1
@@ -114,7 +112,5 @@ def order_covering(count_bytes: int) -> int:
 
 
 def order_within(count_bytes: int) -> int:
-    """Return the largest order whose extent ``count_bytes`` (rounded up to blocks) fill without a spare
-    block.
-    """
+    """Return the largest order whose extent ``count_bytes``, in whole blocks, fill without a spare one."""
     return ((count_bytes + BLOCK_BYTES - 1) // BLOCK_BYTES).bit_length() - 1

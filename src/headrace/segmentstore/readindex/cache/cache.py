@@ -13,7 +13,6 @@ changes.
 
 from __future__ import annotations
 
-import mmap
 from array import array
 from dataclasses import dataclass
 from functools import partial
@@ -35,12 +34,12 @@ from headrace.segmentstore.readindex.cache.eviction_policy import (
     CacheConfig,
     EvictionPolicy,
 )
+from headrace.segmentstore.readindex.cache.extent_memory import NOT_A_HEAD, ExtentMemory
 from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NOT_A_HEAD: Final = 0xFF
 COPY_BYTES_MAX: Final = BLOCK_BYTES
 """Reads up to this size are copied: that is cheaper than keeping an extent in place for them."""
 
@@ -78,8 +77,8 @@ class CacheStatistics:
 class BlockCache:
     """All cached bytes of a process. One loop owns it; every container on that loop shares it.
 
-    The arrays are public to the segment indexes, which read them on their hot paths and change them only
-    through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once.
+    ``classes`` and ``pins`` are public to the segment indexes, which read them on their hot paths and change
+    them only through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once.
     """
 
     def __init__(self, config: CacheConfig | None = None) -> None:
@@ -87,14 +86,10 @@ class BlockCache:
         self.policy = EvictionPolicy(self.config)
         order_max = min(self.config.extent_bytes_max // BLOCK_BYTES, self.policy.blocks_max).bit_length() - 1
         self.layout = BlockLayout(order_max)
-        self._arena_blocks = self.config.arena_bytes // BLOCK_BYTES
-        self._arena_shift = self._arena_blocks.bit_length() - 1
-        self._arena_mask = self._arena_blocks - 1
-        self._writable: list[memoryview] = []
-        self._readable: list[memoryview] = []
+        self.memory = ExtentMemory(self.config.arena_bytes)
+        self._orders = self.memory.orders
+        self._lengths = self.memory.lengths
 
-        self.orders = bytearray()
-        self.lengths = array("I")
         self.pins = array("I")
         self.classes = bytearray()
         self._stamps = array("I")
@@ -209,8 +204,8 @@ class BlockCache:
         return block
 
     def _begin(self, block: int, order: int, owner: int, offset: int, extent_class: int) -> None:
-        self.orders[block] = order
-        self.lengths[block] = 0
+        self._orders[block] = order
+        self._lengths[block] = 0
         self.pins[block] = 0
         self._owner_numbers[block] = owner
         self._offsets[block] = offset
@@ -226,42 +221,21 @@ class BlockCache:
             self.generation = (self.generation + 1) & 0xFFFF_FFFF
 
     def _add_arena(self) -> bool:
-        count = min(self._arena_blocks, self.policy.blocks_max - self.layout.blocks)
+        count = min(self.memory.arena_blocks, self.policy.blocks_max - self.layout.blocks)
         if count <= 0:
             return False
-        memory = memoryview(mmap.mmap(-1, count * BLOCK_BYTES))
-        self._writable.append(memory)
-        self._readable.append(memory.toreadonly())
-        self.orders.extend(bytes([NOT_A_HEAD]) * count)
+        self.memory.add_arena(count)
         self.classes.extend(bytes(count))
-        for words in (self.lengths, self.pins, self._stamps, self._owner_numbers, *self._links):
+        for words in (self.pins, self._stamps, self._owner_numbers, *self._links):
             words.frombytes(bytes(4 * count))
         self._offsets.frombytes(bytes(8 * count))
         self.layout.extend(count)
         return True
 
-    def append(self, block: int, data: memoryview) -> None:
-        """Write ``data`` behind the bytes of an extent; the caller knows that it fits."""
-        used = self.lengths[block]
-        size = len(data)
-        assert used + size <= BLOCK_BYTES << self.orders[block]
-        start = ((block & self._arena_mask) * BLOCK_BYTES) + used
-        self._writable[block >> self._arena_shift][start : start + size] = data
-        self.lengths[block] = used + size
-
-    def view(self, block: int, start: int, end: int) -> memoryview:
-        """Bytes ``[start, end)`` of an extent, read-only. Pin it before control returns to the loop."""
-        base = (block & self._arena_mask) * BLOCK_BYTES
-        return self._readable[block >> self._arena_shift][base + start : base + end]
-
-    def room(self, block: int) -> int:
-        """Bytes that can still be appended to an extent."""
-        return (BLOCK_BYTES << self.orders[block]) - self.lengths[block]
-
     def free(self, block: int) -> None:
         """The owner has forgotten the extent. Its memory is reused once no reader holds it."""
         extent_class = self.classes[block]
-        order = self.orders[block]
+        order = self._orders[block]
         assert order != NOT_A_HEAD
         assert extent_class != DOOMED
         if extent_class != ESSENTIAL:
@@ -274,8 +248,8 @@ class BlockCache:
 
     def _recycle(self, block: int, order: int) -> None:
         self.room_bytes += BLOCK_BYTES << order
-        self.orders[block] = NOT_A_HEAD
-        self.lengths[block] = 0
+        self._orders[block] = NOT_A_HEAD
+        self._lengths[block] = 0
         self.classes[block] = ESSENTIAL
         self.layout.release(block, order)
 
@@ -283,17 +257,17 @@ class BlockCache:
         """Storage does not hold all of this extent (any more): it may not be evicted."""
         extent_class = self.classes[block]
         if extent_class != ESSENTIAL:
-            self._queues[extent_class].remove(block, 1 << self.orders[block])
+            self._queues[extent_class].remove(block, 1 << self._orders[block])
             self.classes[block] = ESSENTIAL
-            self.room_bytes -= BLOCK_BYTES << self.orders[block]
+            self.room_bytes -= BLOCK_BYTES << self._orders[block]
 
     def set_stored(self, block: int) -> None:
         """Storage holds every byte of this extent: it may be evicted from now on."""
         if self.classes[block] == ESSENTIAL:
             self.classes[block] = TAIL
             self._stamps[block] = self.generation
-            self._queues[TAIL].push(block, 1 << self.orders[block])
-            self.room_bytes += BLOCK_BYTES << self.orders[block]
+            self._queues[TAIL].push(block, 1 << self._orders[block])
+            self.room_bytes += BLOCK_BYTES << self._orders[block]
 
     def move(self, block: int, owner: int, offset: int) -> None:
         """The extent belongs to another index, or to another offset, from now on."""
@@ -302,8 +276,8 @@ class BlockCache:
 
     def trim(self, block: int) -> None:
         """Give back the halves of an extent that hold no byte yet."""
-        order = self.orders[block]
-        needed = order_covering(max(1, self.lengths[block]))
+        order = self._orders[block]
+        needed = order_covering(max(1, self._lengths[block]))
         extent_class = self.classes[block]
         assert extent_class != DOOMED
         if needed >= order:
@@ -317,22 +291,22 @@ class BlockCache:
         while order > needed:
             order -= 1
             self.layout.release(block + (1 << order), order)
-        self.orders[block] = order
+        self._orders[block] = order
 
     def split(self, block: int) -> int:
         """Cut an essential, unpinned extent in two halves, and answer the second. No byte moves."""
-        order = self.orders[block] - 1
+        order = self._orders[block] - 1
         half = BLOCK_BYTES << order
         assert order >= 0
         assert not self.pins[block]
         assert self.classes[block] == ESSENTIAL
-        assert self.lengths[block] > half
+        assert self._lengths[block] > half
         upper = block + (1 << order)
-        length = self.lengths[block]
-        self.orders[block] = order
-        self.lengths[block] = half
-        self.orders[upper] = order
-        self.lengths[upper] = length - half
+        length = self._lengths[block]
+        self._orders[block] = order
+        self._lengths[block] = half
+        self._orders[upper] = order
+        self._lengths[upper] = length - half
         self.pins[upper] = 0
         self.classes[upper] = ESSENTIAL
         self._stamps[upper] = self._stamps[block]
@@ -365,7 +339,7 @@ class BlockCache:
         pins = self.pins
         for block in blocks:
             if not pins[block]:
-                self.pinned_blocks += 1 << self.orders[block]
+                self.pinned_blocks += 1 << self._orders[block]
                 self._pinned_extents += 1
             pins[block] += 1
         return partial(self._let_go, blocks)
@@ -376,7 +350,7 @@ class BlockCache:
             left = pins[block] - 1
             pins[block] = left
             if not left:
-                order = self.orders[block]
+                order = self._orders[block]
                 self.pinned_blocks -= 1 << order
                 self._pinned_extents -= 1
                 if self.classes[block] == DOOMED:
@@ -408,7 +382,7 @@ class BlockCache:
                     queue.refresh(block)
                     continue
                 self._evicted_extents += 1
-                self._evicted_blocks += 1 << self.orders[block]
+                self._evicted_blocks += 1 << self._orders[block]
                 self._owners[self._owner_numbers[block]].on_evicted(self._offsets[block])
                 self.free(block)
                 return True
@@ -433,7 +407,7 @@ class BlockCache:
             tail_bytes=self._queues[TAIL].blocks * BLOCK_BYTES,
             history_bytes=self._queues[HISTORY].blocks * BLOCK_BYTES,
             pinned_bytes=self.pinned_blocks * BLOCK_BYTES,
-            extents=len(self.orders) - self.orders.count(NOT_A_HEAD),
+            extents=len(self._orders) - self._orders.count(NOT_A_HEAD),
             owners=len(self._owners),
             tails=self._tails,
             evicted_extents=self._evicted_extents,
@@ -443,9 +417,7 @@ class BlockCache:
         )
 
     def check(self) -> None:
-        """Assert that every block is either free or in exactly one extent, and every extent where it should
-        be.
-        """
+        """Assert that every block is free or in exactly one extent, and every extent where it belongs."""
         self.layout.check()
         assert self.layout.blocks <= self.policy.blocks_max
         free = dict(self.layout.free_extents())
@@ -456,13 +428,13 @@ class BlockCache:
         block = 0
         while block < self.layout.blocks:
             if block in free:
-                assert self.orders[block] == NOT_A_HEAD
+                assert self._orders[block] == NOT_A_HEAD
                 block += 1 << free[block]
                 continue
-            order = self.orders[block]
+            order = self._orders[block]
             assert order != NOT_A_HEAD, f"block {block} is neither free nor part of an extent"
             assert block % (1 << order) == 0
-            assert self.lengths[block] <= BLOCK_BYTES << order
+            assert self._lengths[block] <= BLOCK_BYTES << order
             assert queued.get(block, ESSENTIAL) == self.classes[block] % DOOMED
             if block in queued:
                 blocks_of[queued[block]] += 1 << order

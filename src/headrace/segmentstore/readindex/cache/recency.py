@@ -1,6 +1,4 @@
-"""Extents in order of use, linked through arrays, so that a million of them cost the garbage collector
-nothing.
-"""
+"""Extents in order of use, linked through arrays: a million of them cost the garbage collector nothing."""
 
 from __future__ import annotations
 

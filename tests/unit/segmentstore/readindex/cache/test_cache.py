@@ -30,7 +30,7 @@ class Owner:
 
     def put(self, offset: int, size: int, *, stored: bool = True) -> int:
         block = self.cache.allocate_tail(self.number, offset, size, -1)
-        self.cache.append(block, memoryview(pattern(offset, size)))
+        self.cache.memory.append(block, memoryview(pattern(offset, size)))
         self.extents[offset] = block
         if stored:
             self.cache.set_stored(block)
@@ -40,14 +40,14 @@ class Owner:
     def put_history(self, offset: int, size: int) -> int:
         block = self.cache.allocate_history(self.number, offset, size)
         if block != NO_BLOCK:
-            self.cache.append(block, memoryview(pattern(offset, size)))
+            self.cache.memory.append(block, memoryview(pattern(offset, size)))
             self.extents[offset] = block
         self.cache.check()
         return block
 
     def hold(self, block: int):
-        length = self.cache.lengths[block]
-        pieces = [self.cache.view(block, 0, length)]
+        length = self.cache.memory.lengths[block]
+        pieces = [self.cache.memory.view(block, 0, length)]
         return pieces, self.cache.hold(pieces, [block], length)
 
 
@@ -121,7 +121,7 @@ def small_views(owner: Owner, numbers):
     held = []
     for number in numbers:
         block = owner.extents[number * BLOCK]
-        pieces = [owner.cache.view(block, 0, BLOCK)]
+        pieces = [owner.cache.memory.view(block, 0, BLOCK)]
         held.append((pieces, owner.cache.hold(pieces, [block], BLOCK + 1)))
         assert held[-1][1] is not None
     return held
@@ -212,8 +212,8 @@ def test_history_is_refused_rather_than_taking_essential_memory(cache, owner):
 
 def test_bytes_that_follow_each_other_lie_in_one_extent_while_memory_allows(cache, owner):
     block = owner.put(0, 8 * BLOCK)
-    assert cache.orders[block] == 3
-    assert len(cache.view(block, 0, 8 * BLOCK)) == 8 * BLOCK
+    assert cache.memory.orders[block] == 3
+    assert len(cache.memory.view(block, 0, 8 * BLOCK)) == 8 * BLOCK
 
 
 def test_fragmented_memory_is_used_in_the_pieces_there_are(cache, owner):
@@ -222,8 +222,8 @@ def test_fragmented_memory_is_used_in_the_pieces_there_are(cache, owner):
         cache.free(owner.extents.pop(number * BLOCK))
     for number in range(0, 16, 2):
         block = cache.allocate_tail(owner.number, number * BLOCK, 8 * BLOCK, -1)
-        assert cache.orders[block] == 0
-        cache.append(block, memoryview(b"x"))
+        assert cache.memory.orders[block] == 0
+        cache.memory.append(block, memoryview(b"x"))
         owner.extents[number * BLOCK] = block
     cache.check()
 
@@ -231,19 +231,19 @@ def test_fragmented_memory_is_used_in_the_pieces_there_are(cache, owner):
 def test_unused_room_is_taken_back_before_giving_up(cache, owner):
     block = cache.allocate_tail(owner.number, 0, 5 * BLOCK, -1)
     owner.extents[0] = block
-    cache.append(block, memoryview(bytes(BLOCK)))
-    order = cache.orders[block]
+    cache.memory.append(block, memoryview(bytes(BLOCK)))
+    order = cache.memory.orders[block]
     for number in range(10, 10 + 16 - (1 << order)):
         owner.put(number * BLOCK, BLOCK, stored=False)
     owner.put(100 * BLOCK, BLOCK, stored=False)
     assert owner.shed_calls == 1
-    assert cache.orders[block] == 0
+    assert cache.memory.orders[block] == 0
 
 
 def test_trimming_a_held_extent_keeps_the_counts_and_the_bytes(cache, owner):
     block = cache.allocate_tail(owner.number, 0, 8 * BLOCK, -1)
     owner.extents[0] = block
-    cache.append(block, memoryview(pattern(0, BLOCK + 7)))
+    cache.memory.append(block, memoryview(pattern(0, BLOCK + 7)))
     pieces, release = owner.hold(block)
     cache.trim(block)
     cache.check()
@@ -260,8 +260,8 @@ def test_splitting_moves_no_byte(cache, owner):
     upper = cache.split(block)
     owner.extents[4 * BLOCK] = upper
     cache.check()
-    assert bytes(cache.view(block, 0, 4 * BLOCK)) == pattern(0, 4 * BLOCK)
-    assert bytes(cache.view(upper, 0, 4 * BLOCK)) == pattern(4 * BLOCK, 4 * BLOCK)
+    assert bytes(cache.memory.view(block, 0, 4 * BLOCK)) == pattern(0, 4 * BLOCK)
+    assert bytes(cache.memory.view(upper, 0, 4 * BLOCK)) == pattern(4 * BLOCK, 4 * BLOCK)
     cache.set_stored(block)
     fill(owner, stored=False, first=8)
     owner.put(100 * BLOCK, 1)
@@ -273,16 +273,16 @@ def test_tails_of_many_segments_stay_small():
     owner = Owner(cache)
     cache.count_tails(1000)
     block = cache.allocate_tail(owner.number, 0, 100, 8)
-    assert cache.orders[block] <= 1
+    assert cache.memory.orders[block] <= 1
     cache.count_tails(-999)
     block = cache.allocate_tail(owner.number, BLOCK, 100, 8)
-    assert cache.orders[block] == 8
+    assert cache.memory.orders[block] == 8
 
 
 def test_views_are_read_only(cache, owner):
     block = owner.put(0, 10)
     with pytest.raises(TypeError):
-        cache.view(block, 0, 10)[0] = 1
+        cache.memory.view(block, 0, 10)[0] = 1
 
 
 def test_numbers_of_owners_are_used_again(cache):

@@ -1,0 +1,61 @@
+"""The bytes of the cache: arenas of memory, and how much of each extent is filled.
+
+An *extent* is a power-of-two run of blocks within one arena, known by the number of its first block. Its
+bytes are written once, from its beginning to its end, so a view of bytes that are there never changes.
+"""
+
+from __future__ import annotations
+
+import mmap
+from array import array
+from typing import Final
+
+from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
+
+NOT_A_HEAD: Final = 0xFF
+"""Order of a block that is not the first of an extent."""
+
+
+class ExtentMemory:
+    """Memory in arenas of ``arena_bytes``. ``orders`` and ``lengths`` are indexed by block number.
+
+    Both are public for the hot paths of the segment indexes; only the cache changes orders.
+    """
+
+    __slots__ = ("_mask", "_readable", "_shift", "_writable", "arena_blocks", "lengths", "orders")
+
+    def __init__(self, arena_bytes: int) -> None:
+        self.arena_blocks = arena_bytes // BLOCK_BYTES
+        self._shift = self.arena_blocks.bit_length() - 1
+        self._mask = self.arena_blocks - 1
+        self._writable: list[memoryview] = []
+        self._readable: list[memoryview] = []
+        self.orders = bytearray()
+        self.lengths = array("I")
+
+    def add_arena(self, count: int) -> None:
+        """Take memory for ``count`` more blocks; the system gives each page when it is first written."""
+        assert len(self.orders) % self.arena_blocks == 0  # only the last arena may be smaller
+        memory = memoryview(mmap.mmap(-1, count * BLOCK_BYTES))
+        self._writable.append(memory)
+        self._readable.append(memory.toreadonly())
+        self.orders.extend(bytes([NOT_A_HEAD]) * count)
+        self.lengths.frombytes(bytes(4 * count))
+
+    def append(self, block: int, data: memoryview) -> None:
+        """Write ``data`` behind the bytes of an extent; the caller knows that it fits."""
+        used = self.lengths[block]
+        size = len(data)
+        assert used + size <= BLOCK_BYTES << self.orders[block]
+        start = ((block & self._mask) * BLOCK_BYTES) + used
+        self._writable[block >> self._shift][start : start + size] = data
+        self.lengths[block] = used + size
+
+    def view(self, block: int, start: int, end: int) -> memoryview:
+        """Bytes ``[start, end)`` of an extent, read-only. Pin it before control returns to the loop."""
+        base = (block & self._mask) * BLOCK_BYTES
+        return self._readable[block >> self._shift][base + start : base + end]
+
+    def room(self, block: int) -> int:
+        """Bytes that can still be appended to an extent."""
+        return (BLOCK_BYTES << self.orders[block]) - self.lengths[block]

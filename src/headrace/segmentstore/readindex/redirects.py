@@ -1,0 +1,78 @@
+"""Merges under way: where a segment's bytes are still those of another one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from headrace.segmentstore.readindex.tail_waiters import TailWaiters
+
+if TYPE_CHECKING:
+    from headrace.segmentstore.readindex.segment_index import SegmentIndex
+
+
+@dataclass(slots=True, eq=False)
+class Redirect:
+    """``[offset, end)`` of a target is ``[0, end - offset)`` of ``source`` until storage has joined them."""
+
+    offset: int
+    end: int
+    source: SegmentIndex
+    parked: TailWaiters = field(default_factory=TailWaiters)
+    """Reads which found the source gone and wait for the merge to complete."""
+
+
+class Redirects:
+    """The redirects of one target, by offset. They begin at its end, so they come in order."""
+
+    __slots__ = ("_redirects",)
+
+    def __init__(self) -> None:
+        self._redirects: list[Redirect] = []
+
+    def __len__(self) -> int:
+        return len(self._redirects)
+
+    def __iter__(self) -> Iterator[Redirect]:
+        return iter(self._redirects)
+
+    def __contains__(self, redirect: object) -> bool:
+        return redirect in self._redirects
+
+    def push(self, redirect: Redirect) -> None:
+        """Add a redirect behind all others."""
+        self._redirects.append(redirect)
+
+    def remove(self, redirect: Redirect) -> None:
+        """Take out a redirect; usually the first one."""
+        self._redirects.remove(redirect)
+
+    def find(self, offset: int) -> Redirect | None:
+        """Return the redirect which ``offset`` lies in."""
+        slot = bisect_right(self._redirects, offset, key=_offset_of) - 1
+        if slot < 0 or offset >= self._redirects[slot].end:
+            return None
+        return self._redirects[slot]
+
+    def next_offset(self, offset: int, limit: int) -> int:
+        """Return where the next redirect after ``offset`` begins, at most ``limit``."""
+        slot = bisect_right(self._redirects, offset, key=_offset_of)
+        return min(limit, self._redirects[slot].offset) if slot < len(self._redirects) else limit
+
+    def touches(self, offset: int, end: int) -> bool:
+        """Whether a byte of ``[offset, end)`` lies in a redirect."""
+        return bool(self._redirects) and (
+            self.find(offset) is not None or self.next_offset(offset, end) < end
+        )
+
+    def check(self) -> None:
+        """Assert that redirects are in order and apart."""
+        assert all(redirect.offset < redirect.end for redirect in self._redirects)
+        assert all(left.end <= right.offset for left, right in pairwise(self._redirects))
+
+
+def _offset_of(redirect: Redirect) -> int:
+    return redirect.offset
