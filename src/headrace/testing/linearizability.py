@@ -3,7 +3,8 @@ have run?
 
 The search is the one of Wing and Gong with the memory of Lowe: walk through histories that agree with real
 time, step the model, remember every pair (operations done, state) that was reached, and step back where no
-operation fits. Those of unknown outcome are tried last, and need not be placed at all.
+operation fits. Those of unknown outcome are tried last, need not be placed at all, and are only placed
+where they change something.
 
 Fast where answers carry positions, as those of a segment do: then hardly any step has an alternative. The
 worst case is exponential, hence the bound on steps; reaching it is the verdict ``UNDECIDED``, never
@@ -20,7 +21,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from headrace.testing.failures import SimulationError
 from headrace.testing.history import NEVER, History, Operation, Outcome
 from headrace.testing.known_content import ContradictionError, KnownContent
-from headrace.testing.segment_model import INITIAL, SegmentModel
+from headrace.testing.segment_model import INITIAL, SegmentModel, shows_in_state
 
 STEPS_MAX_DEFAULT: Final = 2_000_000
 
@@ -85,7 +86,7 @@ def check_segments(history: History) -> None:
             model = SegmentModel(KnownContent.of(operations))
         except ContradictionError as error:
             raise NotLinearizableError(f"segment {segment!r}: {error}") from None
-        verdict = linearize(operations, INITIAL, model.step)
+        verdict = linearize(operations, INITIAL, model.step, shows_in_state=shows_in_state)
         if verdict.answer is not Answer.LEGAL:
             raise NotLinearizableError(f"segment {segment!r}: {verdict.describe()}")
 
@@ -95,17 +96,32 @@ def linearize(
     initial: S,
     advance: Callable[[S, Operation], S | None],
     *,
+    shows_in_state: Callable[[Operation], bool] | None = None,
     steps_max: int = STEPS_MAX_DEFAULT,
 ) -> Verdict[S]:
-    """Search for an order of ``operations`` that ``advance`` accepts from ``initial`` on."""
-    return _Search(operations, advance, steps_max).run(initial)
+    """Search for an order of ``operations`` that ``advance`` accepts from ``initial`` on.
+
+    Args:
+        operations: of one object.
+        initial: the state before all of them.
+        advance: the model.
+        shows_in_state: says of an operation of unknown outcome that, once it or an equal one has taken
+            effect, the state tells so and it has no further effect. Which of several equal ones it was is
+            then never asked.
+        steps_max: bound of the search.
+    """
+    return _Search(operations, advance, shows_in_state, steps_max).run(initial)
 
 
 class _Search(Generic[S]):
     """One search. Operations are bits; those not placed yet form a list in the order of their starts."""
 
     def __init__(
-        self, operations: Sequence[Operation], advance: Callable[[S, Operation], S | None], steps_max: int
+        self,
+        operations: Sequence[Operation],
+        advance: Callable[[S, Operation], S | None],
+        shows_in_state: Callable[[Operation], bool] | None,
+        steps_max: int,
     ) -> None:
         self._operations = sorted(operations, key=lambda operation: operation.started)
         self._advance = advance
@@ -114,6 +130,10 @@ class _Search(Generic[S]):
         self._wanted = sum(
             1 << bit for bit, found in enumerate(self._operations) if found.outcome is not Outcome.UNKNOWN
         )
+        self._remembered = self._wanted
+        for bit, operation in enumerate(self._operations):
+            if operation.outcome is Outcome.UNKNOWN and not (shows_in_state and shows_in_state(operation)):
+                self._remembered |= 1 << bit
         count = len(self._operations)
         # A doubly linked list through an extra place at the end: taking out and putting back are exact
         # inverses.
@@ -156,9 +176,9 @@ class _Search(Generic[S]):
             if self._steps >= self._steps_max:
                 return None
             after = self._advance(state, self._operations[bit])
-            if after is None:
+            if after is None or (after is state and not self._wanted >> bit & 1):
                 continue
-            reached = (done | 1 << bit, after.key)
+            reached = ((done | 1 << bit) & self._remembered, after.key)
             if reached not in seen:
                 seen.add(reached)
                 return bit, after

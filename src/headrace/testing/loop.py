@@ -156,6 +156,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.failures: list[tuple[str, BaseException | None]] = []
         """Exceptions that reached nobody: the message, then the error."""
         self.callbacks_run = 0
+        self._tasks: dict[
+            SimulatedTask, None
+        ] = {}  # held here, so that a killed one does not end by collection
         self._entropy = entropy
         self._shuffle = shuffle
         self._trace_callbacks = trace_callbacks
@@ -245,7 +248,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         assert not self._closed
         assert not options.get("eager_start")  # steps of tasks are what is shuffled
-        return SimulatedTask(coro, loop=self, name=name, context=context)
+        task = SimulatedTask(coro, loop=self, name=name, context=context)
+        self._tasks[task] = None
+        return task
 
     # ---- the turn
 
@@ -266,6 +271,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 if self._trace_callbacks:
                     self.trace.add("loop", "run", what=handle.label)
                 handle.run()
+                if handle.task is not None and handle.task.done():
+                    self._tasks.pop(handle.task, None)
         self._spins += len(turn)
         self._collect_garbage(len(turn))
         if self._spins > SPINS_MAX:
@@ -436,8 +443,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def living_tasks(self) -> list[SimulatedTask]:
         """Return the unfinished tasks whose processes live, oldest first."""
-        tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimulatedTask) and task.lives]
-        return sorted(tasks, key=lambda task: task.serial)
+        return [task for task in self._tasks if task.lives and not task.done()]
+
+    def unfinished_tasks(self) -> list[SimulatedTask]:
+        """Return the unfinished tasks, of killed processes too, oldest first."""
+        return [task for task in self._tasks if not task.done()]
 
     def describe_tasks(self) -> str:
         """Return one line for each task that lives: its name and the place where it waits."""

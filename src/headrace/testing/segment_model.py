@@ -113,12 +113,15 @@ def step(state: SegmentModelState, operation: Operation) -> SegmentModelState | 
         assert result is None or isinstance(result, AppendResult)
         return _append(state, call, result)
     if isinstance(call, SealCall):
+        if state.sealed:
+            return state
         return SegmentModelState(state.last, state.start_offset, True, state.numbers)
     if isinstance(call, TruncateCall):
         if call.offset > state.length:
             return None
-        start = max(state.start_offset, call.offset)
-        return SegmentModelState(state.last, start, state.sealed, state.numbers)
+        if call.offset <= state.start_offset:
+            return state
+        return SegmentModelState(state.last, call.offset, state.sealed, state.numbers)
     if operation.outcome is Outcome.UNKNOWN:
         return state  # nobody saw what it read
     if isinstance(call, ReadCall):
@@ -129,6 +132,14 @@ def step(state: SegmentModelState, operation: Operation) -> SegmentModelState | 
     assert isinstance(result, InfoResult)
     told = result.length, result.start_offset, result.sealed
     return state if told == (state.length, state.start_offset, state.sealed) else None
+
+
+def shows_in_state(operation: Operation) -> bool:
+    """Say whether the state tells that the operation has happened, so that it cannot happen again.
+
+    All do but appends without an event number.
+    """
+    return not isinstance(operation.call, AppendCall) or operation.call.event_number is not None
 
 
 def _append(

@@ -28,7 +28,7 @@ from headrace.testing.clock import SimulatedClock
 from headrace.testing.disk import DiskConfig, SimulatedDisk
 from headrace.testing.failures import ProcessGoneError, SimulationError, UnhandledError
 from headrace.testing.host import SimulatedHost
-from headrace.testing.loop import TIME_START_S, SimulatedLoop, SimulatedTask
+from headrace.testing.loop import TIME_START_S, SimulatedLoop
 from headrace.testing.network import SimulatedNetwork
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.trace import Trace
@@ -189,8 +189,7 @@ def _bury(loop: SimulatedLoop) -> None:
 
     Otherwise it would end when the garbage collector likes, in the middle of something else.
     """
-    left = [task for task in asyncio.all_tasks(loop) if isinstance(task, SimulatedTask)]
-    for task in sorted(left, key=lambda task: task.serial):
+    for task in loop.unfinished_tasks():
         coroutine = task.get_coro()
         assert coroutine is not None
         with contextlib.suppress(Exception, ProcessGoneError):  # nobody is there to hear their complaints

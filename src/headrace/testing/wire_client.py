@@ -1,0 +1,74 @@
+"""The simplest client of the wire protocol: one request at a time, no retries, no cleverness. For
+workloads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import TypeVar
+
+from headrace.errors import ConnectionLostError
+from headrace.wire.catalogue import VERSION, VERSION_OLDEST
+from headrace.wire.commands import Hello
+from headrace.wire.commands.kinds import Command
+from headrace.wire.frames import FrameDecoder, encode
+
+C = TypeVar("C", bound=Command)
+
+_READ_BYTES: int = 1 << 16
+
+
+class WireClient:
+    """One connection to a segment store. One caller at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = FrameDecoder.for_client()
+        self._request_ids = count(1)
+
+    @classmethod
+    async def connect(cls, host: str, port: int, timeout_s: float = 5.0) -> WireClient:
+        """Open a connection and exchange greetings.
+
+        Raises:
+            ConnectionLostError: nobody there, or not in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                client = cls(*await asyncio.open_connection(host, port))
+        except (OSError, TimeoutError) as error:
+            raise ConnectionLostError(f"{host}:{port}: {error}") from error
+        try:
+            await client.call(Hello(VERSION, VERSION_OLDEST), timeout_s)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def new_request_id(self) -> int:
+        return next(self._request_ids)
+
+    async def call(self, request: Command, timeout_s: float = 10.0) -> Command:
+        """Send ``request`` and return the next reply; its views are valid until the next call.
+
+        Raises:
+            ConnectionLostError: no reply; the request may have happened. The connection is of no more use.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                self._writer.write(encode(request))
+                await self._writer.drain()
+                while (reply := self._decoder.next_command()) is None:
+                    data = await self._reader.read(_READ_BYTES)
+                    if not data:
+                        raise ConnectionLostError("closed by the server")
+                    self._decoder.feed(data)
+                return reply
+        except (OSError, TimeoutError) as error:
+            raise ConnectionLostError(str(error) or "no reply in time") from error
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._writer.transport.abort()
