@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ContainerOfflineError, NoSuchSegmentError, SegmentSealedError
+from headrace.limits import MIB
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
 from headrace.segmentstore.readindex.read_plan import (
@@ -43,6 +44,8 @@ class ReadIndexConfig:
     fetches_max: int = 16
     """Storage reads in flight, of at most READ_BYTES_MAX each; half of them at most for reading ahead."""
     read_ahead: bool = True
+    accepted_bytes_max: int = 24 * MIB
+    """Bytes the container may have accepted and not yet appended here: its log frames."""
     storage_timeout_s: float = 30.0
     """A storage read that takes longer has failed; whoever waits for it may ask again."""
 
@@ -72,8 +75,8 @@ class ContainerReadIndex:
         config: ReadIndexConfig | None = None,
     ) -> None:
         self._cache = cache
-        cache.containers += 1
         self._config = config or ReadIndexConfig()
+        cache.join(self._config.accepted_bytes_max)
         self._fetches = StorageFetches(
             storage, spawner, self._config.fetches_max, self._config.storage_timeout_s
         )
@@ -138,7 +141,7 @@ class ContainerReadIndex:
         if self._closed:
             return
         self._closed = True
-        self._cache.containers -= 1
+        self._cache.leave(self._config.accepted_bytes_max)
         self._fetches.close()
         for index in list(self._indexes.values()):
             self._forget(index, ContainerOfflineError("the container stops"))
@@ -311,10 +314,12 @@ class ContainerReadIndex:
         """Memory that storage must free by catching up: bytes, and two blocks per segment with any.
 
         WITHOUT_ROOM once this is more than the cache has left for everybody: a container may grow only while
-        it has less than what is left, so that however many share the cache, none of them meets its end.
+        it has less than what is left, so that however many share the cache, none of them meets its end. What
+        is left does not include a reserve for appends that were accepted and are on their way.
         """
         count = self._unstored.count
-        return count if count < self._cache.room_bytes or not count else WITHOUT_ROOM
+        cache = self._cache
+        return count if not count or count < cache.room_bytes - cache.reserved_bytes else WITHOUT_ROOM
 
     def statistics(self) -> ReadIndexStatistics:
         return ReadIndexStatistics(

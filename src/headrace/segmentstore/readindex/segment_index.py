@@ -330,9 +330,6 @@ class SegmentIndex:
         assert offset == self.end or self.end < 0
         self.follow()
         redirect = Redirect(offset, offset + length, source)
-        if redirect.end <= self.stored:  # recovery: storage has joined them already
-            self.end, self.tail_block = redirect.end, NO_BLOCK
-            return
         pieces: list[memoryview] = []
         if length > MERGE_COPY_BYTES_MAX or source.collect(0, length, pieces, []) < length:
             self.end, self.tail_block = offset + length, NO_BLOCK

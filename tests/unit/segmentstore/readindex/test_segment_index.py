@@ -212,6 +212,19 @@ def test_history_is_inserted_only_into_gaps_and_only_where_it_is_stored():
     assert cached(index, 2 * BLOCK + 7, 9 * BLOCK) == pattern(2 * BLOCK + 7, 9 * BLOCK)
 
 
+def test_history_wastes_no_block_and_none_on_bytes_nobody_can_read():
+    cache = small_cache(256)
+    index = make(cache)
+    index.state.stored_length = 40 * BLOCK
+    index.state.start_offset = 3 * BLOCK
+    index.follow()
+    index.insert_history(0, memoryview(pattern(0, 14 * BLOCK)))
+    index.check()
+    assert next(iter(index.entries))[0] == 3 * BLOCK
+    assert cache.statistics().history_bytes == 11 * BLOCK
+    assert cached(index, 3 * BLOCK, 20 * BLOCK) == pattern(3 * BLOCK, 11 * BLOCK)
+
+
 def test_a_hundred_thousand_tiny_appends_leave_no_objects_behind():
     cache = BlockCache(CacheConfig(bytes_max=16 * MIB))
     index = make(cache)

@@ -78,7 +78,8 @@ class BlockCache:
     """All cached bytes of a process. One loop owns it; every container on that loop shares it.
 
     ``classes`` and ``pins`` are public to the segment indexes, which read them on their hot paths and change
-    them only through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once.
+    them only through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once,
+    ``reserved_bytes`` the part of it that is kept for appends accepted already.
     """
 
     def __init__(self, config: CacheConfig | None = None) -> None:
@@ -99,7 +100,9 @@ class BlockCache:
         self._links = (before, after)
         self._queues = {TAIL: RecencyQueue(before, after), HISTORY: RecencyQueue(before, after)}
 
-        self.containers = 0  # read indexes that share this cache
+        self.containers = 0
+        self._promised_bytes = 0
+        self.reserved_bytes = 0
         self._owners: dict[int, ExtentOwner] = {}
         self._owner_next = 0
         self._owners_free: list[int] = []
@@ -118,6 +121,20 @@ class BlockCache:
         self._refused_history = 0
 
     # ---------------------------------------------------------------------------------- owners
+
+    def join(self, accepted_bytes_max: int) -> None:
+        """One container more shares the cache; so many bytes of its may be accepted and not appended yet."""
+        self.containers += 1
+        self._reserve(accepted_bytes_max)
+
+    def leave(self, accepted_bytes_max: int) -> None:
+        """A container that joined has ended."""
+        self.containers -= 1
+        self._reserve(-accepted_bytes_max)
+
+    def _reserve(self, change: int) -> None:
+        self._promised_bytes += change
+        self.reserved_bytes = min(self._promised_bytes, self.policy.blocks_max * BLOCK_BYTES // 2)
 
     def register(self, owner: ExtentOwner) -> int:
         """Return the number under which ``owner`` allocates."""
