@@ -409,6 +409,44 @@ async def test_deleting_a_target_takes_its_waiting_sources_with_it():
     assert not world.rows.keys("s/")
 
 
+@simulated
+async def test_a_source_whose_flush_failed_is_not_flushed_again_while_its_target_takes_it_in():
+    world = make_world()
+    world.provider.delay_s = lambda _: 1.0
+    world.provider.inject = lambda call: Fault.FAIL if call.name.startswith("s#1.") else None
+    async with running(world):
+        world.append("s#1", b"t" * 1500)
+        await asyncio.sleep(0.5)
+        world.seal("s#1")
+        world.merge("s", "s#1")
+        await asyncio.sleep(1.0)
+        world.provider.inject = lambda _: None
+        await asyncio.sleep(30.0)
+    await world.check_stored()
+    assert world.writer.statistics().merges_absorbed == 1
+
+
+@simulated
+async def test_a_source_that_goes_with_its_target_is_deleted_although_that_fails_at_first():
+    world = make_world()
+    async with running(world):
+        world.append("s#1", b"t" * 1500)
+        await asyncio.sleep(1.0)
+        source = world.segments["s#1"]
+        failures = [Fault.FAIL, Fault.FAIL]
+        world.rows.inject = lambda call: failures.pop() if failures and "s/s#1" in call.name else None
+        world.append("s", b"x")
+        world.seal("s#1")
+        world.merge("s", "s#1")
+        world.delete("s")
+        world.checkpoint()
+        await asyncio.sleep(30.0)
+    assert source.stored_deleted
+    assert not failures
+    assert not world.rows.keys("s/")
+    assert world.acknowledged == world.sequence
+
+
 # ---------------------------------------------------------------------------------- deletion
 
 

@@ -1,0 +1,322 @@
+"""The deciding parts of the storage writer, without loop or storage."""
+
+from math import inf
+
+import pytest
+
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.storagewriter.acknowledgements import CHECKPOINTS_MAX, Acknowledgements
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.segmentstore.storagewriter.flush_plan import (
+    ConcatStep,
+    DeleteStep,
+    FinishMergeStep,
+    SealStep,
+    TruncateStep,
+    WaitStep,
+    WriteStep,
+    plan_step,
+)
+from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course
+from headrace.segmentstore.storagewriter.segment_aggregator import AGGREGATE_BYTES_MAX, SegmentAggregator
+
+CONFIG = StorageWriterConfig(flush_bytes=100, write_bytes_max=1000, flush_age_s=2.0, pressure_bytes=400)
+
+
+def aggregator(durable=10_000, stored=0, *, in_storage=False, merged=False, sealed=False):
+    segment = SegmentState(1, "s", stored_length=stored, durable_length=durable, accepted_length=durable)
+    segment.merged = segment.accepted_merged = merged
+    segment.sealed = segment.accepted_sealed = sealed or merged
+    return SegmentAggregator(segment, in_storage=in_storage)
+
+
+def source_with(length, **arguments):
+    source = aggregator(length, merged=True, **arguments)
+    if not source.segment.stored_length:
+        source.add_append(1, 0, length)
+        source.add_seal(2)
+    return source
+
+
+def step_of(found):
+    return plan_step(found, write_bytes_max=CONFIG.write_bytes_max)
+
+
+# ---- queue
+
+
+def test_neighbouring_appends_become_one_item_until_it_is_large():
+    found = aggregator(10 * AGGREGATE_BYTES_MAX)
+    for number in range(1000):
+        found.add_append(number, number * 1000, 1000)
+    assert len(found.queue) == 1
+    assert found.lowest_sequence == 0
+    for number in range(1000, 3000):
+        found.add_append(number, number * 1000, 1000)
+    assert len(found.queue) == 3
+    assert found.pending_bytes == 3_000_000
+    found.check()
+
+
+def test_what_storage_has_is_not_queued_and_a_straddling_append_is_cut():
+    found = aggregator(stored=25)
+    found.add_append(1, 0, 10)
+    found.add_append(2, 10, 10)
+    assert not found.queue
+    found.add_append(3, 20, 10)
+    step = step_of(found)
+    assert (step.offset, step.length) == (25, 5)
+    assert found.lowest_sequence == 3
+
+
+@pytest.mark.parametrize(("offset", "length"), [(11, 1), (9, 5), (0, 10), (10, 9_991)])
+def test_an_append_that_does_not_continue_is_corruption(offset, length):
+    found = aggregator()
+    found.add_append(1, 0, 10)
+    with pytest.raises(DataCorruptionError):
+        found.add_append(2, offset, length)
+
+
+def test_the_first_append_after_recovery_must_touch_what_is_stored():
+    with pytest.raises(DataCorruptionError):
+        aggregator(stored=10).add_append(1, 11, 5)
+
+
+@pytest.mark.parametrize("seen", [9_999, 0])
+def test_a_seal_with_bytes_missing_is_corruption(seen):
+    found = aggregator(sealed=True)
+    if seen:
+        found.add_append(1, 0, seen)
+    with pytest.raises(DataCorruptionError):
+        found.add_seal(2)
+
+
+def test_truncations_are_joined_and_keep_the_oldest_sequence():
+    found = aggregator()
+    for sequence in range(1, 6):
+        found.add_truncate(sequence, 100 - sequence)
+    assert len(found.queue) == 1
+    assert found.lowest_sequence == 1
+    assert found.queue[0].offset == 99
+
+
+def test_a_deletion_replaces_everything_and_names_the_merges_that_go_with_it():
+    found = aggregator()
+    source = source_with(7)
+    found.add_append(3, 0, 10)
+    found.add_merge(4, 10, 7, source)
+    merges = found.add_delete(5)
+    assert [(merge.source, merge.sequence) for merge in merges] == [(source, 4)]
+    assert isinstance(step_of(found), DeleteStep)
+    assert found.lowest_sequence == 5
+
+
+# ---- steps
+
+
+def test_steps_come_in_the_order_of_the_log():
+    found = aggregator(10, sealed=True)
+    found.add_append(1, 0, 10)
+    found.add_truncate(2, 5)
+    found.add_seal(3)
+    kinds = []
+    while (step := step_of(found)) is not None:
+        kinds.append(type(step))
+        if isinstance(step, WriteStep):
+            found.segment.stored_length = step.offset + step.length
+        else:
+            found.finish(step.item)
+    assert kinds == [WriteStep, TruncateStep, SealStep]
+
+
+def test_appends_and_small_merges_become_one_write():
+    found = aggregator(1000)
+    sources = [source_with(20), source_with(30)]
+    found.add_append(3, 0, 10)
+    found.add_merge(4, 10, 20, sources[0])
+    found.add_append(5, 30, 5)
+    found.add_append(6, 35, 5)
+    found.add_merge(7, 40, 30, sources[1])
+    step = step_of(found)
+    assert (step.offset, step.length) == (0, 70)
+    assert step.ranges == [
+        (found.segment, 0, 10),
+        (sources[0].segment, 0, 20),
+        (found.segment, 30, 10),
+        (sources[1].segment, 0, 30),
+    ]
+    assert [merge.source for merge in step.absorbed] == sources
+
+
+def test_a_write_stops_at_its_bound_and_before_what_cannot_be_absorbed():
+    found = aggregator()
+    found.add_append(1, 0, 900)
+    found.add_merge(4, 900, 200, source_with(200))
+    step = step_of(found)
+    assert (step.length, step.absorbed) == (900, [])
+    found.segment.stored_length = 900
+    assert step_of(found).absorbed
+    large = aggregator()
+    large.add_append(1, 0, 5000)
+    assert step_of(large).length == CONFIG.write_bytes_max
+
+
+# ---- merges
+
+
+def course(target, source, length, offset=0):
+    target.add_merge(9, offset, length, source)
+    return choose_course(target, target.queue[0], absorb_bytes_max=1000)
+
+
+def test_a_merge_whose_bytes_the_target_has_is_only_finished():
+    assert course(aggregator(stored=10), source_with(10), 10) is MergeCourse.FINISH
+    assert course(aggregator(), source_with(0), 0) is MergeCourse.FINISH
+
+
+def test_a_source_unknown_to_storage_is_absorbed_unless_it_is_large():
+    assert course(aggregator(), source_with(1000), 1000) is MergeCourse.ABSORB
+    assert course(aggregator(), source_with(1001), 1001) is MergeCourse.WAIT
+
+
+def test_a_source_that_is_being_flushed_is_waited_for():
+    for stored in (0, 10):
+        source = source_with(10)
+        source.busy = True
+        assert course(aggregator(stored=stored), source, 10) is MergeCourse.WAIT
+
+
+def test_a_stored_source_is_joined_once_it_owes_nothing():
+    source = source_with(10, stored=10, in_storage=True)
+    assert course(aggregator(), source, 10) is MergeCourse.CONCAT
+    partly = aggregator(10, stored=4, in_storage=True, merged=True)
+    partly.add_append(1, 4, 6)
+    assert course(aggregator(), partly, 10) is MergeCourse.WAIT
+
+
+def test_a_source_whose_head_is_missing_is_not_absorbed():
+    source = aggregator(10, merged=True)
+    source.add_append(1, 4, 6)  # recovered: the head may be in the target
+    assert course(aggregator(), source, 10) is MergeCourse.WAIT
+    assert course(aggregator(stored=10), source, 10) is MergeCourse.FINISH
+
+
+def test_a_source_that_is_nowhere_is_corruption():
+    with pytest.raises(DataCorruptionError):
+        course(aggregator(), aggregator(10, merged=True), 10)
+
+
+def test_each_course_has_its_step():
+    target = aggregator()
+    source = source_with(10, stored=10, in_storage=True)
+    target.add_merge(9, 0, 10, source)
+    assert isinstance(step_of(target), ConcatStep)
+    source.busy = True
+    assert isinstance(step_of(target), WaitStep)
+    source.busy = False
+    target.segment.stored_length = 10
+    assert isinstance(step_of(target), FinishMergeStep)
+
+
+# ---- acknowledgements
+
+
+def test_the_newest_checkpoint_with_nothing_pending_before_it_is_the_candidate():
+    found = Acknowledgements()
+    for sequence in range(1, 31):
+        found.on_taken(sequence)
+        if sequence % 10 == 0:
+            found.on_checkpoint(sequence)
+    assert [found.candidate(lowest) for lowest in (5, 10, 11, 20, 29, 30, 31, None)] == [
+        None,
+        10,
+        10,
+        20,
+        20,
+        30,
+        30,
+        30,
+    ]
+    found.on_acknowledged(20)
+    assert found.candidate(25) is None
+    assert found.candidate(None) == 30
+    found.check()
+
+
+def test_checkpoints_are_bounded_and_thinned_evenly():
+    found = Acknowledgements()
+    for sequence in range(1, 10 * CHECKPOINTS_MAX):
+        found.on_taken(sequence)
+        found.on_checkpoint(sequence)
+        assert len(found._checkpoints) <= CHECKPOINTS_MAX
+    found.check()
+    assert found.candidate(20 * CHECKPOINTS_MAX) >= 10 * CHECKPOINTS_MAX - 2
+
+
+@pytest.mark.parametrize("sequence", [5, 4])
+def test_a_sequence_number_that_does_not_grow_is_corruption(sequence):
+    found = Acknowledgements()
+    found.on_taken(5)
+    with pytest.raises(DataCorruptionError):
+        found.on_taken(sequence)
+
+
+# ---- schedule
+
+
+def pending(size, since=0.0):
+    found = aggregator()
+    found.since = since
+    found.add_append(1, 0, size)
+    return found
+
+
+def test_a_segment_is_due_by_size_by_age_on_request_and_never_before_its_pause_is_over():
+    schedule = FlushSchedule(CONFIG)
+    found = pending(99, since=5.0)
+    assert schedule.due_at(found) == 7.0
+    assert schedule.due_at(pending(100)) == 0.0
+    found.urgent = True
+    assert schedule.due_at(found) == 0.0
+    found.not_before = 30.0
+    assert schedule.due_at(found) == 30.0
+    found.urgent, schedule.forced = False, True
+    assert schedule.due_at(found) == 30.0
+    for obstacle in ("busy", "waiting"):
+        setattr(found, obstacle, True)
+        assert schedule.due_at(found) == inf
+        setattr(found, obstacle, False)
+
+
+def test_due_segments_are_taken_in_the_order_in_which_they_became_due():
+    schedule = FlushSchedule(CONFIG)
+    found = [pending(1, since=float(number)) for number in (2, 0, 1)]
+    for one in found:
+        schedule.update(one, 0.0)
+    assert schedule.next_due() is None
+    assert schedule.wake_at() == 2.0
+    schedule.advance(3.0)
+    assert [schedule.next_due(), schedule.next_due(), schedule.next_due()] == [found[1], found[2], None]
+    schedule.advance(100.0)
+    assert schedule.next_due() is found[0]
+
+
+def test_timers_of_segments_that_are_no_longer_due_do_not_pile_up():
+    schedule = FlushSchedule(CONFIG)
+    found = pending(1)
+    for number in range(20_000):
+        found.not_before = 20_000.0 - number
+        schedule.update(found, -1.0)
+    assert len(schedule._timers) < 4096
+
+
+def test_pressure_makes_the_largest_due_until_half_of_what_is_bearable_is_left():
+    schedule = FlushSchedule(CONFIG)
+    found = [pending(size) for size in (10, 90, 50, 80, 70, 60, 95)]
+    schedule.relieve(found, 0.0)
+    assert sorted(one.pending_bytes for one in found if one.urgent) == [80, 90, 95]
+    sources = [source_with(90) for _ in range(20)]
+    schedule.relieve(sources, 0.0)
+    assert not any(source.urgent for source in sources)

@@ -1,0 +1,219 @@
+"""What goes wrong with chunk files, and how the filesystem provider says so."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import (
+    ChunkExistsError,
+    ChunkOffsetError,
+    NoSuchChunkError,
+    StorageFullError,
+    StorageReadError,
+    StorageWriteError,
+)
+from headrace.runtime.blocking import BlockingPool
+from headrace.runtime.entropy import SeededEntropy
+from headrace.runtime.filesystem import OsFilesystem
+from headrace.storage.providers import filesystem as module
+from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
+from headrace.testing.disk import DiskConfig, SimulatedDisk
+from headrace.testing.filesystem import SimulatedFilesystem
+
+ROOT = "/chunks"
+
+
+class InlineWork:
+    """Performs blocking work at once; ``before`` is awaited first."""
+
+    before = None
+
+    async def run(self, fn, *args):
+        if self.before is not None:
+            await self.before(fn)
+        return fn(*args)
+
+
+def on_disk(config=None):
+    disk = SimulatedDisk(SeededEntropy(1), config)
+    files = SimulatedFilesystem(disk)
+    files.mkdir(ROOT)
+    return disk, FilesystemChunkProvider(ROOT, files, InlineWork())
+
+
+async def test_a_full_disk_refuses_a_create_and_leaves_no_file():
+    _, provider = on_disk(DiskConfig(capacity_bytes=10_000))
+    with pytest.raises(StorageFullError):
+        await provider.create("a/c", [b"x" * 8000, b"y" * 8000])
+    assert not await provider.exists("a/c")
+    await provider.create("a/c", [b"x" * 8000])
+
+
+async def test_a_full_disk_refuses_an_append_and_leaves_the_file_as_it_was():
+    _, provider = on_disk(DiskConfig(capacity_bytes=20_000))
+    await provider.create("a/c", [b"x" * 8000])
+    with pytest.raises(StorageFullError):
+        await provider.append("a/c", 8000, [b"y" * 5000, b"z" * 15_000])
+    assert (await provider.info("a/c")).length == 8000
+    await provider.append("a/c", 8000, [b"y"])
+    assert await provider.read("a/c", 0, 8001) == b"x" * 8000 + b"y"
+
+
+@pytest.mark.parametrize("operation", ["open", "pwritev", "fsync", "fsync_directory"])
+async def test_a_failing_disk_makes_the_outcome_of_a_create_unknown(operation):
+    disk, provider = on_disk()
+    disk.fail(operation)
+    with pytest.raises(StorageWriteError):
+        await provider.create("a/c", [b"x"])
+    disk.heal()
+    await provider.create("b/c", [b"x"])
+
+
+@pytest.mark.parametrize("operation", ["open", "pwritev", "fdatasync", "size"])
+async def test_a_failing_disk_makes_the_outcome_of_an_append_unknown(operation):
+    disk, provider = on_disk()
+    await provider.create("c", [b"x"])
+    disk.fail(operation)
+    with pytest.raises(StorageWriteError):
+        await provider.append("c", 1, [b"y"])
+
+
+async def test_a_failed_sync_of_the_directory_is_repeated_by_the_next_create():
+    disk, provider = on_disk()
+    disk.fail("fsync_directory")
+    with pytest.raises(StorageWriteError):
+        await provider.create("a/b/c", [b"x"])
+    disk.heal()
+    await provider.create("a/b/d", [b"y"])
+    disk.lose_power()
+    disk.restore_power()
+    again = FilesystemChunkProvider(ROOT, SimulatedFilesystem(disk), InlineWork())
+    assert await again.read("a/b/d", 0, 1) == b"y"
+
+
+@pytest.mark.parametrize("operation", ["open", "pread_into"])
+async def test_a_failing_disk_fails_a_read_that_may_be_repeated(operation):
+    disk, provider = on_disk()
+    await provider.create("c", [b"x"])
+    disk.fail(operation)
+    with pytest.raises(StorageReadError):
+        await provider.read("c", 0, 1)
+    disk.heal()
+    assert await provider.read("c", 0, 1) == b"x"
+
+
+async def test_a_failing_disk_fails_info_list_and_delete():
+    disk, provider = on_disk()
+    await provider.create("c", [b"x"])
+    disk.fail("stat_size")
+    with pytest.raises(StorageReadError):
+        await provider.info("c")
+    disk.heal()
+    disk.fail("listdir")
+    with pytest.raises(StorageReadError):
+        async for _ in provider.list():
+            pass
+    disk.heal()
+    disk.fail("unlink")
+    with pytest.raises(StorageWriteError):
+        await provider.delete("c")
+    assert await provider.exists("c")
+
+
+# ---- descriptors of the loop
+
+
+@pytest.fixture
+async def local(tmp_path):
+    pool = BlockingPool(2, "chunks")
+    provider = FilesystemChunkProvider(
+        str(tmp_path),
+        OsFilesystem(),
+        pool,
+        FilesystemProviderConfig(descriptors_max=3, read_at_once_bytes_max=100),
+    )
+    yield provider
+    await provider.close()
+    pool.close()
+    await pool.wait_closed()
+
+
+def open_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_warm_reads_stay_on_the_loop_up_to_their_bound(local):
+    await local.create("c", [b"x" * 1000])
+    await local.read("c", 0, 100)
+    assert local.statistics().reads_at_once == 0
+    await local.read("c", 0, 100)
+    assert local.statistics().reads_at_once == 1
+    await local.read("c", 0, 101)
+    assert local.statistics().reads_at_once == 1
+
+
+async def test_a_read_beyond_the_end_of_an_open_file_is_refused(local):
+    await local.create("c", [b"x" * 50])
+    await local.read("c", 0, 50)
+    with pytest.raises(ChunkOffsetError) as caught:
+        await local.read("c", 40, 20)
+    assert caught.value.actual == 50
+
+
+async def test_bytes_appended_after_a_file_was_opened_are_read(local):
+    await local.create("c", [b"x"])
+    await local.read("c", 0, 1)
+    await local.append("c", 1, [b"y"])
+    assert await local.read("c", 0, 2) == b"xy"
+
+
+async def test_a_deleted_file_is_not_read_through_an_open_descriptor(local):
+    await local.create("c", [b"x"])
+    await local.read("c", 0, 1)
+    await local.delete("c")
+    with pytest.raises(NoSuchChunkError):
+        await local.read("c", 0, 1)
+
+
+async def test_a_file_opened_while_it_is_deleted_is_not_read_afterwards(tmp_path):
+    work = InlineWork()
+    provider = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), work)
+    await provider.create("c", [b"x"])
+
+    async def read_first(fn):
+        if fn is module._delete_file:
+            work.before = None
+            assert await provider.read("c", 0, 1) == b"x"
+
+    work.before = read_first
+    await provider.delete("c")
+    with pytest.raises(NoSuchChunkError):
+        await provider.read("c", 0, 1)
+
+
+async def test_descriptors_are_bounded_and_given_back(local):
+    before = open_descriptors()
+    for number in range(20):
+        await local.create(f"c{number}", [b"x"])
+        await local.read(f"c{number}", 0, 1)
+    assert open_descriptors() <= before + 3
+    await local.close()
+    assert open_descriptors() <= before
+
+
+async def test_files_of_others_below_the_root_are_left_alone(local, tmp_path):
+    await local.create("a/c", [b"x"])
+    (tmp_path / "README").write_text("hello")
+    (tmp_path / "a" / "notes.txt").write_text("hello")
+    (tmp_path / "a" / "%zz.chunk").write_text("hello")
+    found = [item.name async for page in local.list() for item in page]
+    assert found == ["a/c"]
+
+
+async def test_an_existing_file_is_never_overwritten_even_by_another_provider(local, tmp_path):
+    pool = InlineWork()
+    other = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), pool)
+    await other.create("c", [b"theirs"])
+    with pytest.raises(ChunkExistsError):
+        await local.create("c", [b"ours"])
+    assert await local.read("c", 0, 6) == b"theirs"
