@@ -379,8 +379,9 @@ class Client:
         self._closed = True
         for writer in self._txn_writers:
             await writer.close()
-        self._services.pool.close()
+        # Tasks first: what they were doing fails, and nobody connects again when connections go.
         await self._services.supervisor.stop()
+        self._services.pool.close()
         await self._controller.close()
 
     async def __aenter__(self) -> Self:

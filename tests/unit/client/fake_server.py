@@ -115,7 +115,7 @@ class FakeStore:
                 while (command := decoder.next_command()) is not None:
                     await self._handle(command, session, writer, tasks, replies)
                 await self._flush(writer, session, replies)
-        except (DropConnectionError, ConnectionError):
+        except (DropConnectionError, ConnectionError, asyncio.CancelledError):
             writer.transport.abort()
         finally:
             for task in tasks:
@@ -271,6 +271,7 @@ class FakeController(ControllerServiceServicer):
         self.fail_next: list[grpc.StatusCode] = []
         self.counts: Counter[str] = Counter()
         self.pinged = asyncio.Event()
+        self.slow: asyncio.Event | None = None
         self.port = 0
         self._server = None
         self._next_txn = 1
@@ -384,6 +385,8 @@ class FakeController(ControllerServiceServicer):
     async def getSegmentsImmediatelyFollowing(self, request, context):
         await self._maybe_fail(context)
         self.counts["successors"] += 1
+        if self.slow is not None:
+            await self.slow.wait()
         name = await self._known(request.streamInfo, context)
         epochs, mine = self.epochs[name], request.segmentId
         entries = []

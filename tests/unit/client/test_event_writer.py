@@ -4,14 +4,17 @@ import random
 import pytest
 
 from headrace.client import WriterConfig
+from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.client.reader.event_framing import find_frames, payloads
 from headrace.errors import (
     ClosedError,
     EventTooLargeError,
+    HeadraceError,
     InvalidArgumentError,
     NoSuchStreamError,
     StreamSealedError,
     ThrottledError,
+    UnknownOutcomeError,
 )
 from headrace.limits import EVENT_BYTES_MAX
 from headrace.model.key_space import FULL_RANGE, KeyRange, key_position, split_evenly
@@ -330,3 +333,50 @@ async def test_a_batch_in_flight_is_divided_among_the_successors(system, client)
     assert per_key(event for each, found in sorted(stored.items()) if each for event in found) == per_key(
         events
     )
+
+
+# ------------------------------------------------------------------------------ ending
+
+
+async def test_closing_the_client_fails_everything_that_waits(system, client):
+    system.controller.create("s", "t", 2)
+    system.store.ack_gate = asyncio.Event()
+    writer = await client.event_writer("s", "t")
+    system.controller.create("s", "other")
+    reader = await client.event_reader("s", "other")
+    reading = asyncio.ensure_future(reader.next_batch())
+    ack = writer.write(b"in doubt", "1")
+    await system.store.stored(16)
+    system.controller.seal_now("s", "t")
+    system.controller.slow = asyncio.Event()
+    late = writer.write(b"never sent", "a")
+    draining = asyncio.ensure_future(writer.flush())
+    await asyncio.sleep(0.01)
+    await client.close()
+    async with asyncio.timeout(5):
+        with pytest.raises(UnknownOutcomeError):
+            await ack
+        with pytest.raises(HeadraceError):
+            await late
+        with pytest.raises(HeadraceError):
+            await draining
+        with pytest.raises(ClosedError):
+            await reading
+    with pytest.raises(HeadraceError):
+        writer.write(b"late")
+
+
+async def test_a_writer_that_gives_up_says_that_the_outcome_is_unknown(system, client):
+    system.controller.create("s", "t")
+    system.store.faults.drop_after_append = 1.0
+    patience = ReconnectPolicy(initial_s=0.001, delay_max_s=0.001, give_up_s=0.0)
+    writer = await client.event_writer("s", "t", WriterConfig(reconnect=patience))
+    ack = writer.write(b"stored but never acknowledged")
+    await system.store.stored(20)
+    await system.store.stop()
+    with pytest.raises(UnknownOutcomeError):
+        await ack
+    with pytest.raises(UnknownOutcomeError):
+        writer.write(b"more")
+    with pytest.raises(UnknownOutcomeError):
+        await writer.drain()

@@ -187,7 +187,10 @@ class EventReader:
                 self._walk.on_finished(segment_id, offset, ())
             return
         name = f"successors of {source.address.name}"
-        self._services.supervisor.spawn(name, self._follow(segment_id, offset))
+        try:
+            self._services.supervisor.spawn(name, self._follow(segment_id, offset))
+        except ClosedError as error:
+            self._failure = error
 
     async def _follow(self, segment_id: int, length: int) -> None:
         """Ask what continues a finished segment, and begin to read it when it is its turn."""
@@ -197,7 +200,11 @@ class EventReader:
                 await self._begin(self._walk.on_finished(segment_id, length, successors))
         except HeadraceError as error:
             self._failure = error
-        self._announce()
+        except asyncio.CancelledError:
+            self._failure = ClosedError("the client was closed")
+            raise
+        finally:
+            self._announce()
 
     async def _begin(self, starts: Sequence[Start]) -> None:
         """Open inputs; a start of -1 is the end of a segment that has been read completely."""

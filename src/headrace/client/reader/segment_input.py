@@ -23,6 +23,7 @@ from headrace.client.control.tokens import Access
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import (
     AccessDeniedError,
+    ClosedError,
     ConnectionLostError,
     CorruptionError,
     HeadraceError,
@@ -132,9 +133,7 @@ class SegmentInput:
             return
         connection = self._connection
         if connection is None:
-            if not self._connecting:
-                self._connecting = True
-                self._services.supervisor.spawn(f"read {self._name}", self._connect())
+            self._begin_to_connect(0.0)
             return
         length = min(self._read_bytes, READ_BYTES_MAX)
         if self.end is not None:
@@ -142,33 +141,47 @@ class SegmentInput:
         self._requested = True
         connection.send(ReadSegment(self._name, self.next_offset, length, self._token, self._request_id))
 
-    async def _connect(self) -> None:
-        address, services = self.address, self._services
-        loop = asyncio.get_running_loop()
+    def _begin_to_connect(self, delay_s: float) -> None:
+        if self._connecting:
+            return
+        self._connecting = True
         try:
-            while not self._closed:
-                try:
-                    self._token = await services.tokens.token(address.scope, address.stream, Access.READ)
-                    endpoint = await services.segments.endpoint(
-                        address.scope, address.stream, address.segment_id
-                    )
-                    connection = await services.pool.lease(endpoint, Use.READ)
-                except (RequestError, CorruptionError) as error:
-                    self._fail(error)
-                    return
-                except HeadraceError as error:
-                    failure = error
-                else:
-                    self._attach(connection)
-                    return
-                self._forget_owner()
-                delay = self._reconnects.on_failure(loop.time(), services.entropy.random())
-                if delay is None:
-                    self._fail(ConnectionLostError(f"{self._name}: gave up reading: {failure}"))
-                    return
-                await asyncio.sleep(delay)
+            self._services.supervisor.spawn(f"read {self._name}", self._connect(delay_s))
+        except ClosedError as error:
+            self._fail(error)
+
+    async def _connect(self, delay_s: float) -> None:
+        try:
+            await asyncio.sleep(delay_s)
+            await self._connect_until_attached()
+        except asyncio.CancelledError:
+            self._fail(ClosedError(f"{self._name}: the client was closed"))
+            raise
         finally:
             self._connecting = False
+
+    async def _connect_until_attached(self) -> None:
+        address, services = self.address, self._services
+        loop = asyncio.get_running_loop()
+        while not self._closed:
+            try:
+                self._token = await services.tokens.token(address.scope, address.stream, Access.READ)
+                endpoint = await services.segments.endpoint(address.scope, address.stream, address.segment_id)
+                connection = await services.pool.lease(endpoint, Use.READ)
+            except (RequestError, CorruptionError, ClosedError) as error:
+                self._fail(error)
+                return
+            except HeadraceError as error:
+                failure = error
+            else:
+                self._attach(connection)
+                return
+            self._forget_owner()
+            delay = self._reconnects.on_failure(loop.time(), services.entropy.random())
+            if delay is None:
+                self._fail(ConnectionLostError(f"{self._name}: gave up reading: {failure}"))
+                return
+            await asyncio.sleep(delay)
 
     def _attach(self, connection: Connection) -> None:
         if self._closed:
@@ -250,7 +263,7 @@ class SegmentInput:
         if delay is None:
             self._fail(ConnectionLostError(f"{self._name}: gave up reading: {error}"))
         elif not self._closed:
-            loop.call_later(delay, self._ask)
+            self._begin_to_connect(delay)
 
     def on_connection_lost(self, error: Exception) -> None:
         """Repeat the request on another connection."""

@@ -17,7 +17,7 @@ from headrace.client.writer.rerouting import divide_block
 from headrace.client.writer.routed_writer import RoutedWriter
 from headrace.client.writer.segment_map import Successor
 from headrace.client.writer.segment_output import SegmentOutput
-from headrace.errors import HeadraceError, RequestError, StreamSealedError
+from headrace.errors import ClosedError, HeadraceError, RequestError, StreamSealedError
 
 
 class EventWriter(RoutedWriter):
@@ -26,7 +26,10 @@ class EventWriter(RoutedWriter):
     def on_segment_ended(self, output: SegmentOutput) -> None:
         """Find out in the background who continues the segment."""
         name = f"follow {self.scope}/{self.stream}/{output.address.segment_id}"
-        self._services.supervisor.spawn(name, self._follow(output))
+        try:
+            self._services.supervisor.spawn(name, self._follow(output))
+        except ClosedError as error:
+            self._drop(output, error)
 
     async def _follow(self, output: SegmentOutput) -> None:
         error: HeadraceError = StreamSealedError(f"stream {self.scope}/{self.stream} is sealed")
@@ -39,6 +42,9 @@ class EventWriter(RoutedWriter):
                 error = self._error
         except HeadraceError as failure:
             error = failure
+        except asyncio.CancelledError:
+            self._drop(output, ClosedError("the client was closed"))
+            raise
         self._drop(output, error)
 
     async def _find_successors(self, segment_id: int) -> list[Successor]:

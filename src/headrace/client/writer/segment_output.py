@@ -32,6 +32,7 @@ from headrace.client.writer.ack import Ack
 from headrace.client.writer.inflight_window import Block, InflightStatistics, InflightWindow
 from headrace.errors import (
     AccessDeniedError,
+    ClosedError,
     ConnectionLostError,
     CorruptionError,
     HeadraceError,
@@ -204,14 +205,24 @@ class SegmentOutput:
 
     def _begin_to_connect(self) -> None:
         self.state = OutputState.CONNECTING
-        self._services.supervisor.spawn(f"connect {self._name}", self._connect())
+        try:
+            self._services.supervisor.spawn(f"connect {self._name}", self._connect())
+        except ClosedError as error:
+            self.fail(error)
 
     async def _connect(self) -> None:
+        try:
+            await self._connect_until_ready()
+        except asyncio.CancelledError:
+            self.fail(ClosedError(f"{self._name}: the client was closed"))
+            raise
+
+    async def _connect_until_ready(self) -> None:
         loop = asyncio.get_running_loop()
         while self.state is OutputState.CONNECTING:
             try:
                 await self._set_up()
-            except (RequestError, CorruptionError) as error:
+            except (RequestError, CorruptionError, ClosedError) as error:
                 if not isinstance(error, ProtocolError):
                     self.fail(error)
                     return
