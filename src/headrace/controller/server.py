@@ -125,7 +125,7 @@ class Controller:
         with contextlib.suppress(ScopeExistsError):
             await self.context.scopes.create(SYSTEM_SCOPE)
         await self.transactions.start()
-        self._supervisor.spawn("recovery", self._recover())
+        self._supervisor.spawn("recovery", self._persist(self._recover))
 
     async def stop(self) -> None:
         """Stop wherever the work is; whoever starts next goes on."""

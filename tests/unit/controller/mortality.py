@@ -1,10 +1,19 @@
 """Controllers that die: after a number of durable effects, nothing they do has any effect any more."""
 
 import asyncio
+import functools
 
 from headrace.controller.store.rows.stream_row import StreamState
 from headrace.controller.streams.cuts import segments_before
 from headrace.controller.workflows.abort_txn import shadow_segments
+from headrace.errors import (
+    ConnectionLostError,
+    ContainerOfflineError,
+    OverloadError,
+    OwnershipError,
+    UnknownOutcomeError,
+)
+from headrace.testing.simulation import simulate
 
 _STORE_EFFECTS = {"update", "create_table", "delete_table"}
 _SEGMENT_EFFECTS = {
@@ -43,6 +52,27 @@ class Life:
         return result
 
 
+class Misfortune:
+    """One durable effect, the ``n``-th, is refused or loses its reply; the controller lives on."""
+
+    def __init__(self, n, *, effect_happens):
+        self.left = n
+        self.effect_happens = effect_happens
+        self.struck = False
+
+    async def lead(self, call, is_effect):
+        if not is_effect or self.struck:
+            return await call()
+        if self.left > 0:
+            self.left -= 1
+            return await call()
+        self.struck = True
+        if self.effect_happens:
+            await call()
+            raise ConnectionLostError("the reply was lost")
+        raise ContainerOfflineError("the container moves")
+
+
 class Mortal:
     """A store or segment stores, as one mortal controller reaches them."""
 
@@ -62,6 +92,16 @@ class Mortal:
         return call
 
 
+def simulated(test):
+    """Run an async test in virtual time: waiting costs nothing, and what is ready runs in any order."""
+
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        simulate(1, lambda _: test(*args, **kwargs), limit_s=1e6)
+
+    return run
+
+
 def mortal_controller(world, life, **settings):
     """Make a controller that lives ``life``."""
     return world.controller(
@@ -71,13 +111,11 @@ def mortal_controller(world, life, **settings):
     )
 
 
-async def idle(controller, timeout_s=20):
+async def idle(controller):
     """Wait until the controller has nothing left to do."""
-    async with asyncio.timeout(timeout_s):
-        quiet = 0
-        while quiet < 3:
-            await asyncio.sleep(0)
-            quiet = quiet + 1 if controller.is_idle() else 0
+    async with asyncio.timeout(600):
+        while not controller.is_idle():  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.001)
 
 
 async def every_death(world_factory, prepare, act, settle, check):
@@ -116,6 +154,44 @@ async def every_death(world_factory, prepare, act, settle, check):
             return deaths
         deaths += 1
         assert deaths < 500
+
+
+async def every_misfortune(world_factory, prepare, act, check):
+    """Like :func:`every_death`, but one call fails, the controller goes on, and callers repeat theirs."""
+    fates = 0
+    for effect_happens in (False, True):
+        n = 0
+        while True:
+            world = world_factory()
+            async with world.running() as controller:
+                state = await prepare(controller)
+                await idle(controller)
+            fate = Misfortune(n, effect_happens=effect_happens)
+            controller = mortal_controller(world, fate)
+            await _repeated(controller.start)
+            try:
+                await _repeated(lambda controller=controller, state=state: act(controller, state))
+                await idle(controller)
+                struck, fate.struck = fate.struck, True
+                await check_world(world, controller)
+                await check(world, controller, state)
+            finally:
+                await controller.stop()
+            if not struck:
+                break
+            n += 1
+            fates += 1
+            assert n < 500
+    return fates
+
+
+async def _repeated(call):
+    for _ in range(5):
+        try:
+            return await call()
+        except (OwnershipError, OverloadError, UnknownOutcomeError):
+            continue
+    raise AssertionError("it never succeeds")
 
 
 async def _act(starting, act, controller, state):

@@ -123,9 +123,8 @@ def handlers_of(*groups: object) -> dict[str, Handler]:
     """Collect the public coroutine functions of call groups by name."""
     found: dict[str, Handler] = {}
     for group in groups:
-        for name in dir(group):
-            member = getattr(group, name)
+        for name, member in vars(type(group)).items():
             if not name.startswith("_") and asyncio.iscoroutinefunction(member):
                 assert name not in found
-                found[name] = member
+                found[name] = getattr(group, name)
     return found

@@ -26,7 +26,7 @@ from headrace.errors import MetadataConflictError, NoSuchTableError, UnknownOutc
 from headrace.runtime.clock import Clock
 
 CACHED_ROWS_MAX: Final = 4096
-OLD_TABLES_TRIED: Final = 10
+OLD_TABLES_TRIED: Final = 3
 _ATTEMPTS_MAX: Final = 100
 _SCAN_ROWS: Final = 1000
 

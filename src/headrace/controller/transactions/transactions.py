@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum, auto
+from functools import partial
+from typing import Final
 
 from headrace.controller.config import ControllerConfig
 from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow, TxnState, TxnTag
@@ -23,17 +25,22 @@ from headrace.errors import (
     HeadraceError,
     NoSuchStreamError,
     NoSuchTransactionError,
+    OverloadError,
+    OwnershipError,
     StreamSealedError,
     TransactionStateError,
+    UnknownOutcomeError,
 )
 from headrace.runtime.logs import logger
-from headrace.runtime.retry import RetryPolicy
+from headrace.runtime.retry import RetryPolicy, retry
 from headrace.runtime.supervisor import Supervisor
 
 _log = logger(__name__)
 
-ABORTS_AT_ONCE_MAX = 64
-_ABORT_RETRY = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1)
+ABORTS_AT_ONCE_MAX: Final = 64
+_PATIENT: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1000)
+_TRANSIENT: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
+_ABORT_RETRY: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1)
 
 
 class Status(Enum):
@@ -306,27 +313,30 @@ class Transactions:
         return stream if stream is not None and stream.uid == uid else None
 
     async def _recover(self, txns: list[Txn]) -> None:
-        settled: set[bytes] = set()
+        """Go on with every transaction that was found in the store, one after the other, until all are."""
         for txn in txns:
-            stream = await self._stream_of(txn.uid, txn.row)
-            if stream is None:
-                await self._context.registry.remove(txn.uid, [txn.txn_id])
-                continue
-            match txn.row.state:
-                case TxnState.OPEN:
-                    self._arm(txn)
-                case TxnState.PREPARED:
-                    if txn.uid not in settled:
-                        settled.add(txn.uid)
-                        await self.batches.finish_decided(stream)
-                    self._arm(txn)
-                case TxnState.COMMITTING:
-                    if await self._context.outcomes.find(txn.uid, txn.txn_id):
-                        await self._context.registry.remove(txn.uid, [txn.txn_id])
-                    else:
-                        self._context.engine.wake(stream)
-                case TxnState.ABORTING:
-                    self._carry_out_abort(stream, txn)
+            await retry(
+                _PATIENT, partial(self._recover_one, txn), entropy=self._context.entropy, retryable=_TRANSIENT
+            )
+
+    async def _recover_one(self, txn: Txn) -> None:
+        stream = await self._stream_of(txn.uid, txn.row)
+        if stream is None:
+            await self._context.registry.remove(txn.uid, [txn.txn_id])
+            return
+        match txn.row.state:
+            case TxnState.OPEN:
+                self._arm(txn)
+            case TxnState.PREPARED:
+                await self.batches.finish_decided(stream)
+                self._arm(txn)
+            case TxnState.COMMITTING:
+                if await self._context.outcomes.find(txn.uid, txn.txn_id):
+                    await self._context.registry.remove(txn.uid, [txn.txn_id])
+                else:
+                    self._context.engine.wake(stream)
+            case TxnState.ABORTING:
+                self._carry_out_abort(stream, txn)
 
 
 def check_open(stream: Stream) -> None:

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from headrace.controller.transactions.transactions import Transactions
 from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.key_value_tables import KeyValueTables
@@ -49,10 +51,12 @@ class ScopeDeletion:
         if not await self._context.scopes.close(scope):
             return
         while True:
-            try:
+            # A scope whose table is gone already has no members to delete; its row may still be there.
+            with contextlib.suppress(NoSuchScopeError):
                 await self._delete_groups(scope)
                 await self._delete_streams(scope)
                 await self._delete_tables(scope)
+            try:
                 await self._context.scopes.delete(scope)
             except ScopeNotEmptyError:
                 continue

@@ -1,4 +1,7 @@
-"""Every workflow is killed after every durable effect and finished by the next controller."""
+"""Every workflow is killed after every durable effect and finished by the next controller.
+
+And every single effect is refused once, or loses its reply, while the controller lives on.
+"""
 
 import pytest
 
@@ -10,7 +13,7 @@ from tests.unit.controller.api.test_reader_group_calls import config as group_co
 from tests.unit.controller.api.test_table_calls import config as table_config
 from tests.unit.controller.calls import info, shadow
 from tests.unit.controller.conftest import World, stream_config
-from tests.unit.controller.mortality import every_death, idle
+from tests.unit.controller.mortality import every_death, every_misfortune, idle, simulated
 
 SCOPE = pb.ScopeInfo(scope="s")
 
@@ -66,14 +69,18 @@ class Deaths:
         return self.world
 
     async def run(self, prepare, act, settle=nothing, check=nothing):
+        """Return how many fates were tried."""
+        if self.in_tables:
+            return await every_misfortune(self.new_world, prepare, act, check)
         return await every_death(self.new_world, prepare, act, settle, check)
 
 
-@pytest.fixture(params=[False, True], ids=["memory", "tables"])
+@pytest.fixture(params=[False, True], ids=["death", "misfortune"])
 def deaths(request):
     return Deaths(request.param)
 
 
+@simulated
 async def test_creation_of_a_scope(deaths):
 
     async def act(controller, _):
@@ -85,6 +92,7 @@ async def test_creation_of_a_scope(deaths):
     assert await deaths.run(nothing, act, act, check) >= 3
 
 
+@simulated
 async def test_deletion_of_a_scope(deaths):
 
     async def prepare(controller):
@@ -100,6 +108,7 @@ async def test_deletion_of_a_scope(deaths):
     assert await deaths.run(prepare, act, act, check) >= 3
 
 
+@simulated
 async def test_creation_of_a_stream(deaths):
 
     async def prepare(controller):
@@ -116,6 +125,7 @@ async def test_creation_of_a_stream(deaths):
     assert await deaths.run(prepare, act, act, check) >= 5
 
 
+@simulated
 async def test_deletion_of_a_stream(deaths):
 
     async def prepare(controller):
@@ -138,6 +148,7 @@ async def test_deletion_of_a_stream(deaths):
     assert await deaths.run(prepare, act, act, check) >= 8
 
 
+@simulated
 async def test_scale(deaths):
 
     async def prepare(controller):
@@ -154,6 +165,7 @@ async def test_scale(deaths):
     assert await deaths.run(prepare, act, act, check) >= 8
 
 
+@simulated
 async def test_truncation(deaths):
     cut = {(1 << 32) + 1: 3, (1 << 32) + 2: 2}
 
@@ -176,6 +188,7 @@ async def test_truncation(deaths):
     assert await deaths.run(prepare, act, act, check) >= 5
 
 
+@simulated
 async def test_update_with_a_rescale(deaths):
 
     async def prepare(controller):
@@ -198,6 +211,7 @@ async def prepare_three(deaths, controller):
     return [await begin(controller, deaths.world, b"<%d>" % n, n % 2) for n in range(3)]
 
 
+@simulated
 async def test_commits(deaths):
 
     async def act(controller, txns):
@@ -214,6 +228,7 @@ async def test_commits(deaths):
     assert await deaths.run(lambda c: prepare_three(deaths, c), act, act, check) >= 8
 
 
+@simulated
 async def test_decisions_that_were_acknowledged_hold_without_anybody_asking_again(deaths):
     acknowledged = []
 
@@ -240,6 +255,7 @@ async def test_decisions_that_were_acknowledged_hold_without_anybody_asking_agai
     assert await deaths.run(prepare, act, nothing, check) >= 8
 
 
+@simulated
 async def test_commits_that_roll_the_stream(deaths):
 
     async def prepare(controller):
@@ -262,6 +278,7 @@ async def test_commits_that_roll_the_stream(deaths):
     assert await deaths.run(prepare, act, act, check) >= 18
 
 
+@simulated
 async def test_aborts(deaths):
 
     async def act(controller, txns):
@@ -278,6 +295,7 @@ async def test_aborts(deaths):
     assert await deaths.run(lambda c: prepare_three(deaths, c), act, act, check) >= 10
 
 
+@simulated
 async def test_sealing_with_transactions_in_every_state(deaths):
 
     async def prepare(controller):
@@ -303,6 +321,7 @@ async def test_sealing_with_transactions_in_every_state(deaths):
     assert await deaths.run(prepare, act, settle, check) >= 15
 
 
+@simulated
 async def test_a_batch_commit(deaths):
 
     def batch_request(txns):
@@ -320,6 +339,7 @@ async def test_a_batch_commit(deaths):
     assert await deaths.run(lambda c: prepare_three(deaths, c), act, act, check) >= 8
 
 
+@simulated
 async def test_a_batch_is_all_or_nothing_without_anybody_asking_again(deaths):
 
     async def act(controller, txns):
@@ -337,6 +357,7 @@ async def test_a_batch_is_all_or_nothing_without_anybody_asking_again(deaths):
     assert await deaths.run(lambda c: prepare_three(deaths, c), act, nothing, check) >= 8
 
 
+@simulated
 async def test_a_reader_group_from_its_creation_to_its_end(deaths):
 
     async def prepare(controller):
@@ -381,6 +402,7 @@ async def test_a_reader_group_from_its_creation_to_its_end(deaths):
     assert await deaths.run(prepare_group, delete, delete, deleted) >= 8
 
 
+@simulated
 async def test_a_key_value_table_from_its_creation_to_its_end(deaths):
     table = pb.KeyValueTableInfo(scope="s", kvtName="k")
 
@@ -410,6 +432,7 @@ async def test_a_key_value_table_from_its_creation_to_its_end(deaths):
     assert await deaths.run(prepare_table, delete, delete, deleted) >= 5
 
 
+@simulated
 async def test_recursive_deletion_goes_on_without_anybody_asking_again(deaths):
     begun = []
 
