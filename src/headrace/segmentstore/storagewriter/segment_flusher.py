@@ -55,6 +55,8 @@ class SegmentStorage(Protocol):
 
     async def collect_garbage(self, objects_max: int = 1000) -> int: ...
 
+    async def collect_leftovers(self) -> int: ...
+
 
 class SegmentFlusher:
     """The only caller of storage's modifying methods, whose errors it lets through. Steps can be repeated."""

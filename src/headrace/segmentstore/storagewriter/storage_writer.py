@@ -445,10 +445,15 @@ class StorageWriter:
     # ---------------------------------------------------------------------------------- garbage
 
     async def _collect_garbage(self) -> None:
+        """Delete what nothing uses any more; once, look for what dead owners left."""
+        looked_for_leftovers = False
         while True:
             await asyncio.sleep(self._config.garbage_interval_s)
             try:
                 await self._storage.collect_garbage()
+                if not looked_for_leftovers:
+                    await self._storage.collect_leftovers()
+                    looked_for_leftovers = True
             except _FATAL:
                 raise
             except HeadraceError as error:

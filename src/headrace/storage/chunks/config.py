@@ -38,6 +38,9 @@ class SegmentStorageConfig:
     garbage_batch_chunks: int = 64
     """Objects deleted, several at a time, before their rows are."""
 
+    leftovers_pause_s: float = 0.02
+    """Pause between two pages of the listing that looks for what dead owners left."""
+
     layouts_max: int = 10_000
     """Layouts kept ready; others are built from their rows when they are needed."""
 

@@ -363,7 +363,7 @@ class ChunkedSegmentStorage:
     async def collect_leftovers(self) -> int:
         """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
 
-        Run it once after recovery, in the background.
+        Run it once after recovery, in the background: it pauses between pages of the listing.
         """
         deleted = 0
         async for page in self._provider.list():
@@ -377,6 +377,7 @@ class ChunkedSegmentStorage:
             await self._io.delete(names)
             deleted += len(names)
             self._statistics.leftovers_deleted += len(names)
+            await asyncio.sleep(self._config.leftovers_pause_s)
         return deleted
 
     async def _delete_orphans(self, objects_max: int) -> int:

@@ -27,9 +27,13 @@ from headrace.errors import (
 )
 from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
-from headrace.storage.providers.chunk_paths import decode_chunk_path, encode_chunk_path, prefix_directory
+from headrace.storage.providers.chunk_paths import (
+    FILE_SUFFIX,
+    decode_chunk_path,
+    encode_chunk_path,
+    prefix_directory,
+)
 from headrace.storage.providers.contract import (
-    LIST_PAGE_OBJECTS_MAX,
     Buffer,
     ChunkObject,
     ProviderStatistics,
@@ -37,6 +41,9 @@ from headrace.storage.providers.contract import (
 )
 
 _VECTORS_MAX: Final = 1024
+_LIST_OBJECTS: Final = 250
+"""Objects listed in one go of a thread: it shares the interpreter with the loop."""
+
 _SYNCED_DIRECTORIES_MAX: Final = 10_000
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
@@ -303,22 +310,33 @@ def _delete_file(files: Filesystem, name: str, path: str) -> bool:
 
 
 def _list_some(files: Filesystem, root: str, pending: list[str], prefix: str) -> list[ChunkObject]:
-    """Take directories from ``pending`` until a page is full; add those met to it."""
+    """Take paths from ``pending`` until a page is full; what is met in a directory is added to it.
+
+    ``pending`` has at most the names of the directories on one path, so it is as long as the longest of
+    these.
+    """
     page: list[ChunkObject] = []
-    while pending and len(page) < LIST_PAGE_OBJECTS_MAX:
-        directory = pending.pop()
-        for entry in _list_directory(files, f"{root}/{directory}" if directory else root):
-            path = f"{directory}/{entry}" if directory else entry
-            name = decode_chunk_path(path)
-            if name is None:
-                if not entry.endswith(".chunk"):
-                    pending.append(path)
-            elif name.startswith(prefix):
-                try:
-                    page.append(ChunkObject(name, files.stat_size(f"{root}/{path}")))
-                except FileNotFoundError:
-                    continue  # deleted meanwhile
+    while pending and len(page) < _LIST_OBJECTS:
+        path = pending.pop()
+        name = decode_chunk_path(path)
+        if name is not None:
+            if name.startswith(prefix):
+                _add_object(files, page, name, f"{root}/{path}")
+        elif not path.endswith(FILE_SUFFIX):
+            inside = f"{path}/" if path else ""
+            pending += [
+                inside + entry for entry in _list_directory(files, f"{root}/{path}" if path else root)
+            ]
     return page
+
+
+def _add_object(files: Filesystem, page: list[ChunkObject], name: str, path: str) -> None:
+    try:
+        page.append(ChunkObject(name, files.stat_size(path)))
+    except FileNotFoundError:
+        return  # deleted meanwhile
+    except OSError as error:
+        raise StorageReadError(f"{path}: {error}") from error
 
 
 def _list_directory(files: Filesystem, directory: str) -> list[str]:
