@@ -1,0 +1,21 @@
+"""Streams as PySpark tables: batch and streaming reads in Arrow, and a sink that is exactly once.
+
+``headrace.spark.register(spark)`` makes the format ``headrace`` known to a session. An installed package
+registers itself through ``pyspark_headrace``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("headrace")`` and its siblings known to this session. May be called twice."""
+    from headrace.spark.source import HeadraceDataSource
+
+    spark.dataSource.register(HeadraceDataSource)

@@ -1,0 +1,91 @@
+"""Bytes of a segment to Arrow record batches of the columns that were asked for, without an object per event.
+
+Spark cannot prune columns of a Python source, so only the wanted ones are built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headrace.client.reader.event_framing import find_frames, payload_column
+from headrace.errors import DataCorruptionError
+
+
+def record_batches(
+    blocks: Iterable[memoryview],
+    *,
+    scope: str,
+    stream: str,
+    segment_id: int,
+    offset: int,
+    end: int,
+    columns: Sequence[str],
+    batch_bytes: int,
+) -> Iterator[Any]:
+    """Yield record batches of about ``batch_bytes``.
+
+    Args:
+        blocks: contiguous bytes of the segment that begin at ``offset``, which is where an event starts.
+        scope: of the stream.
+        stream: its name.
+        segment_id: the segment.
+        offset: where in the segment the bytes begin.
+        end: where they have to end.
+        columns: names, in order.
+        batch_bytes: blocks are collected until they are as large; an event is never divided.
+
+    Raises:
+        DataCorruptionError: the bytes are no events, or they end inside one.
+    """
+    build = _Columns(scope, stream, segment_id, columns)
+    pieces: list[memoryview] = []
+    held = 0
+    for block in blocks:
+        pieces.append(block)
+        held += len(block)
+        if held < batch_bytes:
+            continue
+        data = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+        frames = find_frames(data)
+        whole = int(frames[-1])
+        if len(frames) > 1:
+            yield build(data, frames, offset)
+        offset += whole
+        pieces = [data[whole:]]
+        held = len(data) - whole
+    if held:
+        data = memoryview(b"".join(pieces))
+        frames = find_frames(data)
+        if len(frames) > 1:
+            yield build(data, frames, offset)
+        offset += int(frames[-1])
+    if offset != end:
+        raise DataCorruptionError(
+            f"{scope}/{stream} segment {segment_id}: its events end at {offset}, the range at {end}",
+            offset=offset,
+        )
+
+
+class _Columns:
+    """Makes the record batches of one segment."""
+
+    def __init__(self, scope: str, stream: str, segment_id: int, columns: Sequence[str]) -> None:
+        self._constants: dict[str, Any] = {"scope": scope, "stream": stream, "segment_id": segment_id}
+        self._columns = list(columns)
+
+    def __call__(self, data: memoryview, frames: Any, offset: int) -> Any:
+        import numpy as np
+        import pyarrow as pa
+
+        count = len(frames) - 1
+        arrays = []
+        for name in self._columns:
+            if name == "event":
+                arrays.append(payload_column(data, frames))
+            elif name == "offset":
+                offsets: Any = np.asarray(frames[:-1], np.int64) + offset
+                arrays.append(pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]))
+            else:
+                arrays.append(pa.repeat(self._constants[name], count))
+        return pa.RecordBatch.from_arrays(arrays, names=self._columns)

@@ -1,0 +1,47 @@
+"""Batch reads: everything between two cuts, one partition per segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from headrace.errors import NoSuchSegmentError
+from headrace.spark.client_cache import client_for
+from headrace.spark.cuts import given_cut
+from headrace.spark.options import SourceOptions
+from headrace.spark.partitioning import Position, plan_ranges
+from headrace.spark.segment_partition import lost, make_partitions, read_partition
+from headrace.spark.stream_graph import ClientStreamGraph
+
+
+class HeadraceReader(DataSourceReader):
+    """Plans on the driver, reads in workers. Spark plans once per DataFrame, so "latest" is frozen then."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        graph = ClientStreamGraph(client_for(options.connection), options.scope, options.stream)
+        graph.refresh()
+        start = self._position(options.start, graph, graph.head)
+        end = self._position(options.end, graph, graph.tail)
+        try:
+            ranges = plan_ranges(start, end, graph)
+        except NoSuchSegmentError as error:
+            if options.fail_on_data_loss:
+                raise lost(error) from error
+            ranges = plan_ranges(graph.move_to_head(start), end, graph)
+        return make_partitions(ranges, graph, fail_on_data_loss=options.fail_on_data_loss)
+
+    def _position(self, text: str, graph: ClientStreamGraph, unbounded: Callable[[], Position]) -> Position:
+        if text == "unbounded":
+            return unbounded()
+        if text == "earliest":
+            return graph.head()
+        return graph.tail() if text == "latest" else given_cut(text, graph)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(self._options, partition)

@@ -1,0 +1,97 @@
+"""One client per process and address: workers live on between micro-batches, and so do our connections.
+
+Nothing is opened at import time, because Spark's worker daemons fork. A client notices a fork and connects
+again by itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from headrace.client.blocking import connect
+from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.writers import BlockingTxnWriter
+from headrace.client.config import ClientConfig, Credentials, ReaderConfig
+from headrace.spark.options import ConnectionOptions
+
+_CLIENTS_MAX: Final = 16
+_WRITERS_MAX: Final = 64
+
+
+class ClientCache:
+    """Clients and transaction writers of this process, by what they connect to. Bounded; for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clients: OrderedDict[ConnectionOptions, BlockingClient] = OrderedDict()
+        self._writers: OrderedDict[tuple[ConnectionOptions, str, str, int], BlockingTxnWriter] = OrderedDict()
+
+    def client(self, connection: ConnectionOptions) -> BlockingClient:
+        """Return the client of a system; never close it."""
+        with self._lock:
+            client = self._clients.get(connection)
+            if client is None:
+                client = self._clients[connection] = connect(
+                    connection.controller, _configuration(connection)
+                )
+                if len(self._clients) > _CLIENTS_MAX:
+                    self._clients.popitem(last=False)  # dropped, not closed: somebody may still be reading
+            self._clients.move_to_end(connection)
+            return client
+
+    def txn_writer(
+        self, connection: ConnectionOptions, scope: str, stream: str, lease_ms: int
+    ) -> BlockingTxnWriter:
+        """Return the writer of transactions on a stream, which pings the open ones; never close it."""
+        client = self.client(connection)
+        key = (connection, scope, stream, lease_ms)
+        with self._lock:
+            writer = self._writers.get(key)
+            if writer is None:
+                writer = self._writers[key] = client.txn_writer(scope, stream, lease_ms=lease_ms)
+                if len(self._writers) > _WRITERS_MAX:
+                    self._writers.popitem(last=False)
+            self._writers.move_to_end(key)
+            return writer
+
+    def after_fork(self) -> None:
+        """In the child: the lock may be held by a thread that does not exist here, writers by its loop."""
+        self._lock = threading.Lock()
+        self._writers.clear()
+
+
+_cache: Final = ClientCache()
+client_for: Final = _cache.client
+txn_writer_for: Final = _cache.txn_writer
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_cache.after_fork)
+
+
+def _configuration(connection: ConnectionOptions) -> ClientConfig:
+    credentials = _credentials(connection) or Credentials.from_environment()
+    authorities = connection.authorities_file
+    return ClientConfig(
+        credentials=credentials,
+        tls_authorities=Path(authorities) if authorities else None,
+        tls_check_host=connection.check_host,
+        call_timeout_s=connection.call_timeout_ms / 1000,
+        control_attempts=connection.attempts,
+        reader=ReaderConfig(read_bytes_max=connection.read_bytes),
+    )
+
+
+def _credentials(connection: ConnectionOptions) -> Credentials | None:
+    if connection.token or connection.token_file:
+        token = connection.token or Path(connection.token_file).read_text().strip()
+        return Credentials(method="Bearer", token=token)
+    if connection.username:
+        password = connection.password or Path(connection.password_file).read_text().strip()
+        pair = f"{connection.username}:{password}".encode()
+        return Credentials(method="Basic", token=base64.b64encode(pair).decode("ascii"))
+    return None

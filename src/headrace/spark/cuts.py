@@ -1,0 +1,23 @@
+"""Cuts that a person gave as text, checked against the stream they are used on."""
+
+from __future__ import annotations
+
+from headrace.errors import InvalidArgumentError
+from headrace.model.stream_cut import StreamCut
+from headrace.spark.partitioning import Position, check_cover
+from headrace.spark.stream_graph import ClientStreamGraph
+
+
+def given_cut(text: str, graph: ClientStreamGraph) -> Position:
+    """Return the offsets of a cut.
+
+    Raises:
+        InvalidArgumentError: it belongs to another stream or is no position of this one.
+    """
+    cut = StreamCut.from_text(text)
+    if (cut.scope, cut.stream) != (graph.scope, graph.stream):
+        raise InvalidArgumentError(
+            f"the cut belongs to {cut.scoped_stream}, the query reads {graph.scope}/{graph.stream}"
+        )
+    check_cover(cut.offsets, graph.key_ranges(cut.offsets))
+    return dict(cut.offsets)

@@ -1,0 +1,146 @@
+"""The stream as the planner sees it: asked from the server once, remembered where answers cannot change."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from headrace.client.blocking.client import BlockingClient
+from headrace.client.reader.event_framing import find_frames
+from headrace.errors import DataCorruptionError
+from headrace.model.key_space import KeyRange
+from headrace.model.stream_cut import COMPLETED
+from headrace.spark.partitioning import Position, SegmentFacts, later_of
+
+_log: Final = logging.getLogger(__name__)
+
+_REMEMBERED_MAX: Final = 100_000
+
+
+class ClientStreamGraph:
+    """A :class:`StreamGraph` over a client.
+
+    :meth:`refresh` looks at the tail; until the next one, lengths stay as they were seen. What is known of
+    sealed segments is kept for good.
+    """
+
+    def __init__(self, client: BlockingClient, scope: str, stream: str) -> None:
+        self.scope = scope
+        self.stream = stream
+        self._client = client
+        self._tail: dict[int, int] | None = None
+        self._sealed: dict[int, SegmentFacts] = {}
+        self._successors: dict[int, dict[int, tuple[int, ...]]] = {}
+        self._ranges: dict[int, KeyRange] = {}
+
+    # ------------------------------------------------------------------------------ as the planner asks
+
+    def facts(self, segment_id: int) -> SegmentFacts:
+        """Return where a segment ends. Raises NoSuchSegmentError if it was truncated away."""
+        if self._tail is None:
+            self.refresh()
+        length = (self._tail or {}).get(segment_id)
+        if length is not None:
+            return SegmentFacts(length, sealed=False)
+        facts = self._sealed.get(segment_id)
+        if facts is None:
+            info = self._client.segment_info(self.scope, self.stream, segment_id)
+            facts = SegmentFacts(info.length, info.sealed)
+            if info.sealed and len(self._sealed) < _REMEMBERED_MAX:
+                self._sealed[segment_id] = facts
+        return facts
+
+    def successors(self, segment_id: int) -> Mapping[int, Sequence[int]]:
+        """Return what continues a segment, each with all its predecessors."""
+        known = self._successors.get(segment_id)
+        if known is not None:
+            return known
+        if self._tail is not None and segment_id in self._tail:
+            return {}
+        found = {
+            each.segment_id: tuple(each.predecessors)
+            for each in self._client.successors(self.scope, self.stream, segment_id)
+        }
+        if found and len(self._successors) < _REMEMBERED_MAX:
+            self._successors[segment_id] = found
+        return found
+
+    def event_boundary(self, segment_id: int, start: int, target: int, end: int) -> int:
+        """Walk the frames from ``start``, which costs a transfer of those bytes: the server knows no events.
+
+        Raises:
+            SegmentTruncatedError: the bytes at ``start`` are gone.
+        """
+        if target >= end:
+            return end
+        with self._client.read_segment_range(self.scope, self.stream, segment_id, start, end) as part:
+            rest = b""
+            for block in part.blocks():
+                data = memoryview(rest + block) if rest else block
+                frames = find_frames(data)
+                consumed = int(frames[-1])
+                if start + consumed >= target:
+                    return start + int(frames[bisect_left(frames, target - start)])
+                start += consumed
+                rest = bytes(data[consumed:])
+        raise DataCorruptionError(
+            f"{self.scope}/{self.stream} segment {segment_id} has no event end at {end}"
+        )
+
+    # ------------------------------------------------------------------------------ edges of the stream
+
+    def refresh(self) -> None:
+        """Look at the tail. Raises NoSuchStreamError."""
+        self._tail = dict(self._client.tail_cut(self.scope, self.stream).offsets)
+
+    def head(self) -> Position:
+        """Return the cut at which the stream begins now."""
+        return dict(self._client.head_cut(self.scope, self.stream).offsets)
+
+    def tail(self) -> Position:
+        """Return the cut behind everything seen by the last :meth:`refresh`; also of a sealed stream."""
+        if self._tail is None:
+            self.refresh()
+        if self._tail:
+            return dict(sorted(self._tail.items()))
+        leaves: Position = {}
+        seen: set[int] = set()
+        waiting = list(self.head())
+        while waiting:
+            segment_id = waiting.pop()
+            if segment_id in seen:
+                continue
+            seen.add(segment_id)
+            following = self.successors(segment_id)
+            waiting.extend(following)
+            if not following:
+                leaves[segment_id] = self.facts(segment_id).length
+        return dict(sorted(leaves.items()))
+
+    def start_of(self, segment_id: int) -> int:
+        """Return where the segment begins now. Raises NoSuchSegmentError."""
+        return self._client.segment_info(self.scope, self.stream, segment_id).start_offset
+
+    def key_ranges(self, segment_ids: Iterable[int]) -> dict[int, KeyRange]:
+        """Return the key ranges of segments, without those that never existed."""
+        missing = [segment_id for segment_id in segment_ids if segment_id not in self._ranges]
+        if missing:
+            self._ranges.update(self._client.key_ranges(self.scope, self.stream, missing))
+        return self._ranges
+
+    def move_to_head(self, position: Mapping[int, int]) -> Position:
+        """Return the position, or where it can go on if the stream was truncated past it."""
+        head = self.head()
+        moved = later_of(position, head, self.key_ranges({*position, *head}))
+        for segment_id, offset in moved.items():
+            if position.get(segment_id, 0) != offset and offset != COMPLETED:
+                _log.warning(
+                    "%s/%s: data was truncated; segment %d goes on at %d",
+                    self.scope,
+                    self.stream,
+                    segment_id,
+                    offset,
+                )
+        return moved
