@@ -142,8 +142,9 @@ class DurableLog:
         return self.processor.submit(propose, size_bytes, critical=critical)
 
     async def flush(self) -> None:
-        """Wait until everything accepted so far is durable, or the log has failed."""
-        await self.processor.flush()
+        """Wait until everything accepted so far is durable, or the log has failed (or never started)."""
+        if self._processor is not None:
+            await self._processor.flush()
 
     # -------------------------------------------------------------------------------------- checkpoints
 
@@ -203,8 +204,7 @@ class DurableLog:
 
     async def stop(self) -> None:
         """Make durable what was accepted, then close the WAL."""
-        if self._processor is not None:
-            await self._processor.flush()
+        await self.flush()
         await self._wal.close()
 
     def statistics(self) -> DurableLogStatistics:
