@@ -1,0 +1,66 @@
+"""``headrace standalone``: everything in one process."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from headrace.cli.verbs import Subparsers, add_verb
+
+
+def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        nouns,
+        "standalone",
+        run,
+        "Run controller, segment store and REST in one process until SIGTERM or Ctrl-C.",
+        """
+        headrace standalone
+        headrace standalone --in-memory --controller-port 0 --ready-file ready.json
+        headrace standalone --data-dir /var/lib/headrace --config headrace.toml
+        """,
+        connects=False,
+    )
+    verb.add_argument("--data-dir", metavar="DIR", help="where data live (default: headrace-data)")
+    verb.add_argument(
+        "--in-memory", action="store_true", default=None, help="keep nothing on disk; all is lost at the end"
+    )
+    verb.add_argument("--host", help="address to listen on and to tell clients (default: 127.0.0.1)")
+    port = "0 is any free port"
+    verb.add_argument("--controller-port", type=int, metavar="PORT", help=f"gRPC (default: 9090; {port})")
+    verb.add_argument("--segmentstore-port", type=int, metavar="PORT", help=f"data (default: 12345; {port})")
+    verb.add_argument("--rest-port", type=int, metavar="PORT", help=f"REST, console (default: 10080; {port})")
+    verb.add_argument("--ready-file", metavar="PATH", help="written as JSON once clients may connect")
+    verb.add_argument("--containers", type=int, metavar="N", help="fixed once data exist (default: 4)")
+    verb.add_argument("--config", metavar="FILE", help="settings in TOML; options given here win")
+    verb.add_argument(
+        "--log-format", choices=["human", "json"], default="human", help="lines on stderr (default: human)"
+    )
+    verb.add_argument(
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="(default: info)"
+    )
+
+
+def run(chosen: argparse.Namespace) -> None:
+    from headrace.runtime import logs, settings_sources
+    from headrace.standalone.config import StandaloneConfig
+
+    logs.configure(level=chosen.log_level, log_format=chosen.log_format)
+    config = settings_sources.load(
+        StandaloneConfig,
+        file=chosen.config,
+        environment=os.environ,
+        overrides={
+            "data_dir": chosen.data_dir,
+            "in_memory": chosen.in_memory,
+            "host": chosen.host,
+            "controller_port": chosen.controller_port,
+            "segmentstore_port": chosen.segmentstore_port,
+            "rest_port": chosen.rest_port,
+            "ready_file": chosen.ready_file,
+            "containers": chosen.containers,
+        },
+    )
+    from headrace.standalone import server
+
+    server.run(config)

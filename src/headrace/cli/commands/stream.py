@@ -1,0 +1,158 @@
+"""``headrace stream``: what its verbs are called and which options they take."""
+
+from __future__ import annotations
+
+import argparse
+
+from headrace.cli.commands.stream_changes import delete_stream, scale_stream, seal_stream, truncate_stream
+from headrace.cli.commands.stream_queries import describe_stream, list_streams
+from headrace.cli.output import print_json
+from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
+from headrace.errors import StreamExistsError
+
+
+def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
+    verbs = add_noun(nouns, "stream", "Create, describe, scale, truncate, seal and delete streams.")
+    _register_queries(verbs)
+    _register_create(verbs)
+    _register_changes(verbs)
+
+
+def _register_queries(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    lists = add_verb(
+        verbs,
+        "list",
+        list_streams,
+        "List the streams of a scope.",
+        """
+        headrace stream list demo
+        headrace stream list demo --tag billing --json
+        """,
+    )
+    lists.add_argument("scope", metavar="SCOPE")
+    lists.add_argument("--tag", help="only streams with this tag")
+    lists.add_argument("--internal", action="store_true", help="also those the system keeps for itself")
+
+    describe = add_verb(
+        verbs,
+        "describe",
+        describe_stream,
+        "Show configuration, head, tail and segments of a stream.",
+        "headrace stream describe demo/orders",
+    )
+    describe.add_argument("stream", metavar="SCOPE/STREAM")
+
+
+def _register_create(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    create = add_verb(
+        verbs,
+        "create",
+        create_stream,
+        "Create a stream.",
+        """
+        headrace stream create demo/orders --segments 4
+        headrace stream create demo/clicks --events-per-second 1000 --retain-time 7d --tag web
+        """,
+    )
+    create.add_argument("stream", metavar="SCOPE/STREAM")
+    create.add_argument(
+        "--segments", type=int, metavar="N", default=1, help="at the start, and at least (default: 1)"
+    )
+    rate = create.add_mutually_exclusive_group()
+    rate.add_argument("--events-per-second", type=int, metavar="RATE", help="scale to this per segment")
+    rate.add_argument("--kib-per-second", type=int, metavar="RATE", help="scale to this per segment")
+    create.add_argument(
+        "--scale-factor", type=int, metavar="N", default=2, help="most pieces of one split (default: 2)"
+    )
+    keep = create.add_mutually_exclusive_group()
+    keep.add_argument("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 12h")
+    keep.add_argument("--retain-size", metavar="SIZE", help="drop the oldest beyond it, such as 100GiB")
+    create.add_argument("--tag", action="append", default=[], help="may be given several times")
+    create.add_argument("--create-scope", action="store_true", help="create the scope if it is missing")
+    create.add_argument("--if-absent", action="store_true", help="succeed if the stream exists already")
+
+
+def _register_changes(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    scale = add_verb(
+        verbs,
+        "scale",
+        scale_stream,
+        "Replace segments by others that own the same keys.",
+        """
+        headrace stream scale demo/orders --segments 8
+        headrace stream scale demo/orders --split 0 --into 3
+        headrace stream scale demo/orders --merge 4294967297 4294967298
+        """,
+    )
+    scale.add_argument("stream", metavar="SCOPE/STREAM")
+    how = scale.add_mutually_exclusive_group(required=True)
+    how.add_argument("--segments", type=int, metavar="N", help="go on with this many of equal size")
+    how.add_argument("--split", type=int, metavar="ID", help="divide one segment")
+    how.add_argument("--merge", type=int, nargs="+", metavar="ID", help="join neighbours into one segment")
+    scale.add_argument("--into", type=int, metavar="N", default=2, help="pieces of --split (default: 2)")
+
+    truncate = add_verb(
+        verbs,
+        "truncate",
+        truncate_stream,
+        "Drop the events in front of a cut.",
+        """
+        headrace stream truncate demo/orders --to tail --yes
+        headrace stream truncate demo/orders --to H4sIAAAA... --yes
+        """,
+    )
+    truncate.add_argument("stream", metavar="SCOPE/STREAM")
+    truncate.add_argument("--to", required=True, metavar="CUT", help="a cut as text, or 'tail'")
+    add_confirmation(truncate)
+
+    seal = add_verb(
+        verbs,
+        "seal",
+        seal_stream,
+        "Allow no more writes to a stream.",
+        "headrace stream seal demo/orders --yes",
+    )
+    seal.add_argument("stream", metavar="SCOPE/STREAM")
+    add_confirmation(seal)
+
+    delete = add_verb(
+        verbs,
+        "delete",
+        delete_stream,
+        "Delete a sealed stream with all its events.",
+        """
+        headrace stream delete demo/orders --yes
+        headrace stream delete demo/orders --seal --yes
+        """,
+    )
+    delete.add_argument("stream", metavar="SCOPE/STREAM")
+    delete.add_argument("--seal", action="store_true", help="seal it first")
+    delete.add_argument("--if-exists", action="store_true", help="succeed if there is none")
+    add_confirmation(delete)
+
+
+def create_stream(chosen: argparse.Namespace) -> None:
+    from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
+    from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+
+    scope, stream = scoped(chosen.stream)
+    if chosen.events_per_second is not None:
+        scaling = ScalingPolicy.by_event_rate(chosen.events_per_second, chosen.scale_factor, chosen.segments)
+    elif chosen.kib_per_second is not None:
+        scaling = ScalingPolicy.by_data_rate(chosen.kib_per_second, chosen.scale_factor, chosen.segments)
+    else:
+        scaling = ScalingPolicy.fixed(chosen.segments)
+    retention = RetentionPolicy.none()
+    if chosen.retain_time is not None:
+        retention = RetentionPolicy.by_time(parse_duration_ms(chosen.retain_time))
+    elif chosen.retain_size is not None:
+        retention = RetentionPolicy.by_size(parse_bytes(chosen.retain_size))
+    configuration = StreamConfiguration(scaling=scaling, retention=retention, tags=frozenset(chosen.tag))
+    with connect(chosen) as client:
+        if chosen.create_scope:
+            client.create_scope(scope)
+        created = client.create_stream(scope, stream, configuration)
+    if not created and not chosen.if_absent:
+        raise StreamExistsError(f"stream {scope}/{stream} exists already")
+    if chosen.json:
+        print_json({"scope": scope, "stream": stream, "created": created})

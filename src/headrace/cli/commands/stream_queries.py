@@ -1,0 +1,109 @@
+"""What ``headrace stream`` shows."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from headrace.cli.output import (
+    duration_text,
+    print_columns,
+    print_fields,
+    print_json,
+    print_line,
+    size_text,
+)
+from headrace.cli.verbs import connect, scoped
+
+if TYPE_CHECKING:
+    from headrace.model.policies import RetentionPolicy, ScalingPolicy
+
+
+def list_streams(chosen: argparse.Namespace) -> None:
+    with connect(chosen) as client:
+        streams = sorted(client.list_streams(chosen.scope, tag=chosen.tag, internal=chosen.internal))
+    if chosen.json:
+        print_json(streams)
+    else:
+        for stream in streams:
+            print_line(stream)
+
+
+def describe_stream(chosen: argparse.Namespace) -> None:
+    from headrace.model.segment_id import epoch_of, number_of
+
+    scope, stream = scoped(chosen.stream)
+    with connect(chosen) as client:
+        info = client.stream_info(scope, stream)
+        segments = []
+        for each in client.current_segments(scope, stream):
+            found = client.segment_info(scope, stream, each.segment_id)
+            segments.append(
+                {
+                    "id": each.segment_id,
+                    "number": number_of(each.segment_id),
+                    "epoch": epoch_of(each.segment_id),
+                    "low": each.key_range.low,
+                    "high": each.key_range.high,
+                    "start": found.start_offset,
+                    "length": found.length,
+                }
+            )
+    scaling, retention = info.configuration.scaling, info.configuration.retention
+    tags, head, tail = sorted(info.configuration.tags), info.head.as_text(), info.tail.as_text()
+    if chosen.json:
+        print_json(
+            {
+                "scope": scope,
+                "stream": stream,
+                "sealed": info.sealed,
+                "scaling": {
+                    "kind": scaling.kind.name.lower(),
+                    "target_rate": scaling.target_rate,
+                    "scale_factor": scaling.scale_factor,
+                    "segments_min": scaling.segments_min,
+                },
+                "retention": {
+                    "kind": retention.kind.name.lower(),
+                    "minimum": retention.minimum,
+                    "maximum": retention.maximum,
+                },
+                "tags": tags,
+                "head": head,
+                "tail": tail,
+                "segments": segments,
+            }
+        )
+        return
+    print_fields(
+        [
+            ("stream", f"{scope}/{stream}"),
+            ("sealed", info.sealed),
+            ("scaling", _scaling_text(scaling)),
+            ("retention", _retention_text(retention)),
+            ("tags", ", ".join(tags) or None),
+            ("head", head),
+            ("tail", tail),
+        ]
+    )
+    if segments:
+        print_line("")
+        print_columns(list(segments[0]), [list(segment.values()) for segment in segments])
+
+
+def _scaling_text(policy: ScalingPolicy) -> str:
+    from headrace.model.policies import ScalingKind
+
+    segments = "1 segment" if policy.segments_min == 1 else f"{policy.segments_min} segments"
+    if policy.kind is ScalingKind.FIXED:
+        return f"fixed, {segments}"
+    unit = "events/s" if policy.kind is ScalingKind.EVENTS_PER_SECOND else "KiB/s"
+    return f"{policy.target_rate} {unit} per segment, factor {policy.scale_factor}, at least {segments}"
+
+
+def _retention_text(policy: RetentionPolicy) -> str:
+    from headrace.model.policies import RetentionKind
+
+    if policy.kind is RetentionKind.NONE:
+        return "everything"
+    return duration_text(policy.minimum) if policy.kind is RetentionKind.TIME else size_text(policy.minimum)

@@ -1,0 +1,76 @@
+"""Entry of the ``headrace`` command: finds the verb, runs it, turns errors into one line and an exit code.
+
+Importing this module and printing help must stay cheap, so this is plain argparse and nothing of the system
+is imported before its verb runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from headrace import __version__
+from headrace.cli.commands import event, scope, standalone, stream
+from headrace.cli.verbs import HelpFormatter
+from headrace.errors import EXIT_CODES, HeadraceError, UnknownOutcomeError, family_of
+
+_FAILURE: Final = 1
+"""Exit code of what belongs to no error family, for instance an address that is taken."""
+
+_INTERRUPTED: Final = 130
+_NOUNS: Final = (standalone, scope, stream, event)
+
+_EPILOG: Final = """\
+Exit codes: 0 done, 2 wrong request, 3 ask another server, 4 try again later, 5 outcome unknown,
+6 corrupt data, 1 anything else.
+
+Example:
+  headrace standalone --in-memory
+  headrace scope create demo
+  headrace stream create demo/orders --segments 2
+  headrace event write demo/orders hello world
+  headrace event read demo/orders
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headrace",
+        description="Tiered streaming storage: durable, ordered, elastic streams of events.",
+        epilog=_EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"headrace {__version__}")
+    nouns = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for noun in _NOUNS:
+        noun.register(nouns)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    chosen = build_parser().parse_args(arguments)
+    try:
+        chosen.run(chosen)
+        sys.stdout.flush()
+    except HeadraceError as error:
+        where = getattr(chosen, "uri", "")
+        text = f"{where}: {error}" if where and isinstance(error, UnknownOutcomeError) else str(error)
+        return _fail(text or type(error).__name__, EXIT_CODES.get(family_of(error), _FAILURE))
+    except BrokenPipeError:
+        # Whoever read our output has left. Nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _FAILURE
+    except OSError as error:
+        return _fail(str(error), _FAILURE)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 0
+
+
+def _fail(text: str, code: int) -> int:
+    print("headrace:", " ".join(text.split()), file=sys.stderr)
+    return code

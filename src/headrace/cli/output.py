@@ -1,0 +1,65 @@
+"""Answers on stdout: JSON for programs, aligned columns for people; nothing else is ever written there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on one line."""
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def print_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under their titles; numbers are aligned right, everything else left."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    right = [bool(rows) and all(isinstance(row[n], int | float) for row in rows) for n in range(len(titles))]
+    for line in [list(titles), *cells]:
+        aligned = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        print_line("  ".join(aligned).rstrip())
+
+
+def print_fields(fields: Sequence[tuple[str, object]]) -> None:
+    """Print names with their values, one a line."""
+    width = max(len(name) for name, _ in fields)
+    for name, value in fields:
+        print_line(f"{name.ljust(width)}  {_cell(value)}".rstrip())
+
+
+def progress(text: str) -> None:
+    """Tell a person what goes on, on stderr."""
+    print(text, file=sys.stderr)
+
+
+def duration_text(milliseconds: int) -> str:
+    """Return a duration in the largest unit that divides it, as the command line reads it."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size in the largest unit that divides it, as the command line reads it."""
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes and size_bytes % size == 0:
+            return f"{size_bytes // size} {unit}"
+    return f"{size_bytes} B"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "-" if value is None else str(value)

@@ -1,0 +1,107 @@
+"""How verbs are declared and what their arguments share: help that ends with examples, ``--uri``,
+``--json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from headrace.client.blocking import BlockingClient
+
+Subparsers = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
+
+URI_VARIABLE: Final = "HEADRACE_URI"
+URI_DEFAULT: Final = "tcp://localhost:9090"
+
+_CONTROL_ATTEMPTS: Final = 4
+"""A person who mistyped an address should not wait for many attempts."""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps examples as they are written and leaves room for long options."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=100)
+
+
+def add_noun(
+    nouns: Subparsers[argparse.ArgumentParser], name: str, summary: str
+) -> Subparsers[argparse.ArgumentParser]:
+    """Declare a noun and return what its verbs are added to."""
+    noun = nouns.add_parser(name, help=summary, description=summary, formatter_class=HelpFormatter)
+    return noun.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+
+def add_verb(
+    verbs: Subparsers[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    summary: str,
+    examples: str,
+    *,
+    connects: bool = True,
+) -> argparse.ArgumentParser:
+    """Declare a verb; ``examples`` are complete command lines, one a line."""
+    lines = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())
+    verb = verbs.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog=f"Example:\n{lines}",
+        formatter_class=HelpFormatter,
+    )
+    verb.set_defaults(run=run)
+    if connects:
+        verb.add_argument(
+            "--uri",
+            default=os.environ.get(URI_VARIABLE, URI_DEFAULT),
+            help=f"controller to ask (default: ${URI_VARIABLE}, or {URI_DEFAULT})",
+        )
+        verb.add_argument("--json", action="store_true", help="answer in JSON")
+    return verb
+
+
+def add_confirmation(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--yes", action="store_true", help="do it without asking")
+
+
+def confirm(chosen: argparse.Namespace, what: str) -> None:
+    """Ask before something that cannot be undone.
+
+    Raises:
+        InvalidArgumentError: the answer is no, or there is nobody to ask.
+    """
+    if chosen.yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidArgumentError(f"{what}: this cannot be undone; add --yes to do it without being asked")
+    print(f"{what}? This cannot be undone. [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise InvalidArgumentError("not confirmed, nothing was done")
+
+
+def connect(chosen: argparse.Namespace) -> BlockingClient:
+    """Return a client of the controller the caller named."""
+    from headrace.client.blocking import connect as connect_client
+    from headrace.client.config import ClientConfig
+
+    return connect_client(chosen.uri, ClientConfig(control_attempts=_CONTROL_ATTEMPTS))
+
+
+def scoped(name: str) -> tuple[str, str]:
+    """Take ``scope/stream`` apart.
+
+    Raises:
+        InvalidArgumentError: it has not this form.
+    """
+    scope, slash, stream = name.partition("/")
+    if not scope or not slash or not stream or "/" in stream:
+        raise InvalidArgumentError(f"{name!r} is not SCOPE/STREAM")
+    return scope, stream
