@@ -1,0 +1,201 @@
+"""The real Rust client (the ``pravega`` wheel), unpatched and with default options, against a real server."""
+
+import asyncio
+import collections
+
+import pravega_client as wheel
+import pytest
+
+from headrace.client import connect
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def manager(server, scope):
+    made = wheel.StreamManager(server.uri)
+    made.create_scope(scope)
+    return made
+
+
+async def read_events(reader, count, timeout_s=30):
+    """Events from one reader until it has ``count`` of them."""
+    seen = []
+    while len(seen) < count:
+        part = await asyncio.wait_for(reader.get_segment_slice_async(), timeout_s)
+        seen += [bytes(event.data()) for event in part]
+        reader.release_segment(part)
+    return seen
+
+
+def test_scopes_are_created_listed_and_deleted(server):
+    manager = wheel.StreamManager(server.uri)
+    names = [f"listed{number}" for number in range(5)]
+    assert [manager.create_scope(name) for name in names] == [True] * 5
+    assert manager.create_scope(names[0]) is False
+    assert set(names) <= set(manager.list_scope())
+    assert [manager.delete_scope(name) for name in names] == [True] * 5
+    assert not set(names) & set(manager.list_scope())
+
+
+def test_streams_have_policies_and_tags(manager, scope):
+    scaling = wheel.StreamScalingPolicy.auto_scaling_policy_by_event_rate(10, 2, 3)
+    retention = wheel.StreamRetentionPolicy.by_size(1 << 20)
+    assert manager.create_stream_with_policy(scope, "tagged", scaling, retention, ["red", "blue"]) is True
+    assert manager.create_stream_with_policy(scope, "tagged", scaling, retention, ["red"]) is False
+    assert sorted(manager.get_stream_tags(scope, "tagged")) == ["blue", "red"]
+    fixed = wheel.StreamScalingPolicy.fixed_scaling_policy(3)
+    assert manager.update_stream_with_policy(scope, "tagged", fixed, wheel.StreamRetentionPolicy.none(), ["green"])
+    assert manager.get_stream_tags(scope, "tagged") == ["green"]
+    assert manager.create_stream(scope, "plain", 2) is True
+    assert {"tagged", "plain"} <= set(manager.list_stream(scope))
+
+
+def test_streams_are_sealed_and_deleted(manager, scope):
+    manager.create_stream(scope, "short", 2)
+    writer = manager.create_writer(scope, "short")
+    writer.write_event("last words", "key")
+    writer.flush()
+    assert manager.seal_stream(scope, "short") is True
+    assert manager.seal_stream(scope, "short") is True
+    assert manager.delete_stream(scope, "short") is True
+    assert "short" not in manager.list_stream(scope)
+    assert manager.delete_scope(scope) is True
+
+
+async def test_events_written_by_the_wheel_are_read_by_the_wheel_in_order_per_key(manager, scope):
+    manager.create_stream(scope, "events", 3)
+    writer = manager.create_writer(scope, "events")
+    for number in range(300):
+        writer.write_event(f"{number % 7}:{number}", f"key-{number % 7}")
+    writer.flush()
+    group = manager.create_reader_group(f"group-{scope}", scope, "events")
+    reader = group.create_reader("reader")
+    by_key = collections.defaultdict(list)
+    for event in await read_events(reader, 300):
+        key, _, number = event.decode().partition(":")
+        by_key[key].append(int(number))
+    reader.reader_offline()
+    assert by_key == {str(key): list(range(key, 300, 7)) for key in range(7)}
+
+
+async def test_several_readers_share_a_group_and_miss_nothing(manager, scope):
+    manager.create_stream(scope, "shared", 4)
+    writer = manager.create_writer(scope, "shared")
+    for number in range(400):
+        writer.write_event(str(number), f"key-{number % 50}")
+    writer.flush()
+    group = manager.create_reader_group(f"group-{scope}", scope, "shared")
+    readers = [group.create_reader(f"reader-{number}") for number in range(3)]
+    seen = []
+    done = asyncio.Event()
+
+    async def read(reader):
+        while not done.is_set():
+            part = await reader.get_segment_slice_async()
+            if part is None:
+                continue
+            for event in part:
+                seen.append(int(bytes(event.data())))
+            reader.release_segment(part)
+            if len(seen) >= 400:
+                done.set()
+
+    tasks = [asyncio.ensure_future(read(reader)) for reader in readers]
+    await asyncio.wait_for(done.wait(), 60)
+    for task in tasks:
+        task.cancel()
+    assert sorted(seen) == list(range(400))
+
+
+async def test_a_reader_that_leaves_hands_over_where_it_stopped(manager, scope):
+    manager.create_stream(scope, "handover", 1)
+    writer = manager.create_writer(scope, "handover")
+    for number in range(100):
+        writer.write_event(str(number), "key")
+    writer.flush()
+    group = manager.create_reader_group(f"group-{scope}", scope, "handover")
+    first = group.create_reader("first")
+    part = await asyncio.wait_for(first.get_segment_slice_async(), 30)
+    seen = [int(bytes(next(part).data())) for _ in range(30)]
+    first.release_segment(part)
+    first.reader_offline()
+    second = group.create_reader("second")
+    seen += [int(event) for event in await read_events(second, 70)]
+    second.reader_offline()
+    assert seen == list(range(100))
+
+
+async def test_a_committed_transaction_becomes_visible_and_an_aborted_one_never(manager, scope):
+    manager.create_stream(scope, "txn", 2)
+    writer = manager.create_transaction_writer(scope, "txn", 7)
+    aborted = writer.begin_txn()
+    aborted.write_event("never", "key")
+    aborted.abort()
+    committed = writer.begin_txn()
+    for number in range(20):
+        committed.write_event(f"event {number}", f"key-{number % 3}")
+    assert committed.is_open()
+    committed.commit()
+    resumed = writer.get_txn(committed.get_txn_id())
+    group = manager.create_reader_group(f"group-{scope}", scope, "txn")
+    reader = group.create_reader("reader")
+    events = await read_events(reader, 20)
+    reader.reader_offline()
+    assert sorted(events) == sorted(f"event {number}".encode() for number in range(20))
+    assert not resumed.is_open()
+
+
+def read_exactly(file, count):
+    """The wheel returns what one reply holds; a file object may be asked again."""
+    data = b""
+    while len(data) < count:
+        part = bytearray(count - len(data))
+        data += part[: file.readinto(part)]
+    return data
+
+
+def test_a_byte_stream_is_a_file(manager, scope):
+    manager.create_stream(scope, "bytes", 1)
+    file = manager.create_byte_stream(scope, "bytes")
+    assert file.write(b"hello ") == 6
+    assert file.write(b"world") == 5
+    file.flush()
+    assert file.current_tail_offset() == 11
+    assert read_exactly(file, 11) == b"hello world"
+    file.seek(6, 0)
+    assert file.tell() == 6
+    assert read_exactly(file, 5) == b"world"
+    file.truncate(6)
+    assert file.current_head_offset() == 6
+
+
+async def test_the_wheel_and_our_client_read_each_other(manager, scope, server):
+    manager.create_stream(scope, "mixed", 2)
+    writer = manager.create_writer(scope, "mixed")
+    for number in range(50):
+        writer.write_event(f"wheel {number}", f"key-{number % 5}")
+    writer.flush()
+    async with connect(server.uri) as client:
+        async with client.event_writer(scope, "mixed") as ours:
+            for number in range(50):
+                await ours.write(f"ours {number}".encode(), f"key-{number % 5}")
+        async with client.event_reader(scope, "mixed", end="tail") as reader:
+            read_by_us = [payload async for batch in reader.batches() for payload in batch.payloads()]
+    group = manager.create_reader_group(f"group-{scope}", scope, "mixed")
+    reader = group.create_reader("reader")
+    read_by_wheel = await read_events(reader, 100)
+    reader.reader_offline()
+    expected = {f"{who} {number}".encode() for who in ("wheel", "ours") for number in range(50)}
+    assert set(read_by_us) == expected
+    assert len(read_by_us) == 100
+    assert sorted(read_by_wheel) == sorted(read_by_us)
+
+
+def test_unknown_and_duplicate_things_are_refused(manager, scope):
+    with pytest.raises(Exception, match="(?i)stream"):
+        manager.create_stream("no-such-scope", "stream", 1)
+    manager.create_stream(scope, "one", 1)
+    assert manager.create_stream(scope, "one", 1) is False
+    with pytest.raises(Exception, match="(?i)scope|empty"):
+        manager.delete_scope(scope)
