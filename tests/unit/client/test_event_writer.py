@@ -175,11 +175,13 @@ async def test_a_full_window_refuses_until_it_is_drained(system, client):
             writer.write(b"x" * 1000)
         with pytest.raises(ThrottledError):
             writer.write(b"x")
+        assert writer.bytes_held >= 10_000
         waiting = asyncio.ensure_future(writer.drain())
         await asyncio.sleep(0)
         assert not waiting.done()
         system.store.ack_gate.set()
         await waiting
+        assert writer.bytes_held <= 5_000
         writer.write(b"fits again")
     assert len(in_order(system)) == 11
 

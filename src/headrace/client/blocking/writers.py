@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
+from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.event_frames import event_header, frame_list
 from headrace.client.writer.routed_writer import RoutedWriter, WriterStatistics
@@ -59,6 +60,12 @@ class BlockingAck:
         """For the writer, which holds the condition."""
         self._error = error
         self._done = True
+
+
+def _size_with_headers(events: Any) -> int:
+    """Return at least the bytes that events will take, so that the window here is full first."""
+    payload_bytes = events.nbytes if is_arrow(events) else sum(map(len, events))
+    return int(payload_bytes) + EVENT_HEADER_BYTES * len(events)
 
 
 def _settle_part(whole: Ack, part: Ack) -> None:
@@ -135,7 +142,7 @@ class BlockingWriter:
         Framing and routing happen on the loop's thread, so an illegal event is reported by ``wait()``.
         """
         return self._hand_over_call(
-            lambda: self._writer.write_many(events, routing_keys), getattr(events, "nbytes", 0)
+            lambda: self._writer.write_many(events, routing_keys), _size_with_headers(events)
         )
 
     def write_atomic(self, events: Sequence[bytes], routing_key: str) -> BlockingAck:

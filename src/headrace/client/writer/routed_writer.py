@@ -80,6 +80,7 @@ class RoutedWriter:
         self._error: HeadraceError | None = None
         self._closed = False
         self._held_bytes = 0
+        self._half_bytes = config.window_bytes_max // 2
         self._limit_bytes = config.window_bytes_max
         """Writing is refused from here on; -1 once the writer is closed or has failed."""
         self._room_waiters: list[asyncio.Future[None]] = []
@@ -265,8 +266,14 @@ class RoutedWriter:
         return self._held_bytes
 
     async def drain(self) -> None:
-        """Wait until there is room in the window again. Raises why the writer failed, if it did."""
-        while self._held_bytes >= self._config.window_bytes_max and not self._closed and self._error is None:
+        """Wait until at most half of the window is used, so that there is room for what comes next.
+
+        Call it at least once per half a window; between two calls nothing is refused then.
+
+        Raises:
+            HeadraceError: why the writer failed, if it did.
+        """
+        while self._held_bytes > self._half_bytes and not self._closed and self._error is None:
             waiter = asyncio.get_running_loop().create_future()
             self._room_waiters.append(waiter)
             await waiter
@@ -335,7 +342,7 @@ class RoutedWriter:
     def _release(self, size_bytes: int) -> None:
         """Make room in the window."""
         self._held_bytes -= size_bytes
-        if self._room_waiters and self._held_bytes < self._config.window_bytes_max:
+        if self._room_waiters and self._held_bytes <= self._half_bytes:
             self._wake_waiters()
 
     def on_segment_ended(self, output: SegmentOutput) -> None:

@@ -84,10 +84,12 @@ class SegmentMap:
             return self.ids[0]
         np = find_numpy()
         if np is None or isinstance(positions, list):
-            groups: dict[int, list[int]] = {}
+            groups: list[list[int]] = [[] for _ in self.ids]
+            inner = self.highs[:-1]
             for index, position in enumerate(positions):
-                groups.setdefault(self.segment_at(position), []).append(index)
-            return next(iter(groups)) if len(groups) == 1 else list(groups.items())
+                groups[bisect_left(inner, position)].append(index)
+            found = [(self.ids[owner], chosen) for owner, chosen in enumerate(groups) if chosen]
+            return found[0][0] if len(found) == 1 else found
         owners = np.minimum(np.searchsorted(self.highs, positions), len(self.ids) - 1)
         order = np.argsort(owners, kind="stable")
         present, begins = np.unique(owners[order], return_index=True)

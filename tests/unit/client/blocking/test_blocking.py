@@ -5,6 +5,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from fake_server import FakeSystem
 
@@ -125,6 +126,19 @@ def test_waiting_is_bounded_on_request(server, blocking, stream):
         server.store.faults.drop_before_append = 0.0
     writer.close()
     assert stored(server, stream) == [b"event"]
+
+
+@pytest.mark.parametrize("form", ["list", "column"])
+def test_batches_larger_than_the_window_wait_for_each_other(server, blocking, stream, form):
+    config = WriterConfig(window_bytes_max=8192, block_bytes_max=1024)
+    events = [b"x" * 100] * 200
+    batch = events if form == "list" else pa.array(events)
+    with blocking.event_writer("s", stream, config) as writer:
+        acks = [writer.write_many(batch, "key") for _ in range(10)]
+        acks += [writer.write(b"y" * 100, "key") for _ in range(100)]
+        for ack in acks:
+            ack.wait(20)
+    assert stored(server, stream) == events * 10 + [b"y" * 100] * 100
 
 
 def test_a_sealed_stream_fails_the_writer(server, blocking, stream):
