@@ -98,9 +98,7 @@ class ContainerReadIndex:
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
         if not length:
             return
-        source_index = self._index_of(source)
-        self._index_of(target).begin_merge(offset, source_index, length)
-        source_index.waiters.wake_all()
+        self._index_of(target).begin_merge(offset, self._index_of(source), length)
 
     def complete_merge(self, target: SegmentState, source: SegmentState) -> None:
         index = self._indexes.get(source)
@@ -111,7 +109,6 @@ class ContainerReadIndex:
         if target_index is not None and redirect is not None and redirect in target_index.redirects:
             target_index.follow()
             target_index.complete_merge(redirect)
-            target_index.waiters.wake_all()
         self._forget(index, NoSuchSegmentError(source.name))
 
     def on_changed(self, segment: SegmentState) -> None:
@@ -263,8 +260,7 @@ class ContainerReadIndex:
         end = plan_storage_range(index, plan.offset, plan.length, sequential=sequential)
         data = await self._fetches.fetch(index, plan.offset, end)
         data = data[: plan.length]
-        if self._indexes.get(index.state) is index:
-            self._read_ahead(index, plan.offset, len(data))
+        self._read_ahead(index, plan.offset, len(data))
         return data
 
     def _read_ahead(self, index: SegmentIndex, offset: int, size: int) -> None:

@@ -80,6 +80,13 @@ def test_random_reads_are_forgotten_oldest_first():
     assert runs.active == 0
 
 
+def test_a_forgotten_reader_does_not_count_any_more():
+    runs = SequentialRuns()
+    for number in range(3 * RUNS_MAX):
+        read_through(runs, number * 100 * MIB + 1, MIB, 2)
+    assert len(runs) == runs.active == RUNS_MAX
+
+
 def test_without_a_grant_nothing_is_read_ahead():
     assert read_through(SequentialRuns(), 0, MIB, 20, window=0) == []
 

@@ -89,7 +89,8 @@ def test_a_merge_under_way_leads_to_its_source():
     target, source = make(durable=100, cache=cache), make(stored=50_000, cache=cache)
     target.append(0, memoryview(pattern(0, 100)))
     target.begin_merge(100, source, 50_000)
-    target.state.durable_length = 50_100
+    target.append(50_100, memoryview(pattern(0, 900)))
+    target.state.durable_length = 51_000
     plan = plan_read(target, 10_100, 100_000)
     assert (plan.need, plan.index, plan.offset, plan.length) == (Need.STORAGE, source, 10_000, 40_000)
     assert plan.redirect is next(iter(target.redirects))

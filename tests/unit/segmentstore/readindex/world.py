@@ -59,7 +59,8 @@ class World:
     def __init__(self, cache: BlockCache | None = None, **config) -> None:
         self.cache = cache or small_cache(256)
         self.storage = FakeStorage()
-        self.supervisor = Supervisor("test")
+        self.task_failures: list[BaseException] = []
+        self.supervisor = Supervisor("test", lambda _, error: self.task_failures.append(error))
         self.index = ContainerReadIndex(self.cache, self.storage, self.supervisor, ReadIndexConfig(**config))
         self.bytes: dict[SegmentState, bytearray] = {}
         self._next_id = 0
@@ -167,6 +168,7 @@ class World:
         self.storage.let_go()
         await self.supervisor.stop()
         self.cache.check()
+        assert self.task_failures == []
 
 
 def pattern(offset: int, length: int) -> bytes:

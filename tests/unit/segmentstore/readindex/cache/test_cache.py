@@ -181,6 +181,24 @@ def test_history_replaces_history_once_it_has_its_share(cache, owner):
     assert cache.statistics().history_bytes == 8 * BLOCK
 
 
+def test_history_takes_smaller_extents_where_its_share_is_small():
+    cache = small_cache(16, history_share_max=0.3)
+    owner = Owner(cache)
+    block = cache.allocate_history(owner.number, 0, 8 * BLOCK)
+    assert cache.memory.orders[block] == 2
+
+
+def test_nothing_is_held_in_reserve_when_half_of_the_cache_is_essential():
+    cache = small_cache(64)
+    owner = Owner(cache)
+    block = cache.allocate_tail(owner.number, 0, 10, 1)
+    assert cache.memory.orders[block] == 2
+    for number in range(10, 14):
+        owner.put(number * BLOCK, 8 * BLOCK, stored=False)
+    block = cache.allocate_tail(owner.number, BLOCK, 10, 1)
+    assert cache.memory.orders[block] == 0
+
+
 def test_appends_push_out_history_before_anything_else(cache, owner):
     fill(owner, first=8)
     for number in range(100, 108):
