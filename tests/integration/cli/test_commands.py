@@ -1,0 +1,277 @@
+"""The commands against a real standalone server in a process of its own."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from headrace.cli.main import main
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+START_S = 30
+COMMAND = (sys.executable, "-c", "import sys; from headrace.cli.main import main; sys.exit(main())")
+
+
+@contextmanager
+def standalone(directory, *options):
+    """Run a server on free ports; yields (process, addresses)."""
+    ready = directory / "ready.json"
+    ready.unlink(missing_ok=True)
+    ports = ("--controller-port", "0", "--segmentstore-port", "0", "--rest-port", "0")
+    with (directory / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "standalone", *ports, "--ready-file", str(ready), *options], stderr=log
+        )
+    try:
+        deadline = time.monotonic() + START_S
+        while not ready.exists():
+            assert process.poll() is None, (directory / "log").read_text()
+            assert time.monotonic() < deadline, "the server did not get ready"
+            time.sleep(0.02)
+        yield process, json.loads(ready.read_text())
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("server")
+    with standalone(directory, "--in-memory") as (_, addresses):
+        uri = f"tcp://{addresses['controller']}"
+        assert main(["scope", "create", "demo", "--uri", uri]) == 0
+        yield uri
+
+
+@pytest.fixture
+def run(uri, capfdbinary):
+    """Run a command; returns its exit code, stdout and stderr."""
+
+    def run(*words):
+        code = main([*words, "--uri", uri])
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        return code, captured.out.decode(), captured.err.decode()
+
+    return run
+
+
+def answer(result):
+    code, out, err = result
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_scopes_are_created_listed_and_deleted_once(run):
+    assert run("scope", "create", "one") == (0, "", "")
+    assert run("scope", "create", "one") == (2, "", "headrace: scope one exists already\n")
+    assert answer(run("scope", "create", "one", "--if-absent", "--json")) == {
+        "scope": "one",
+        "created": False,
+    }
+    assert "one" in run("scope", "list")[1].splitlines()
+    assert "one" in answer(run("scope", "list", "--json"))
+    assert run("scope", "delete", "one")[0] == 2  # nobody can be asked
+    assert answer(run("scope", "delete", "one", "--yes", "--json")) == {"scope": "one", "deleted": True}
+    assert run("scope", "delete", "one", "--yes") == (2, "", "headrace: scope one does not exist\n")
+    assert run("scope", "delete", "one", "--yes", "--if-exists") == (0, "", "")
+
+
+def test_a_scope_with_streams_is_deleted_only_recursively(run):
+    assert run("stream", "create", "full/s", "--create-scope")[0] == 0
+    assert run("scope", "delete", "full", "--yes")[0] == 2
+    assert run("scope", "delete", "full", "--yes", "--recursive")[0] == 0
+    assert "full" not in run("scope", "list")[1].splitlines()
+
+
+def test_a_stream_is_described_as_it_was_created(run):
+    code, _, err = run(
+        *("stream", "create", "demo/described", "--segments", "2", "--events-per-second", "100"),
+        *("--scale-factor", "3", "--retain-time", "7d", "--tag", "b", "--tag", "a"),
+    )
+    assert code == 0, err
+    found = answer(run("stream", "describe", "demo/described", "--json"))
+    assert found["scaling"] == {
+        "kind": "events_per_second",
+        "target_rate": 100,
+        "scale_factor": 3,
+        "segments_min": 2,
+    }
+    assert (found["retention"]["kind"], found["retention"]["minimum"]) == ("time", 7 * 86_400_000)
+    assert found["tags"] == ["a", "b"]
+    assert not found["sealed"]
+    assert [(each["low"], each["high"], each["length"]) for each in found["segments"]] == [
+        (0.0, 0.5, 0),
+        (0.5, 1.0, 0),
+    ]
+    text = run("stream", "describe", "demo/described")[1]
+    assert "retention  7 d\n" in text
+    assert "tags       a, b\n" in text
+    assert run("stream", "list", "demo", "--tag", "a")[1] == "described\n"
+    assert run("stream", "create", "demo/described")[0] == 2
+    assert run("stream", "create", "demo/described", "--if-absent")[0] == 0
+    assert run("stream", "create", "nowhere/s")[0] == 2
+
+
+def test_events_are_read_as_they_were_written(run, monkeypatch):
+    run("stream", "create", "demo/events")
+    assert run("event", "write", "demo/events", "first", "zweites ü") == (0, "", "")
+    lines = b"a line\nwith \xff bytes\r\n\nlast without end"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    code, out, err = run("event", "write", "demo/events", "--key", "k", "--json")
+    assert json.loads(out) == {"scope": "demo", "stream": "events", "events": 3, "bytes": 34, "skipped": 1}
+    assert (code, err) == (0, "1 empty events were left out\n")
+    code, out, _ = run("event", "read", "demo/events", "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event.get("event") for event in events] == [
+        "first",
+        "zweites ü",
+        "a line",
+        None,
+        "last without end",
+    ]
+    assert events[3]["event_base64"] == "d2l0aCD/IGJ5dGVz"
+    assert events[1]["offset"] == 8 + 5
+
+
+def test_reading_goes_on_where_it_stopped(run):
+    run("stream", "create", "demo/parts")
+    run("event", "write", "demo/parts", *[f"e{n}" for n in range(10)], "--key", "k")
+    code, out, err = run("event", "read", "demo/parts", "--count", "4", "--position")
+    assert (code, out) == (0, "e0\ne1\ne2\ne3\n")
+    cut = err.strip()
+    assert run("event", "read", "demo/parts", "--from", cut)[1] == "".join(f"e{n}\n" for n in range(4, 10))
+    assert run("event", "read", "demo/parts", "--to", cut)[1] == "e0\ne1\ne2\ne3\n"
+    assert run("event", "read", "demo/parts", "--from", "tail")[1] == ""
+    assert run("event", "read", "demo/parts", "--from", "no cut")[0] == 2
+    assert run("event", "read", "demo/parts", "--count", "0")[0] == 2
+    assert answer(run("stream", "truncate", "demo/parts", "--to", cut, "--yes", "--json"))["head"] == cut
+    assert run("event", "read", "demo/parts")[1].startswith("e4\n")
+    assert (
+        run("stream", "truncate", "demo/described", "--to", cut, "--yes")[0] == 2
+    )  # a cut of another stream
+    assert run("stream", "truncate", "demo/parts", "--to", "tail", "--yes")[0] == 0
+    assert run("event", "read", "demo/parts")[1] == ""
+
+
+def test_a_key_may_stand_before_each_event(run, monkeypatch):
+    run("stream", "create", "demo/keyed", "--segments", "4")
+    lines = b"".join(b"k%d:%d:x\n" % (n % 7, n) for n in range(200))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert run("event", "write", "demo/keyed", "--key-separator", ":")[0] == 0
+    numbers = [int(line.partition(":")[0]) for line in run("event", "read", "demo/keyed")[1].splitlines()]
+    assert sorted(numbers) == list(range(200))
+    for key in range(7):
+        of_key = [number for number in numbers if number % 7 == key]
+        assert of_key == sorted(of_key)
+    code, _, err = run("event", "write", "demo/keyed", "no separator", "--key-separator", ":")
+    assert (code, err) == (2, "headrace: event 1 has no ':' in it\n")
+
+
+def test_a_stream_is_split_and_merged(run):
+    run("stream", "create", "demo/scaled")
+    split = answer(run("stream", "scale", "demo/scaled", "--split", "0", "--into", "3", "--json"))
+    assert split["sealed"] == [0]
+    ids = [each["id"] for each in split["segments"]]
+    assert len(ids) == 3
+    assert run("stream", "scale", "demo/scaled", "--merge", str(ids[0]), str(ids[2]))[0] == 2  # no neighbours
+    assert run("stream", "scale", "demo/scaled", "--merge", str(ids[0]))[0] == 2
+    assert run("stream", "scale", "demo/scaled", "--split", "0")[0] == 2  # sealed
+    assert run("stream", "scale", "demo/scaled", "--split", str(ids[0]), "--into", "1")[0] == 2
+    merged = answer(run("stream", "scale", "demo/scaled", "--merge", str(ids[1]), str(ids[0]), "--json"))
+    assert len(merged["segments"]) == 1
+    assert run("stream", "scale", "demo/scaled", "--segments", "0")[0] == 2
+    code, out, _ = run("stream", "scale", "demo/scaled", "--segments", "4")
+    assert (code, len(out.splitlines())) == (0, 5)
+
+
+def test_a_stream_is_sealed_before_it_is_deleted(run):
+    run("stream", "create", "demo/ended")
+    assert run("stream", "delete", "demo/ended", "--yes")[0] == 2
+    assert answer(run("stream", "seal", "demo/ended", "--yes", "--json"))["sealed"]
+    assert run("event", "write", "demo/ended", "x")[0] == 2
+    assert answer(run("stream", "describe", "demo/ended", "--json"))["segments"] == []
+    assert answer(run("stream", "delete", "demo/ended", "--yes", "--json"))["deleted"]
+    assert run("stream", "delete", "demo/ended", "--yes", "--seal")[0] == 2
+    assert run("stream", "delete", "demo/ended", "--yes", "--seal", "--if-exists")[0] == 0
+    run("stream", "create", "demo/ended")
+    assert run("stream", "delete", "demo/ended", "--yes", "--seal")[0] == 0
+
+
+def test_a_follower_reads_until_the_stream_is_sealed(run, uri):
+    run("stream", "create", "demo/followed")
+    run("event", "write", "demo/followed", "before")
+    command = [*COMMAND, "event", "read", "demo/followed", "--follow", "--uri", uri]
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert follower.stdout.readline() == b"before\n"
+    run("event", "write", "demo/followed", "after")
+    assert follower.stdout.readline() == b"after\n"  # at once, not when it ends
+    run("stream", "seal", "demo/followed", "--yes")
+    assert follower.communicate(timeout=30)[0] == b""
+    assert follower.returncode == 0
+
+
+def test_a_reader_that_leaves_or_an_interrupt_ends_a_read_quietly(run, uri):
+    run("stream", "create", "demo/left")
+    run("event", "write", "demo/left", *["x" * 1000] * 1000)
+    command = [*COMMAND, "event", "read", "demo/left", "--follow", "--uri", uri]
+    for leave in (lambda reader: reader.stdout.close(), lambda reader: reader.send_signal(signal.SIGINT)):
+        reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert reader.stdout.readline() == b"x" * 1000 + b"\n"
+        leave(reader)
+        assert reader.stderr.read() == b""
+        assert reader.wait(30) in {1, 130}
+
+
+def test_a_server_that_is_not_there_is_named_soon(capsys):
+    began = time.monotonic()
+    assert main(["scope", "list", "--uri", "tcp://127.0.0.1:1"]) == 5
+    assert capsys.readouterr().err.startswith("headrace: tcp://127.0.0.1:1: ")
+    assert time.monotonic() - began < 20
+
+
+def test_events_survive_a_kill_and_a_directory_serves_one(tmp_path, capfd):
+    data = ("--data-dir", str(tmp_path / "data"), "--containers", "2")
+    with standalone(tmp_path, *data) as (process, addresses):
+        uri = f"tcp://{addresses['controller']}"
+        assert main(["stream", "create", "demo/kept", "--create-scope", "--uri", uri]) == 0
+        assert main(["event", "write", "demo/kept", "survives", "--uri", uri]) == 0
+        ports = ("--controller-port", "0", "--segmentstore-port", "0", "--rest-port", "0")
+        second = subprocess.run(
+            [*COMMAND, "standalone", *ports, *data], capture_output=True, timeout=30, check=False
+        )
+        assert second.returncode not in {0, -signal.SIGKILL}
+        assert f"in use by pid {process.pid}" in second.stderr.decode()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    with standalone(tmp_path, *data) as (process, addresses):
+        uri = f"tcp://{addresses['controller']}"
+        capfd.readouterr()
+        assert main(["event", "read", "demo/kept", "--uri", uri]) == 0
+        assert capfd.readouterr().out == "survives\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert not (tmp_path / "ready.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--containers", "0"), "containers"),
+        (("--config", "/nonexistent.toml"), "/nonexistent.toml"),
+        (("--config", "typo.toml"), "controller_prt"),
+    ],
+)
+def test_a_wrong_setting_is_named(options, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "typo.toml").write_text("controller_prt = 1\n")
+    assert main(["standalone", "--in-memory", *options]) == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
