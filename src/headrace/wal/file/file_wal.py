@@ -8,9 +8,8 @@ This is the driver. It owns threads and descriptors and the order of steps; what
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from headrace.errors import DataCorruptionError, FencedOutError
@@ -26,7 +25,8 @@ from headrace.wal.file.owner_format import OwnerRecord
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.recovery_plan import LogExtent, RecordCursor, RecoveredLog, recover_log
 from headrace.wal.file.segment_files import FileReader, SegmentFile, SegmentFiles, translate_error
-from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, TruncationMark, short_log_id
+from headrace.wal.file.segment_format import FileHead, short_log_id
+from headrace.wal.file.truncation import Truncation
 from headrace.wal.frame_pool import Frame, FramePool
 
 T = TypeVar("T")
@@ -36,17 +36,6 @@ _TAKE_OVER_S: Final = 10.0
 _TAKE_OVER_STEP_S: Final = 0.005
 #: An older owner may recycle truncated files while the log is being read; then it is read again.
 _RECOVERY_ATTEMPTS: Final = 3
-
-
-@dataclass(slots=True)
-class _LogFile:
-    """A file with living records, for truncation."""
-
-    name: str
-    first_sequence: int
-    end_offset: int
-    segment: SegmentFile | None
-    """Set if this owner wrote it: only then nobody else can still write into it and it may be recycled."""
 
 
 class FileWal:
@@ -67,10 +56,11 @@ class FileWal:
         self._filesystem = OsFilesystem() if filesystem is None else filesystem
         self._clock = SystemClock() if clock is None else clock
         self._entropy = SystemEntropy() if entropy is None else entropy
-        self._threads = SystemThreads() if threads is None else threads
+        threads = SystemThreads() if threads is None else threads
+        self._config.check()
         name = directory.rstrip("/").rsplit("/", 1)[-1]
-        self._work = self._threads.pool(1, f"wal-files-{name}")
-        self._writers = self._threads.pool(self._config.frames_in_flight_max, f"wal-{name}")
+        self._work = threads.pool(1, f"wal-files-{name}")
+        self._writers = threads.pool(self._config.frames_in_flight_max, f"wal-{name}")
         self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max)
         self._files = SegmentFiles(directory, self._filesystem)
         self._owner = OwnerFile(directory, self._filesystem)
@@ -79,8 +69,7 @@ class FileWal:
         self._recovered = RecoveredLog()
         self._commit: GroupCommit | None = None
         self._tail: LogTail | None = None
-        self._older: deque[_LogFile] = deque()
-        self._truncation_sequence = 0
+        self._truncation: Truncation | None = None
         self._statistics = WalStatistics()
         self._appended = False
         self._closed = False
@@ -164,10 +153,6 @@ class FileWal:
 
     def _start(self, recovered: RecoveredLog, first: SegmentFile, head: FileHead) -> None:
         self._recovered = recovered
-        self._truncation_sequence = recovered.truncation_sequence
-        for extent in recovered.extents:
-            self._older.append(_LogFile(extent.file.name, extent.first_sequence, extent.end_offset, None))
-            self._statistics.log_bytes += extent.end_offset - DATA_OFFSET
         self._commit = commit = GroupCommit(
             files=self._files,
             writers=self._writers,
@@ -183,6 +168,16 @@ class FileWal:
             self._files, self._work, self._config, first, head, self._recycle, commit.on_tail_progress
         )
         commit.attach(self._tail)
+        self._truncation = Truncation(
+            recovered=recovered,
+            head=head,
+            owner=self._owner,
+            files=self._files,
+            tail=self._tail,
+            commit=commit,
+            work=self._work,
+            statistics=self._statistics,
+        )
         self._tail.start()
 
     def _recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile:
@@ -216,7 +211,8 @@ class FileWal:
             reader.close()
 
     def _extent_records(self, extent: LogExtent, cursor: RecordCursor) -> Iterator[WalRecord]:
-        truncation = self._truncation_sequence
+        assert self._truncation is not None
+        truncation = self._truncation.sequence
         record = WalRecord(0, memoryview(b""))
         for sequence in range(extent.first_sequence, extent.end_sequence):
             at = cursor.offset
@@ -265,59 +261,11 @@ class FileWal:
             FencedOutError: a newer owner has taken the log; nothing was dropped.
             WalWriteError: whether the records are dropped is unknown.
         """
-        assert self._commit is not None
-        assert self._tail is not None
-        address = min(address, self._commit.durable_sequence + 1)
-        if address <= self._truncation_sequence:
-            return
-        self._truncation_sequence = self._tail.truncation_sequence = address
-        assert self._record is not None
-        file = self._tail.current
-        mark = TruncationMark(self._record.log_id, self.epoch, file.number, file.mark_turn + 1, address)
-        older, own = self._take_truncated()
-        kept = self._tail.spare_room()
-        removed = older + [segment.name for segment in own[kept:]]
+        assert self._truncation is not None
         try:
-            await self._run(self._owner.run_owned, lambda: self._truncate_files(file, mark, own, removed))
+            await self._truncation.advance(address)
         except OSError as error:
             raise translate_error(error, f"truncating the log in {self._directory}") from error
-        for segment in own[:kept]:
-            self._tail.add_spare(segment)
-
-    def _truncate_files(
-        self, file: SegmentFile, mark: TruncationMark, own: list[SegmentFile], removed: list[str]
-    ) -> None:
-        """Write the mark, then remove the files that it explains."""
-        self._files.write_mark(file, mark)
-        file.mark_turn = mark.turn
-        for segment in own:
-            self._files.close(segment)
-        if removed:
-            self._files.remove(removed)
-
-    def _take_truncated(self) -> tuple[list[str], list[SegmentFile]]:
-        """Forget the files whose successor begins at or before the truncation point."""
-        assert self._commit is not None
-        used = self._commit.used_files
-        truncation = self._truncation_sequence
-        older: list[str] = []
-        while self._older:
-            following = self._older[1].first_sequence if len(self._older) > 1 else self._first_of_epoch()
-            if following is None or following > truncation:
-                return older, []
-            file = self._older.popleft()
-            self._statistics.log_bytes -= file.end_offset - DATA_OFFSET
-            older.append(file.name)
-        own: list[SegmentFile] = []
-        while len(used) > 1 and used[1].first_sequence <= truncation:
-            own.append(used.pop(0))
-            self._statistics.log_bytes -= own[-1].position - DATA_OFFSET
-        return older, own
-
-    def _first_of_epoch(self) -> int | None:
-        assert self._commit is not None
-        used = self._commit.used_files
-        return used[0].first_sequence if used else None
 
     # ---- ending
 
@@ -336,9 +284,6 @@ class FileWal:
                 self._pool.release(frame)
         self._writers.close()
         await self._writers.wait_closed()
-        await self._run(
-            _work_is_done
-        )  # jobs are answered in order: none of the tail's is on its way any more
         if self._commit is not None and self._tail is not None:
             for file in {*self._commit.used_files, *self._tail.open_files()}:
                 await self._run(self._files.close, file)

@@ -1,0 +1,117 @@
+"""Dropping the head of a log: a durable mark first, then the files that it explains.
+
+Space comes back in whole files. Files of this owner are kept for recycling; those of earlier owners are
+deleted, because their owners may still write into them. Everything happens as the newest owner, under the
+lock, so that a successor never misses a file that no mark explains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import NamedTuple
+
+from headrace.runtime.blocking import BlockingWork
+from headrace.wal.contract import WalStatistics
+from headrace.wal.file.group_commit import GroupCommit
+from headrace.wal.file.log_tail import LogTail
+from headrace.wal.file.owner_record import OwnerFile
+from headrace.wal.file.recovery_plan import RecoveredLog
+from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
+from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, TruncationMark
+
+
+class _OlderFile(NamedTuple):
+    """A file of an earlier owner with living records."""
+
+    name: str
+    first_sequence: int
+    used_bytes: int
+
+
+class Truncation:
+    """The truncation point of one owner's log. Used on one loop."""
+
+    def __init__(
+        self,
+        *,
+        recovered: RecoveredLog,
+        head: FileHead,
+        owner: OwnerFile,
+        files: SegmentFiles,
+        tail: LogTail,
+        commit: GroupCommit,
+        work: BlockingWork,
+        statistics: WalStatistics,
+    ) -> None:
+        self.sequence = recovered.truncation_sequence
+        """Records below it are gone, durably."""
+        self._head = head
+        self._owner = owner
+        self._files = files
+        self._tail = tail
+        self._commit = commit
+        self._work = work
+        self._statistics = statistics
+        self._turn = asyncio.Lock()
+        self._older = deque(
+            _OlderFile(extent.file.name, extent.first_sequence, extent.end_offset - DATA_OFFSET)
+            for extent in recovered.extents
+        )
+        statistics.log_bytes += sum(file.used_bytes for file in self._older)
+
+    async def advance(self, sequence: int) -> None:
+        """Drop the records below ``sequence`` that are durable.
+
+        Raises:
+            FencedOutError: a newer owner has taken the log; nothing was dropped.
+            OSError: it is unknown whether they are dropped; may be repeated.
+        """
+        async with self._turn:
+            sequence = min(sequence, self._commit.durable_sequence + 1)
+            if sequence <= self.sequence:
+                return
+            older = self._count_older(sequence)
+            own = self._count_own(sequence) if older == len(self._older) else 0
+            segments = self._commit.used_files[:own]
+            kept = min(own, self._tail.spare_room())
+            names = [self._older[index].name for index in range(older)]
+            names += [segment.name for segment in segments[kept:]]
+            file = self._tail.current
+            mark = self._make_mark(file, sequence)
+            await self._work.run(self._owner.run_owned, lambda: self._perform(file, mark, segments, names))
+            self._forget(older, own)
+            self.sequence = self._tail.truncation_sequence = sequence
+            for segment in segments[:kept]:
+                self._tail.add_spare(segment)
+
+    def _perform(
+        self, file: SegmentFile, mark: TruncationMark, segments: list[SegmentFile], names: list[str]
+    ) -> None:
+        """Runs in a thread, owned and locked."""
+        self._files.write_mark(file, mark)
+        file.mark_turn = mark.turn
+        for segment in segments:
+            self._files.close(segment)
+        if names:
+            self._files.remove(names)
+
+    def _make_mark(self, file: SegmentFile, sequence: int) -> TruncationMark:
+        return TruncationMark(self._head.log_id, self._head.epoch, file.number, file.mark_turn + 1, sequence)
+
+    def _count_older(self, sequence: int) -> int:
+        """Count the leading files whose successor begins at or below ``sequence``."""
+        used = self._commit.used_files
+        begins = [file.first_sequence for file in self._older]
+        begins += [used[0].first_sequence] if used else []
+        return sum(begin <= sequence for begin in begins[1:])
+
+    def _count_own(self, sequence: int) -> int:
+        return sum(file.first_sequence <= sequence for file in self._commit.used_files[1:])
+
+    def _forget(self, older: int, own: int) -> None:
+        for _ in range(older):
+            self._statistics.log_bytes -= self._older.popleft().used_bytes
+        for segment in self._commit.used_files[:own]:
+            self._statistics.log_bytes -= segment.position - DATA_OFFSET
+        del self._commit.used_files[:own]
