@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -20,6 +22,12 @@ EVENTS = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=50)
 def test_an_event_is_stored_behind_type_and_length():
     assert frame_list([b"hello"]) == (bytes.fromhex("0000000000000005") + b"hello", [13])
     assert event_header(5000) == bytes.fromhex("0000000000001388")
+
+
+def test_events_have_the_bytes_that_are_pinned():
+    golden = Path(__file__).parents[3] / "golden" / "event_frame" / "v1" / "hello_bye.bin"
+    assert frame_list([b"hello", b"bye"])[0] == golden.read_bytes()
+    assert bytes(frame_column(pa.array([b"hello", b"bye"]))[0]) == golden.read_bytes()
 
 
 @given(EVENTS)
