@@ -74,3 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(text: str, code: int) -> int:
     print("headrace:", " ".join(text.split()), file=sys.stderr)
     return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
