@@ -107,9 +107,8 @@ async def bench(count: int, at_once: int, rounds: int) -> None:
     print(f"{count} keys of 16 bytes, values of {len(VALUE)}, {at_once} callers at once")
     for title, values in figures.items():
         middle = statistics.median(values)
-        print(
-            f"  {title:28} {middle:8.2f} us  {1e6 / middle:12,.0f} /s   [{min(values):.2f}, {max(values):.2f}]"
-        )
+        spread = f"[{min(values):.2f}, {max(values):.2f}]"
+        print(f"  {title:28} {middle:8.2f} us {1e6 / middle:12,.0f} /s  {spread}")
 
 
 def main() -> None:
