@@ -27,6 +27,7 @@ from headrace.errors import (
     NoSuchTransactionError,
     OverloadError,
     OwnershipError,
+    StreamBusyError,
     StreamSealedError,
     TransactionStateError,
     UnknownOutcomeError,
@@ -115,14 +116,12 @@ class Transactions:
         txn = await context.registry.add(stream.uid, txn_id, row)
         txn.segments = record.segments
         self._arm(txn)
+        shadows = [
+            shadow_segment(stream.segment(generalised_id(segment.number, txn_id)), txn_id)
+            for segment in record.segments
+        ]
         try:
-            await context.segments.create(
-                [
-                    shadow_segment(stream.segment(generalised_id(segment.number, txn_id)), txn_id)
-                    for segment in record.segments
-                ],
-                rollover_bytes=stream.row.config.rollover_size_bytes,
-            )
+            await context.segments.create(shadows, rollover_bytes=stream.row.config.rollover_size_bytes)
             if config.shared:
                 await stream.refresh()
             # A seal that began meanwhile may have looked for open transactions before this one had a row.
@@ -130,6 +129,11 @@ class Transactions:
         except HeadraceError:
             await self.abort_open(stream, txn)
             raise
+        present = await context.registry.find(stream.uid, txn_id)
+        if present is None or present.row.state is TxnState.ABORTING:
+            # It took longer than the lease: whoever aborted it may have looked for segments too early.
+            await context.segments.delete(shadows)
+            raise StreamBusyError(f"transaction {txn_id:032x} expired before it was complete")
         return txn
 
     # ---------------------------------------------------------------------------------- decide

@@ -61,5 +61,5 @@ def make_context(
         sinks=Sinks(store),
         txn_ids=TxnIds(store),
         marks=WriterMarks(store, registry),
-        engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
+        engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s, shared=shared),
     )

@@ -88,7 +88,9 @@ class DurableWork(Protocol):
 class WorkflowEngine:
     """Owns the tasks of all streams with work. Used on the controller's loop."""
 
-    def __init__(self, entropy: Entropy, *, timeout_s: float) -> None:
+    def __init__(self, entropy: Entropy, *, timeout_s: float, shared: bool = False) -> None:
+        """``shared``: others work on the same streams; rows are read again before each step."""
+        self._shared = shared
         self.work: DurableWork | None = None
         """Set once, before the first call: workflows need the engine and the engine the workflows."""
         self._entropy = entropy
@@ -157,6 +159,8 @@ class WorkflowEngine:
         try:
             while True:
                 worker.woken.clear()
+                if self._shared or failures:
+                    await self._refresh(worker.stream)
                 run = self._choose(worker)
                 if run is None:
                     return  # nothing is awaited from here on: what comes later starts a new task
@@ -169,6 +173,13 @@ class WorkflowEngine:
             del self._workers[key]
             for request in worker.requests:
                 _fail(request, ClosedError("the controller is stopping"))
+
+    async def _refresh(self, stream: Stream) -> None:
+        """What is known of the stream may be why it failed, or may be old."""
+        try:
+            await stream.refresh()
+        except HeadraceError as error:
+            _log.warning("stream could not be read again", stream=stream.full_name, error=str(error))
 
     def _choose(self, worker: _Worker) -> Run | None:
         """Return the next thing to do; requests that fail for good are answered on the way."""

@@ -1,0 +1,63 @@
+"""Thousands of schedules of the batch commit: nothing lost, nothing doubled, nothing half visible."""
+
+import os
+
+import pytest
+
+from headrace.controller.store.rows.sinks_row import SinksRow
+from headrace.controller.store.rows.txn_row import TxnState
+from headrace.controller.transactions import batch_commit
+from headrace.controller.transactions.sinks import Sinks
+from headrace.testing.simulation import simulate
+from tests.unit.controller.transactions_world import run_sink
+
+SCHEDULES = int(os.environ.get("HEADRACE_SCHEDULES", "120"))
+
+
+def run(seed, **shape):
+    simulate(seed, lambda sim: run_sink(sim, **shape), limit_s=1e6)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_every_schedule_shows_whole_batches_once(block):
+    for seed in range(block * SCHEDULES // 4, (block + 1) * SCHEDULES // 4):
+        run(seed)
+
+
+def first_violation(schedules=150, **shape):
+    for seed in range(schedules):
+        try:
+            run(seed, **shape)
+        except AssertionError as violation:
+            print(seed, violation)  # shown if the test fails
+            return seed
+    return None
+
+
+def test_without_pinning_the_model_finds_a_batch_that_is_not_whole(monkeypatch):
+    async def looks_open(self, stream, txn_id, tag):
+        txn = await self._context.registry.find(stream.uid, txn_id)
+        return txn is not None and txn.row.state in {TxnState.OPEN, TxnState.PREPARED}
+
+    monkeypatch.setattr(batch_commit.BatchCommits, "_pin_one", looks_open)
+    assert first_violation() is not None
+
+
+def test_without_the_condition_on_the_decision_the_model_finds_a_batch_twice(monkeypatch):
+    async def write(self, uid, view, row):
+        fresh = await self.read(uid)
+        return await original(self, uid, fresh, row)
+
+    original = Sinks.write
+    monkeypatch.setattr(Sinks, "write", write)
+    assert first_violation(drivers=2, controllers=3) is not None
+
+
+def test_without_fences_the_model_finds_a_decided_transaction_aborted(monkeypatch):
+    async def write(self, uid, view, row):
+        return True if row is view.row else await original(self, uid, view, row)
+
+    original = Sinks.write
+    monkeypatch.setattr(SinksRow, "fenced", lambda self: self)
+    monkeypatch.setattr(Sinks, "write", write)
+    assert first_violation(1000, drivers=2, controllers=3, aborts=60) is not None
