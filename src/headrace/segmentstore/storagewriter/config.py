@@ -4,54 +4,110 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.limits import MIB
+from headrace.errors import InvalidArgumentError
+from headrace.limits import GIB, KIB, MIB
+from headrace.runtime.settings import tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageWriterConfig:
     """When durable bytes move to long-term storage. Sizes in bytes, times in seconds."""
 
-    flush_bytes: int = 4 * MIB
-    """A segment with so many bytes waiting is flushed at once."""
+    flush_bytes: int = tunable(
+        4 * MIB,
+        low=1,
+        high=64 * MIB,
+        simulate=(1, 1 * KIB),
+        help="A segment with so many bytes waiting is flushed at once.",
+    )
+    flush_age_s: float = tunable(
+        2.0,
+        low=0.0,
+        high=600.0,
+        simulate=(0.0, 0.05),
+        help="A segment whose oldest waiting operation is older than this is flushed.",
+    )
+    write_bytes_max: int = tunable(
+        16 * MIB,
+        low=1,
+        high=256 * MIB,
+        simulate=(8 * KIB,),
+        help="One write to storage holds at most this much; while storage is behind, writes grow up to it.",
+    )
+    pressure_bytes: int = tunable(
+        64 * MIB,
+        low=1,
+        high=16 * GIB,
+        simulate=(16 * KIB,),
+        help="When so many bytes wait in all, the segments with the most are flushed whatever their age.",
+    )
+    flushes_max: int = tunable(
+        16,
+        low=1,
+        high=1000,
+        simulate=(1, 2),
+        help="Segments flushed at the same time.",
+    )
+    take_operations_max: int = tunable(
+        1000,
+        low=1,
+        high=100_000,
+        simulate=(1, 7),
+        help="Operations taken from the memory log at once.",
+    )
+    take_timeout_s: float = tunable(
+        0.25,
+        low=0.001,
+        high=60.0,
+        simulate=(0.01,),
+        help="How long to wait for operations; a clean stop learns so late that there are no more.",
+    )
+    pending_operations_max: int = tunable(
+        200_000,
+        low=1,
+        high=10_000_000,
+        simulate=(5, 50),
+        help="Operations waiting here; more stay in the memory log, whose bound then holds up the container.",
+    )
+    retry_initial_s: float = tunable(
+        0.1,
+        low=0.001,
+        high=60.0,
+        simulate=(0.01,),
+        help="Pause of a segment after its first failure; doubled by each further one.",
+    )
+    retry_max_s: float = tunable(
+        30.0,
+        low=0.001,
+        high=3600.0,
+        simulate=(1.0,),
+        help="Longest pause of a segment between attempts.",
+    )
+    acknowledge_interval_s: float = tunable(
+        0.2,
+        low=0.0,
+        high=60.0,
+        simulate=(0.0, 0.01),
+        help="Pause between two looks at how far the log may be cut; a look costs a glance at every segment.",
+    )
+    garbage_interval_s: float = tunable(
+        10.0,
+        low=0.001,
+        high=3600.0,
+        simulate=(0.05,),
+        help="Pause between two rounds of deleting objects that nothing uses any more.",
+    )
+    stop_flush_s: float = tunable(
+        10.0,
+        low=0.0,
+        high=3600.0,
+        simulate=(1.0,),
+        help="How long a clean stop goes on flushing. What is left is recovered from the log.",
+    )
 
-    flush_age_s: float = 2.0
-    """A segment whose oldest waiting operation is older than this is flushed."""
-
-    write_bytes_max: int = 16 * MIB
-    """One write to storage holds at most this much; while storage is behind, writes grow up to it."""
-
-    pressure_bytes: int = 64 * MIB
-    """When so many bytes wait in all, the segments with the most are flushed whatever their age."""
-
-    flushes_max: int = 16
-    """Segments flushed at the same time."""
-
-    take_operations_max: int = 1000
-    """Operations taken from the memory log at once."""
-
-    take_timeout_s: float = 0.25
-    """How long to wait for operations; also the delay with which a clean stop sees that there are no more."""
-
-    pending_operations_max: int = 200_000
-    """Operations waiting here; more stay in the memory log, whose bound then holds up the container."""
-
-    retry_initial_s: float = 0.1
-    """Pause of a segment after its first failure; doubled by each further one."""
-
-    retry_max_s: float = 30.0
-    """Longest pause of a segment between attempts."""
-
-    acknowledge_interval_s: float = 0.2
-    """Pause between two looks at how far the log may be cut; a look costs a glance at every segment."""
-
-    garbage_interval_s: float = 10.0
-    """Pause between two rounds of deleting objects that nothing uses any more."""
-
-    stop_flush_s: float = 10.0
-    """How long a clean stop goes on flushing. What is left is recovered from the log."""
-
-    def __post_init__(self) -> None:
-        assert 0 < self.flush_bytes <= self.write_bytes_max
-        assert self.flushes_max > 0
-        assert self.take_operations_max > 0
-        assert 0 < self.retry_initial_s <= self.retry_max_s
+    def check(self) -> None:
+        """Check relations between settings."""
+        if self.flush_bytes > self.write_bytes_max:
+            raise InvalidArgumentError("flush_bytes exceeds write_bytes_max")
+        if self.retry_initial_s > self.retry_max_s:
+            raise InvalidArgumentError("retry_initial_s exceeds retry_max_s")

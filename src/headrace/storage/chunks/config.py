@@ -4,48 +4,94 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.errors import InvalidArgumentError
 from headrace.limits import KIB, MIB
+from headrace.runtime.settings import tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentStorageConfig:
     """How segments become chunks. Sizes in bytes, times in seconds."""
 
-    rollover_bytes: int = 128 * MIB
-    """A chunk that holds this much is not appended to; also the most a segment may ask for."""
+    rollover_bytes: int = tunable(
+        128 * MIB,
+        low=1,
+        high=1 << 40,
+        simulate=(4 * KIB, 64 * KIB),
+        help="A chunk that holds this much is not appended to; also the most a segment may ask for.",
+    )
+    block_bytes: int = tunable(
+        64 * KIB,
+        low=1,
+        high=64 * MIB,
+        simulate=(64, 1 * KIB),
+        help="Bytes under one checksum, in new chunks. Reads fetch whole blocks.",
+    )
+    concat_copy_bytes_max: int = tunable(
+        1 * MIB,
+        low=0,
+        high=64 * MIB,
+        simulate=(0, 1 * KIB),
+        help="A source up to this long is copied behind its target's last chunk, a longer one linked.",
+    )
+    read_parallel_max: int = tunable(
+        8,
+        low=1,
+        high=256,
+        simulate=(1, 2),
+        help="Chunks that one read fetches at the same time.",
+    )
+    provider_timeout_s: float = tunable(
+        60.0,
+        low=0.001,
+        high=3600.0,
+        simulate=(1.0,),
+        help="A provider call that takes longer counts as failed, its outcome as unknown.",
+    )
+    garbage_delay_s: float = tunable(
+        60.0,
+        low=0.0,
+        high=86_400.0,
+        simulate=(0.0, 1.0),
+        help="Objects outlive the metadata that dropped them so long, for readers with the old layout.",
+    )
+    garbage_retry_s: float = tunable(
+        30.0,
+        low=0.0,
+        high=3600.0,
+        simulate=(0.05,),
+        help="Pause after an object could not be deleted.",
+    )
+    garbage_runs_max: int = tunable(
+        100_000,
+        low=1,
+        high=10_000_000,
+        simulate=(3,),
+        help="Dropped runs of chunks waiting to be deleted; more make truncation and deletion wait.",
+    )
+    garbage_batch_chunks: int = tunable(
+        64,
+        low=1,
+        high=1000,
+        simulate=(1, 3),
+        help="Objects deleted, several at a time, before their rows are.",
+    )
+    leftovers_pause_s: float = tunable(
+        0.02,
+        low=0.0,
+        high=60.0,
+        simulate=(0.0,),
+        help="Pause between two pages of the listing that looks for what dead owners left.",
+    )
+    layouts_max: int = tunable(
+        10_000,
+        low=1,
+        high=10_000_000,
+        simulate=(1, 5),
+        help="Layouts kept ready; others are built from their rows when they are needed.",
+    )
 
-    block_bytes: int = 64 * KIB
-    """Bytes under one checksum, in new chunks. Reads fetch whole blocks."""
-
-    concat_copy_bytes_max: int = 1 * MIB
-    """A source up to this long is copied behind its target's last chunk rather than linked as chunks."""
-
-    read_parallel_max: int = 8
-    """Chunks that one read fetches at the same time."""
-
-    provider_timeout_s: float = 60.0
-    """A provider call that takes longer counts as failed, its outcome as unknown."""
-
-    garbage_delay_s: float = 60.0
-    """Objects outlive the metadata that dropped them so long, for readers that still hold the old layout."""
-
-    garbage_retry_s: float = 30.0
-    """Pause after an object could not be deleted."""
-
-    garbage_runs_max: int = 100_000
-    """Dropped runs of chunks waiting to be deleted; more make truncation and deletion wait."""
-
-    garbage_batch_chunks: int = 64
-    """Objects deleted, several at a time, before their rows are."""
-
-    leftovers_pause_s: float = 0.02
-    """Pause between two pages of the listing that looks for what dead owners left."""
-
-    layouts_max: int = 10_000
-    """Layouts kept ready; others are built from their rows when they are needed."""
-
-    def __post_init__(self) -> None:
-        assert 0 < self.block_bytes <= self.rollover_bytes
-        assert self.read_parallel_max > 0
-        assert self.garbage_batch_chunks > 0
-        assert self.layouts_max > 0
+    def check(self) -> None:
+        """Check relations between settings."""
+        if self.block_bytes > self.rollover_bytes:
+            raise InvalidArgumentError("block_bytes exceeds rollover_bytes")

@@ -27,6 +27,7 @@ from headrace.errors import (
 )
 from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
+from headrace.runtime.settings import tunable
 from headrace.storage.providers.chunk_paths import (
     FILE_SUFFIX,
     decode_chunk_path,
@@ -53,11 +54,16 @@ _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 class FilesystemProviderConfig:
     """How chunk files are read."""
 
-    descriptors_max: int = 256
-    """Files kept open for reads."""
-
-    read_at_once_bytes_max: int = 1 << 20
-    """Longer reads go to a thread even if the page cache has them: copying them would hold up the loop."""
+    descriptors_max: int = tunable(
+        256, low=1, high=100_000, simulate=(1, 3), help="Files kept open for reads."
+    )
+    read_at_once_bytes_max: int = tunable(
+        1 << 20,
+        low=0,
+        high=64 << 20,
+        simulate=(0, 100),
+        help="Longer reads go to a thread even if they are warm: copying would hold up the loop.",
+    )
 
 
 class FilesystemChunkProvider:
