@@ -9,6 +9,7 @@ from headrace.limits import MIB
 from headrace.segmentstore.container.config import ContainerConfig
 
 CONTAINERS_DEFAULT: Final = 4
+CONTAINERS_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,8 @@ class StandaloneConfig:
     segmentstore_port: int = 12345
     rest_port: int = 10080
     ready_file: str | None = None
-    containers: int = CONTAINERS_DEFAULT
+    containers: int | None = None
+    """Fixed once data exist. None: as the data directory was made, CONTAINERS_DEFAULT for a new one."""
     cache_bytes: int = 384 * MIB
     frames_max: int = 24
     """Frames per container: a legal append of 16 MiB has to find room in them."""

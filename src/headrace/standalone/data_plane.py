@@ -26,7 +26,7 @@ _STORAGE_THREADS = 4
 class DataPlane:
     """Everything below the controller. Runs on the loop that calls :meth:`start`."""
 
-    def __init__(self, config: StandaloneConfig, runtime: Runtime) -> None:
+    def __init__(self, config: StandaloneConfig, runtime: Runtime, containers: int) -> None:
         self._config = config
         self._runtime = runtime
         self._wal_config = WalConfig(frames_max=config.frames_max)
@@ -35,7 +35,7 @@ class DataPlane:
         self._provider: ChunkProvider | None = None
         self._listener: Listener | None = None
         self._cache = BlockCache(CacheConfig(bytes_max=config.cache_bytes))
-        self.registry = ContainerRegistry(config.containers, self._make_container)
+        self.registry = ContainerRegistry(containers, self._make_container)
         self.store = SegmentStore(self.registry, runtime.entropy)
 
     async def start(self) -> None:

@@ -17,8 +17,9 @@ from headrace.errors import InvalidArgumentError
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.loops import run as run_loop
-from headrace.standalone.config import StandaloneConfig
+from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
+from headrace.standalone.data_directory import check_data_directory, containers_of
 from headrace.standalone.data_plane import DataPlane
 from headrace.standalone.ready_file import remove_ready_file, write_ready_file
 
@@ -41,12 +42,11 @@ class StandaloneServer:
     """One server. Start it once, stop it once."""
 
     def __init__(self, config: StandaloneConfig, runtime: Runtime | None = None) -> None:
-        if config.containers < 1:
-            raise InvalidArgumentError(f"{config.containers} containers: at least 1")
+        if config.containers is not None and not 1 <= config.containers <= CONTAINERS_MAX:
+            raise InvalidArgumentError(f"{config.containers} containers: 1 to {CONTAINERS_MAX}")
         self._config = config
         self._runtime = runtime or system_runtime()
         self._exit = AsyncExitStack()
-        self.data_plane = DataPlane(config, self._runtime)
 
     async def start(self) -> Addresses:
         """Start everything; whatever was started is stopped again if a later part fails.
@@ -58,16 +58,14 @@ class StandaloneServer:
         """
         config = self._config
         async with AsyncExitStack() as stack:
+            containers = config.containers or CONTAINERS_DEFAULT
             if not config.in_memory:
-                lock = DirectoryLock(
-                    self._runtime.filesystem, config.data_dir, describe_process(self._runtime.clock)
-                )
-                lock.acquire()
-                stack.callback(lock.release)
-            await self.data_plane.start()
-            stack.push_async_callback(self.data_plane.stop)
-            segmentstore = await self.data_plane.listen(config.host, config.segmentstore_port)
-            control_plane = ControlPlane(config, self._runtime, self.data_plane.store, segmentstore)
+                containers = self._take_directory(stack)
+            data_plane = DataPlane(config, self._runtime, containers)
+            await data_plane.start()
+            stack.push_async_callback(data_plane.stop)
+            segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
+            control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore)
             await control_plane.start()
             stack.push_async_callback(control_plane.stop)
             addresses = Addresses(
@@ -78,7 +76,18 @@ class StandaloneServer:
             self._exit = stack.pop_all()
         return addresses
 
+    def _take_directory(self, stack: AsyncExitStack) -> int:
+        """Lock the data directory, check what it was made for, return its number of containers."""
+        files, directory = self._runtime.filesystem, self._config.data_dir
+        lock = DirectoryLock(files, directory, describe_process(self._runtime.clock))
+        lock.acquire()
+        stack.callback(lock.release)
+        containers = self._config.containers or containers_of(files, directory) or CONTAINERS_DEFAULT
+        check_data_directory(files, directory, containers)
+        return containers
+
     async def stop(self) -> None:
+        """Stop everything that runs, in reverse order. Idempotent."""
         await self._exit.aclose()
 
 

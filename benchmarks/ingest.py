@@ -1,0 +1,69 @@
+"""Durable ingest through our client (P1, P3, P5): event sizes and segment counts beside the raw durable write loop.
+
+The floor is a loop of 1 MiB ``O_DIRECT|O_DSYNC`` writes, two in flight, measured right before each row. Client and
+server share the machine. What was written is counted back by offsets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from benchmarks.floor import durable_write_rate, now
+from benchmarks.server import BenchServer
+from headrace.client import connect
+from headrace.model.policies import ScalingPolicy, StreamConfiguration
+
+
+async def ingest(server: BenchServer, name: str, size: int, segments: int, total_bytes: int) -> dict[str, float]:
+    count = max(10, total_bytes // (size + 8))
+    batch = max(1, min(4096, (1 << 20) // size))
+    events = [b"x" * size] * batch
+    keys = [f"key-{number % 1009}" for number in range(batch)]
+    async with connect(server.uri) as client:
+        await client.create_scope("bench")
+        await client.create_stream("bench", name, StreamConfiguration(scaling=ScalingPolicy.fixed(segments)))
+        async with client.event_writer("bench", name) as writer:
+            await writer.write_many(events, keys)  # warm: connections, routes, zeroed files
+            await writer.flush()
+            cpu, began, sent = server.cpu_s(), now(), 0
+            while sent < count:
+                ack = writer.write_many(events, keys)
+                sent += batch
+                if writer.bytes_held > 32 << 20:
+                    await ack
+            await writer.flush()
+            seconds = now() - began
+        cut = await client.tail_cut("bench", name)
+        stored = sum(cut.offsets.values())
+        assert stored == (sent + batch) * (size + 8), f"{stored} bytes are there"
+    return {
+        "events_s": sent / seconds,
+        "mb_s": sent * size / seconds / 1e6,
+        "server_cpu_us_per_event": (server.cpu_s() - cpu) / sent * 1e6,
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--megabytes", type=int, default=300)
+    args = parser.parse_args(arguments)
+    total = (2 if args.smoke else args.megabytes) << 20
+    sizes = [(100, 1), (1024, 10)] if args.smoke else [(s, n) for s in (100, 1024, 65536) for n in (1, 10)] + [(1024, 1000)]
+    print(f"{'event':>8} {'segments':>8} {'k events/s':>11} {'MB/s':>8} {'floor':>8} {'ratio':>6} {'server us/event':>15}")
+    with BenchServer() as server:
+        for size, segments in sizes:
+            floor = durable_write_rate(total_bytes=(4 if args.smoke else 256) << 20)
+            share = total if size > 500 else total // 3
+            row = asyncio.run(ingest(server, f"s{size}n{segments}", size, segments, share))
+            print(
+                f"{size:>8} {segments:>8} {row['events_s'] / 1e3:>11.1f} {row['mb_s']:>8.1f} {floor:>8.1f} "
+                f"{row['mb_s'] / floor:>6.2f} {row['server_cpu_us_per_event']:>15.2f}",
+                flush=True,
+            )
+        print(f"server resident, peak: {server.rss_mib(peak=True):.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()

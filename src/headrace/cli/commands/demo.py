@@ -1,0 +1,32 @@
+"""``headrace demo``: the main job on real data, checked to the last digit."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from headrace.cli.verbs import Subparsers, add_verb
+
+
+def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        nouns,
+        "demo",
+        run,
+        "Write the flights of New York 2013 to a durable server, compute delays with PySpark, check every total.",
+        """
+        headrace demo
+        headrace demo --keep
+        """,
+        connects=False,
+    )
+    verb.add_argument("--keep", action="store_true", help="leave the server running and say how to explore it")
+    verb.add_argument("--directory", metavar="DIR", help="where data and results go (default: demo-output)")
+
+
+def run(chosen: argparse.Namespace) -> None:
+    from headrace.demo.run import run as run_demo
+
+    code = run_demo(keep=chosen.keep, directory=chosen.directory)
+    if code:
+        sys.exit(code)

@@ -1,0 +1,45 @@
+"""The number of containers is fixed once data exist, and nobody can forget it."""
+
+import json
+
+import pytest
+
+from headrace.errors import DataCorruptionError, InvalidArgumentError
+from headrace.runtime.filesystem import OsFilesystem
+from headrace.standalone.data_directory import FILE_NAME, check_data_directory, containers_of
+
+FILES = OsFilesystem()
+
+
+def test_a_new_directory_remembers_its_containers(tmp_path):
+    assert containers_of(FILES, str(tmp_path)) is None
+    check_data_directory(FILES, str(tmp_path), 7)
+    assert containers_of(FILES, str(tmp_path)) == 7
+    check_data_directory(FILES, str(tmp_path), 7)
+    assert json.loads((tmp_path / FILE_NAME).read_text()) == {"format": 1, "containers": 7}
+
+
+def test_another_number_is_refused_and_the_right_one_named(tmp_path):
+    check_data_directory(FILES, str(tmp_path), 4)
+    with pytest.raises(InvalidArgumentError, match="made with 4 containers"):
+        check_data_directory(FILES, str(tmp_path), 8)
+    assert containers_of(FILES, str(tmp_path)) == 4
+
+
+def test_a_newer_format_is_refused(tmp_path):
+    (tmp_path / FILE_NAME).write_text('{"format": 2, "containers": 4}')
+    with pytest.raises(InvalidArgumentError, match="format 2"):
+        check_data_directory(FILES, str(tmp_path), 4)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}', '{"format": 1, "containers": "4"}'])
+def test_a_damaged_record_is_corruption(tmp_path, content):
+    (tmp_path / FILE_NAME).write_text(content)
+    with pytest.raises(DataCorruptionError, match=FILE_NAME):
+        containers_of(FILES, str(tmp_path))
+
+
+def test_a_log_without_the_record_is_refused(tmp_path):
+    (tmp_path / "wal").mkdir()
+    with pytest.raises(DataCorruptionError, match="not the record"):
+        check_data_directory(FILES, str(tmp_path), 4)
