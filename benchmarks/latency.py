@@ -34,7 +34,7 @@ async def measure(server: BenchServer, rate: int, seconds: float) -> tuple[list[
                         number = int(payload[:12])
                         if number < count:
                             seen[number] = at
-                    if number >= count - 1:
+                    if number == count - 1:
                         all_seen.set()
                         return
 
