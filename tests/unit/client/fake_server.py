@@ -73,6 +73,7 @@ class FakeStore:
         self.counts: Counter[str] = Counter()
         self.port = 0
         self.max_read = 2 << 20
+        self.version = 17
         self.ack_gate: asyncio.Event | None = None
         self.coalesce = False
         self._server: asyncio.Server | None = None
@@ -145,7 +146,7 @@ class FakeStore:
         self.counts[type(command).__name__] += 1
         match command:
             case c.Hello():
-                writer.write(encode(c.Hello(17, 5)))
+                writer.write(encode(c.Hello(self.version, 5)))
             case c.KeepAlive():
                 writer.write(encode(command))
             case c.SetupAppend():

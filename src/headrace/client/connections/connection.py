@@ -78,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._turn_is_scheduled = False
         self._last_received = self._loop.time()
         self._watch: asyncio.TimerHandle | None = None
+        self._greeting: asyncio.Future[None] | None = None
 
     # ------------------------------------------------------------------------------ for flows
 
@@ -123,6 +124,25 @@ class Connection(asyncio.BufferedProtocol):
         self._ready[flow] = None
         if self.has_room:
             self._schedule_turn()
+
+    async def wait_server_version(self) -> int:
+        """Return what the server speaks, waiting for it to say so.
+
+        Raises:
+            ConnectionLostError: it went away instead.
+        """
+        while not self.server_version:
+            if self.closed:
+                raise ConnectionLostError(f"{self.endpoint[0]}:{self.endpoint[1]} closed the connection")
+            if self._greeting is None:
+                self._greeting = self._loop.create_future()
+            await asyncio.shield(self._greeting)
+        return self.server_version
+
+    def _wake_greeted(self) -> None:
+        greeting, self._greeting = self._greeting, None
+        if greeting is not None and not greeting.done():
+            greeting.set_result(None)
 
     def abort(self, error: Exception | None = None) -> None:
         """Drop the connection now; flows are told."""
@@ -213,6 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing.clear()
         self._ready.clear()
         self._on_closed(self)
+        self._wake_greeted()
         host, port = self.endpoint
         reason = exc or "closed by the server"
         error = ConnectionLostError(f"the connection to {host}:{port} was lost: {reason}")
@@ -259,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
                 f" this client {VERSION_OLDEST} to {VERSION}"
             )
         self.server_version = min(hello.high_version, VERSION)
+        self._wake_greeted()
 
     def _look_after(self) -> None:
         """Find out whether a silent server is still there."""

@@ -14,7 +14,8 @@ from itertools import count
 from typing import Any
 
 from headrace.client.connections.connection import Connection
-from headrace.errors import ClosedError, ConnectionLostError
+from headrace.errors import ClosedError, ConnectionLostError, UnsupportedError
+from headrace.wire.catalogue import BY_COMMAND, VERSION_OLDEST
 from headrace.wire.commands.kinds import Command
 
 Endpoint = tuple[str, int]
@@ -126,8 +127,12 @@ class ConnectionPool:
 
         Raises:
             ConnectionLostError: no reply came; the request may have happened.
+            UnsupportedError: the server is too old for it; nothing was sent.
         """
         connection = await self.lease(endpoint, Use.READ)
+        since = BY_COMMAND[type(request)].since
+        if since > VERSION_OLDEST and await connection.wait_server_version() < since:
+            raise UnsupportedError(f"{type(request).__name__} needs version {since} of the protocol")
         request_id = self.new_request_id()
         request.request_id = request_id  # type: ignore[attr-defined] # every request about a segment has one
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
