@@ -16,9 +16,13 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
 from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.testing.disk import DiskConfig
+from headrace.testing.disk_files import SimulatedFile, Survival
+from headrace.testing.failures import TimeLimitError
 from headrace.testing.faults.host_faults import HostFault, HostFaults, keep_running
 from headrace.testing.history import History, Outcome
-from headrace.testing.linearizability import check_segments
+from headrace.testing.linearizability import NotLinearizableError, check_segments
+from headrace.testing.loop import TIME_START_S
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
@@ -86,7 +90,7 @@ async def storm(sim, *, writers=3, appends=25, kinds=tuple(HostFault), every_s=0
     store = sim.host("store")
     faults = HostFaults(sim, store, every_s=every_s, kinds=kinds)
     background = [
-        asyncio.ensure_future(keep_running(store, program(sim.seed))),
+        asyncio.ensure_future(keep_running(sim, store, program(sim.seed))),
     ]
     history = History(sim.loop.time)
     clients = {}
@@ -126,3 +130,25 @@ def test_clients_are_told_what_a_correct_segment_would_tell_them(seed):
     appended = [o for o in history.operations if isinstance(o.call, AppendCall) and o.outcome is Outcome.OK]
     assert len(appended) == 2 * 3 * 25
     assert sum(injected.values()) > 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
+    """The test above can fail: one second after the start, this disk begins only to say that it wrote.
+
+    Then clients see that something is missing, or the store sees it first and refuses to serve.
+    """
+    honest = SimulatedFile.write_durably
+
+    def lie(file, offset, data):
+        lies = asyncio.get_running_loop().time() > TIME_START_S + 1
+        (file.write if lies else honest.__get__(file))(offset, data)
+
+    async def power_losses(sim):
+        return await storm(sim, kinds=(HostFault.POWER_LOSS,))
+
+    forgetful = DiskConfig(survival=Survival.NONE)
+    simulate(seed, power_losses, limit_s=60, disk=forgetful)
+    monkeypatch.setattr(SimulatedFile, "write_durably", lie)
+    with pytest.raises((NotLinearizableError, TimeLimitError)):
+        simulate(seed, power_losses, limit_s=60, disk=forgetful)

@@ -175,7 +175,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._stopping = False
         self._closed = False
         self._handle_exception: Callable[[SimulatedLoop, dict[str, Any]], object] | None = None
-        self._generators: dict[AsyncGenerator[Any, Any], None] = {}
+        self._generators: dict[AsyncGenerator[Any, Any], SimulatedProcess | None] = {}
 
     # ---- time and identity
 
@@ -366,18 +366,18 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # ---- asynchronous generators
 
     def _on_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self._generators[generator] = None
+        self._generators[generator] = CURRENT_PROCESS.get()
 
     def _on_generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self._generators.pop(generator, None)
-        if not self._closed:
+        process = self._generators.pop(generator, None)
+        if not self._closed and (process is None or process.alive):
             self.create_task(generator.aclose())
 
     async def shutdown_asyncgens(self) -> None:
-        generators = list(self._generators)
-        self._generators.clear()
-        for generator in generators:
-            await generator.aclose()
+        generators, self._generators = self._generators, {}
+        for generator, process in generators.items():
+            if process is None or process.alive:
+                await generator.aclose()
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """There is none."""

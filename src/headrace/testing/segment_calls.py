@@ -84,6 +84,9 @@ class ReadResult:
     end_of_segment: bool = False
     """The segment is sealed and there is nothing behind ``data``."""
 
+    def __str__(self) -> str:
+        return _brief(self.data) + (" up to the end" if self.end_of_segment else "")
+
 
 @dataclass(frozen=True, slots=True)
 class InfoResult:

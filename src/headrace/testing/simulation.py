@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -189,11 +190,14 @@ def _bury(loop: SimulatedLoop) -> None:
 
     Otherwise it would end when the garbage collector likes, in the middle of something else.
     """
+    heard = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # nobody is there to hear their complaints
     for task in loop.unfinished_tasks():
         coroutine = task.get_coro()
         assert coroutine is not None
-        with contextlib.suppress(Exception, ProcessGoneError):  # nobody is there to hear their complaints
+        with contextlib.suppress(Exception, ProcessGoneError):
             coroutine.close()
+    logging.disable(heard)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from headrace.testing.segment_calls import (
     SealCall,
     TruncateCall,
 )
-from headrace.testing.segment_model import INITIAL, SegmentModel, step
+from headrace.testing.segment_model import INITIAL, SegmentModel, shows_in_state, step
 
 
 class Script:
@@ -287,7 +287,12 @@ def test_a_tampered_history_is_convicted(seed):
 
 def test_ten_thousand_operations_with_many_unknown_are_checked_quickly():
     operations = honest_run(1, clients=20, operations=10_000, lost_chance=0.05).operations
-    verdict = linearize(operations, INITIAL, SegmentModel(KnownContent.of(operations)).step)
+    verdict = linearize(
+        operations,
+        INITIAL,
+        SegmentModel(KnownContent.of(operations)).step,
+        shows_in_state=shows_in_state,
+    )
     assert verdict.answer is Answer.LEGAL
     assert verdict.steps < 1_000_000
 

@@ -309,6 +309,32 @@ def test_asynchronous_generators_are_closed_at_the_end():
     assert closed == [True]
 
 
+def test_a_generator_of_a_killed_process_is_left_alone():
+    closed = []
+
+    async def numbers():
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    async def use():
+        async for _ in numbers():
+            await asyncio.sleep(1)
+
+    async def scenario(sim):
+        host = sim.host("a")
+        host.spawn("use", use())
+        await asyncio.sleep(2)
+        host.kill()
+        await asyncio.sleep(1)
+        await asyncio.get_running_loop().shutdown_asyncgens()
+        return list(closed)
+
+    assert simulate(0, scenario).value == []
+
+
 def test_the_trace_of_callbacks_names_tasks_by_their_number():
     async def scenario():
         await asyncio.sleep(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from headrace.runtime.context import Runtime
 from headrace.testing.disk import Moment
@@ -26,6 +26,19 @@ class HostFault(Enum):
     DROP_CONNECTIONS = "drop connections"
     CLOG = "clog"
     SLOW_DISK = "slow disk"
+    FAILED_CALL = "failed disk call"
+
+
+_FALLIBLE: Final = (
+    "pwrite",
+    "fdatasync",
+    "fsync",
+    "fsync_directory",
+    "pread_into",
+    "rename",
+    "unlink",
+    "open",
+)
 
 
 class HostFaults:
@@ -73,24 +86,35 @@ class HostFaults:
                 if entropy.randbelow(2):
                     pair.reverse()
                 self._sim.network.clog(pair[0], pair[1], 8 * entropy.random())
+        elif kind is HostFault.FAILED_CALL:
+            host.disk.fail(_FALLIBLE[entropy.randbelow(len(_FALLIBLE))], skip=entropy.randbelow(5))
         else:
             host.disk.slowness = 10.0 ** entropy.randbelow(4)
 
 
 async def keep_running(
-    host: SimulatedHost, program: Callable[[Runtime], Coroutine[Any, Any, None]], *, pause_s: float = 0.2
+    sim: Simulation,
+    host: SimulatedHost,
+    program: Callable[[Runtime], Coroutine[Any, Any, None]],
+    *,
+    pause_s: float = 0.2,
 ) -> None:
-    """Start ``program`` on ``host`` whenever the host is down, until cancelled; ``program`` returns once it
-    serves.
+    """Start ``program`` on ``host`` whenever the host is down, until cancelled.
+
+    ``program`` returns once it serves. If it raises, its process ends, and is started again after a pause.
     """
-    fresh = host.is_up
+    serving = False
     while True:
-        if not host.is_up or fresh:
-            if not host.is_up:
-                host.boot()
-            fresh = False
+        if not host.is_up:
+            host.boot()
+            serving = False
+        if not serving:
             try:
                 await host.run(program(host.runtime))
+                serving = True
             except HostDownError:
                 continue
+            except Exception as error:  # noqa: BLE001 - any error is the end of a program
+                sim.trace.add("watchdog", "exit", host=host.name, error=type(error).__name__)
+                host.kill()
         await asyncio.sleep(pause_s)
