@@ -1,8 +1,9 @@
-"""A sink that writes numbered batches through controllers that die, repeat, hurry and lag: the whole of its luck.
+"""A sink that writes numbered batches through controllers that die, repeat, hurry and lag: the whole of
+its luck.
 
-Several controllers share one store. Between any two of their steps others run, any of them may die; drivers repeat
-requests whose answers were lost, send them twice at once, or very late; two drivers may work on the same batch with
-different splits; leases run out while a driver sleeps.
+Several controllers share one store. Between any two of their steps others run, any of them may die;
+drivers repeat requests whose answers were lost, send them twice at once, or very late; two drivers may
+work on the same batch with different splits; leases run out while a driver sleeps.
 """
 
 import asyncio

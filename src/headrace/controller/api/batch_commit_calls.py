@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from headrace.controller.api.transaction_calls import render_transaction
-from headrace.controller.store.rows.sinks_row import SinkMark, SinkPhase
+from headrace.controller.store.rows.sink_row import SinkMark, SinkPhase
 from headrace.controller.store.rows.txn_row import TxnState, TxnTag
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions.batch_commit import Batch, Verdict

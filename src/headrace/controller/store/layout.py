@@ -6,7 +6,9 @@ Table                           Key                                             
 ``scopes``                      scope                                               scope
 ``scope-<scope>-<uid>``         ``s`` + stream, ``g`` + group, ``k`` + table        stream, reader group,
                                                                                     key-value table
-``details-<n>``                 stream uid + letter [+ epoch]                       see below
+``details-<n>``                 stream uid + ``e`` + epoch                          epoch
+                                stream uid + ``u``, ``m``                           subscribers, marks
+                                stream uid + ``w`` + sink, ``x``                    sink, names of sinks
 ``txns-<n>``                    stream uid + transaction id                         unfinished transaction
 ``finished-<day>``              stream uid + block of 1024 transaction counters     outcomes
 ``deleted``                     ``s`` or ``k`` + scope/name                         highest segment number
@@ -60,8 +62,12 @@ def subscribers_key(uid: bytes) -> bytes:
     return uid + b"u"
 
 
-def sinks_key(uid: bytes) -> bytes:
-    return uid + b"w"
+def sink_key(uid: bytes, sink: str) -> bytes:
+    return uid + b"w" + sink.encode("utf-8")
+
+
+def sink_names_key(uid: bytes) -> bytes:
+    return uid + b"x"
 
 
 def marks_key(uid: bytes) -> bytes:

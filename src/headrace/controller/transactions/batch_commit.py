@@ -1,11 +1,11 @@
 """Commit many transactions as one batch of a sink: all of them or none, once, however often it is asked for.
 
-The decision is one write of the stream's row of sinks, under the version at which it was read. Around it:
+The decision is one write of the sink's row, under the version at which it was read. Around it:
 
-1. Read the row of sinks.
+1. Read the sink's row.
 2. *Pin* every transaction: write it PREPARED, so that its lease cannot expire. Even one that is PREPARED is
    written again.
-3. *Decide*: write the sink's mark, with the list, over the version of step 1.
+3. *Decide*: write the mark, with the list, over the version of step 1.
 4. Hand the transactions to the commit order, all in one update: PREPARED -> COMMITTING.
 5. The mark is DONE, its list dropped; leftovers of this and earlier batches are aborted.
 
@@ -23,18 +23,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from headrace.controller.store.rows.sinks_row import SinkMark, SinkPhase, SinksRow
+from headrace.controller.store.contract import ABSENT
+from headrace.controller.store.rows.sink_row import SinkMark, SinkPhase, SinkRow
 from headrace.controller.store.rows.txn_row import TxnState, TxnTag
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions import txn_state
 from headrace.controller.transactions.registry import Txn
-from headrace.controller.transactions.sinks import SinksView
 from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import (
     InvalidArgumentError,
     MetadataConflictError,
     StreamSealedError,
-    ThrottledError,
     TransactionStateError,
 )
 from headrace.runtime.logs import logger
@@ -42,7 +41,6 @@ from headrace.runtime.logs import logger
 _log = logger(__name__)
 
 BATCH_TXNS_MAX = 4096
-SINKS_MAX = 1000
 NAME_CHARS_MAX = 255
 _ATTEMPTS_MAX = 100
 
@@ -95,7 +93,7 @@ class BatchCommits:
 
     async def find_mark(self, stream: Stream, sink: str) -> SinkMark | None:
         """Return how far a sink has come."""
-        return (await self._context.sinks.read(stream.uid)).row.marks.get(sink)
+        return (await self._context.sinks.read(stream.uid, sink)).row.mark
 
     async def commit(
         self, stream: Stream, batch: Batch, txn_ids: Sequence[int], *, takeover: bool = False
@@ -127,10 +125,12 @@ class BatchCommits:
                 aborted += await self._abort_open(stream, txn)
         return aborted
 
-    async def finish_decided(self, stream: Stream) -> None:
-        """Help every decided batch of the stream to its end."""
-        for mark in list((await self._context.sinks.read(stream.uid)).row.decided()):
-            await self._roll_forward(stream, mark)
+    async def finish_decided(self, stream: Stream, txn: Txn) -> None:
+        """If a batch was decided with the transaction, help it to its end."""
+        if txn.row.tag is not None:
+            mark = await self.find_mark(stream, txn.row.tag.sink)
+            if mark is not None and txn.txn_id in mark.txn_ids:
+                await self._roll_forward(stream, mark)
 
     async def abort_undecided(self, stream: Stream, txn: Txn) -> bool:
         """PREPARED -> ABORTING if nobody has decided on it nor can; return whether that was done.
@@ -140,12 +140,14 @@ class BatchCommits:
         version, row = txn.version, txn.row
         if row.state is not TxnState.PREPARED:
             return False
-        view = await self._context.sinks.read(stream.uid)
-        for mark in view.row.decided():
-            if txn.txn_id in mark.txn_ids:
-                await self._roll_forward(stream, mark)
-                return False
-        if not await self._context.sinks.write(stream.uid, view, view.row.fenced()):
+        assert row.tag is not None  # pinning tells for whom
+        view = await self._context.sinks.read(stream.uid, row.tag.sink)
+        if view.row.mark is not None and txn.txn_id in view.row.mark.txn_ids:
+            await self._roll_forward(stream, view.row.mark)
+            return False
+        await self._enlist(stream, row.tag.sink, is_new=view.version == ABSENT)
+        fenced = replace(view.row, fence=view.row.fence + 1)
+        if not await self._context.sinks.write(stream.uid, view, fenced):
             return False
         return await self._context.registry.write(txn, txn_state.abort_undecided(row), version)
 
@@ -157,8 +159,8 @@ class BatchCommits:
         """Go once through the steps; None: somebody was faster, begin again."""
         if self._context.config.shared:
             await stream.refresh()
-        view = await self._context.sinks.read(stream.uid)
-        mark = view.row.marks.get(batch.sink)
+        view = await self._context.sinks.read(stream.uid, batch.sink)
+        mark = view.row.mark
         if mark is not None and mark.phase is SinkPhase.DECIDED:
             await self._roll_forward(stream, mark)
             if not batch.is_in(mark):
@@ -173,14 +175,13 @@ class BatchCommits:
         missing = await self._pin(stream, batch, txn_ids)
         if missing is not None:
             # A twin of this request may have decided while it was looked at.
-            if (await self._context.sinks.read(stream.uid)).version != view.version:
+            if (await self._context.sinks.read(stream.uid, batch.sink)).version != view.version:
                 return None
             return BatchAnswer(Verdict.MISSING, mark, missing)
         now_ms = self._context.clock.now_ms()
         decided = SinkMark(batch.sink, batch.query, batch.number, SinkPhase.DECIDED, now_ms, tuple(txn_ids))
-        if not await self._context.sinks.write(
-            stream.uid, view, self._make_room(view, now_ms).with_mark(decided)
-        ):
+        await self._enlist(stream, batch.sink, is_new=view.version == ABSENT)
+        if not await self._context.sinks.write(stream.uid, view, SinkRow(view.row.fence, decided)):
             return None
         await self._roll_forward(stream, decided)
         await self._abort_leftovers(stream, batch)
@@ -208,14 +209,14 @@ class BatchCommits:
             pass  # somebody else is at it; each round has read the rows again
         self._context.engine.wake(stream)
         while True:
-            view = await self._context.sinks.read(stream.uid)
-            present = view.row.marks.get(mark.sink)
+            view = await self._context.sinks.read(stream.uid, mark.sink)
+            present = view.row.mark
             if present is None or present.phase is SinkPhase.DONE:
                 return
             if (present.query, present.batch) != (mark.query, mark.batch):
                 return
             done = replace(present, phase=SinkPhase.DONE, txn_ids=())
-            if await self._context.sinks.write(stream.uid, view, view.row.with_mark(done)):
+            if await self._context.sinks.write(stream.uid, view, SinkRow(view.row.fence, done)):
                 return
             await asyncio.sleep(0)
 
@@ -251,14 +252,7 @@ class BatchCommits:
             if txn.row.state in {TxnState.OPEN, TxnState.PREPARED}:
                 await self._abort_open(stream, txn)
 
-    def _make_room(self, view: SinksView, now_ms: int) -> SinksRow:
-        """Drop the marks of sinks that were not used for long; never one that is not DONE."""
-        kept_ms = self._context.config.sink_kept_ms
-        marks = {
-            name: mark
-            for name, mark in view.row.marks.items()
-            if mark.phase is not SinkPhase.DONE or mark.time_ms + kept_ms >= now_ms
-        }
-        if len(marks) >= SINKS_MAX:
-            raise ThrottledError(f"{len(marks)} sinks wrote to this stream lately")
-        return replace(view.row, marks=marks)
+    async def _enlist(self, stream: Stream, sink: str, *, is_new: bool) -> None:
+        if is_new:
+            now_ms, kept_ms = self._context.clock.now_ms(), self._context.config.sink_kept_ms
+            await self._context.sinks.enlist(stream.uid, sink, now_ms, kept_ms)

@@ -1,20 +1,38 @@
-"""Reads and writes the row on which batches of sinks are decided."""
+"""Reads and writes the rows on which batches of sinks are decided, and knows which sinks there are.
+
+A sink enters the stream's list of names before its first row is written, so that everything can be found
+when the stream is deleted. Sinks that were not used for long leave when the list is full.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.controller.store.contract import ABSENT, MetadataStore, Write
-from headrace.controller.store.layout import details_table, sinks_key
-from headrace.controller.store.rows.sinks_row import SinksRow, decode_sinks, encode_sinks
-from headrace.errors import MetadataConflictError, UnknownOutcomeError
+from headrace.controller.store.layout import details_table, sink_key, sink_names_key
+from headrace.controller.store.rows.sink_row import (
+    SinkNamesRow,
+    SinkPhase,
+    SinkRow,
+    decode_sink,
+    decode_sink_names,
+    encode_sink,
+    encode_sink_names,
+)
+from headrace.errors import MetadataConflictError, ThrottledError, UnknownOutcomeError
+
+SINKS_MAX: Final = 10_000
+_FORGOTTEN_AT_ONCE: Final = 1000
+_ATTEMPTS_MAX: Final = 50
 
 
 @dataclass(slots=True)
-class SinksView:
-    """The row of one stream as it was read."""
+class SinkView:
+    """The row of one sink as it was read."""
 
-    row: SinksRow
+    name: str
+    row: SinkRow
     version: int
 
 
@@ -24,22 +42,72 @@ class Sinks:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    async def read(self, uid: bytes) -> SinksView:
-        found = await self._store.get(details_table(uid), sinks_key(uid))
+    async def read(self, uid: bytes, sink: str) -> SinkView:
+        found = await self._store.get(details_table(uid), sink_key(uid, sink))
         if found is None:
-            return SinksView(SinksRow(), ABSENT)
-        return SinksView(decode_sinks(found.value), found.version)
+            return SinkView(sink, SinkRow(), ABSENT)
+        return SinkView(sink, decode_sink(found.value), found.version)
 
-    async def write(self, uid: bytes, view: SinksView, row: SinksRow) -> bool:
+    async def write(self, uid: bytes, view: SinkView, row: SinkRow) -> bool:
         """Write ``row`` over ``view`` and update the view; return False if the row has changed meanwhile.
 
         A write of unknown outcome counts as one that failed: its caller reads again and finds out.
         """
+        write = Write(sink_key(uid, view.name), encode_sink(row), view.version)
         try:
-            (version,) = await self._store.update(
-                details_table(uid), [Write(sinks_key(uid), encode_sinks(row), view.version)]
-            )
+            (version,) = await self._store.update(details_table(uid), [write])
         except (MetadataConflictError, UnknownOutcomeError):
             return False
         view.row, view.version = row, version
         return True
+
+    async def enlist(self, uid: bytes, sink: str, now_ms: int, kept_ms: int) -> None:
+        """Make sure that the sink is in the list of names.
+
+        Raises:
+            ThrottledError: the list is full of sinks that were used within ``kept_ms``.
+        """
+        for _ in range(_ATTEMPTS_MAX):
+            names, version = await self._names(uid)
+            if sink in names.first_seen_ms:
+                return
+            if len(names.first_seen_ms) >= SINKS_MAX:
+                names = await self._without_unused(uid, names, now_ms - kept_ms)
+            longer = SinkNamesRow({**names.first_seen_ms, sink: now_ms})
+            write = Write(sink_names_key(uid), encode_sink_names(longer), version)
+            try:
+                await self._store.update(details_table(uid), [write])
+            except (MetadataConflictError, UnknownOutcomeError):
+                continue
+            return
+        raise MetadataConflictError("sinks are enlisted by too many at once")
+
+    async def names(self, uid: bytes) -> list[str]:
+        """Return every sink that may have a row."""
+        return list((await self._names(uid))[0].first_seen_ms)
+
+    async def _names(self, uid: bytes) -> tuple[SinkNamesRow, int]:
+        found = await self._store.get(details_table(uid), sink_names_key(uid))
+        if found is None:
+            return SinkNamesRow(), ABSENT
+        return decode_sink_names(found.value), found.version
+
+    async def _without_unused(self, uid: bytes, names: SinkNamesRow, before_ms: int) -> SinkNamesRow:
+        """Delete rows that nobody wrote since ``before_ms`` and return the names without them."""
+        table = details_table(uid)
+        old = [name for name, seen_ms in names.first_seen_ms.items() if seen_ms < before_ms]
+        old = old[:_FORGOTTEN_AT_ONCE]
+        rows = await self._store.get_many(table, [sink_key(uid, name) for name in old]) if old else []
+        unused: dict[str, Write | None] = {}
+        for name, row in zip(old, rows, strict=True):
+            mark = None if row is None else decode_sink(row.value).mark
+            if mark is None or (mark.phase is SinkPhase.DONE and mark.time_ms < before_ms):
+                unused[name] = None if row is None else Write(sink_key(uid, name), None, row.version)
+        if not unused:
+            raise ThrottledError(f"{len(names.first_seen_ms)} sinks wrote to this stream lately")
+        deletions = [write for write in unused.values() if write is not None]
+        if deletions:
+            await self._store.update(table, deletions)
+        return SinkNamesRow(
+            {name: seen_ms for name, seen_ms in names.first_seen_ms.items() if name not in unused}
+        )

@@ -332,7 +332,7 @@ class Transactions:
             case TxnState.OPEN:
                 self._arm(txn)
             case TxnState.PREPARED:
-                await self.batches.finish_decided(stream)
+                await self.batches.finish_decided(stream, txn)
                 self._arm(txn)
             case TxnState.COMMITTING:
                 if await self._context.outcomes.find(txn.uid, txn.txn_id):

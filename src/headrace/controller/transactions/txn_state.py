@@ -91,13 +91,15 @@ def abort_undecided(row: TxnRow) -> TxnRow:
 
 
 def prepare(row: TxnRow, now_ms: int, tag: TxnTag) -> TxnRow | None:
-    """OPEN or PREPARED -> PREPARED; None if it is neither.
+    """OPEN or PREPARED -> PREPARED; None if it is neither, or PREPARED for another sink.
 
-    The row is to be *written* even if it does not change: whoever read it earlier must not abort it.
+    The tag says whose decision may take the transaction: there whoever wants to abort it has to look. The row
+    is to be *written* even if it does not change: whoever read it earlier must not abort it.
     """
-    if row.state not in {TxnState.OPEN, TxnState.PREPARED}:
-        return None
-    return replace(row, state=TxnState.PREPARED, prepared_ms=now_ms, tag=row.tag or tag)
+    own = row.tag if row.tag is not None and row.tag.sink == tag.sink else tag
+    if row.state is TxnState.OPEN or (row.state is TxnState.PREPARED and own is row.tag):
+        return replace(row, state=TxnState.PREPARED, prepared_ms=now_ms, tag=own)
+    return None
 
 
 def extend_lease(row: TxnRow, lease_ms: int) -> TxnRow:

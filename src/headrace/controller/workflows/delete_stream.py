@@ -17,7 +17,8 @@ from headrace.controller.store.layout import (
     details_table,
     epoch_key,
     marks_key,
-    sinks_key,
+    sink_key,
+    sink_names_key,
     subscribers_key,
 )
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
@@ -72,7 +73,8 @@ async def _delete_content(context: WorkflowContext, stream: Stream) -> None:
         kept = [segment.segment_id for segment in history.segments() if segment.segment_id not in gone]
         await context.segments.delete(stream.segments(kept))
     keys = [epoch_key(row.uid, epoch) for epoch in range(row.epoch.epoch)]
-    keys += [subscribers_key(row.uid), sinks_key(row.uid), marks_key(row.uid)]
+    keys += [sink_key(row.uid, sink) for sink in await context.sinks.names(row.uid)]
+    keys += [subscribers_key(row.uid), marks_key(row.uid), sink_names_key(row.uid)]
     for start in range(0, len(keys), _DELETES_AT_ONCE):
         deletions = [Write(key, None) for key in keys[start : start + _DELETES_AT_ONCE]]
         await context.store.update(details_table(row.uid), deletions)

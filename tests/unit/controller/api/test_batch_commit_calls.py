@@ -3,7 +3,9 @@ import asyncio
 import grpc
 import pytest
 
+from headrace.controller.store.rows.sink_row import SinkPhase
 from headrace.controller.store.rows.txn_row import TxnState
+from headrace.controller.transactions import sinks
 from headrace.controller.transactions.batch_commit import Batch
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
@@ -233,17 +235,17 @@ async def test_an_abort_that_is_overtaken_by_a_new_pin_leaves_the_decided_batch_
 async def test_a_decision_that_is_overtaken_by_a_fence_begins_again(stream):
     """The batch is pinned and about to be decided when one of its transactions is aborted."""
     txns = await open_batch(stream)
-    sinks = stream.controller.context.sinks
+    rows = stream.controller.context.sinks
     reached, go_on = asyncio.Event(), asyncio.Event()
-    write_sinks = sinks.write
+    write_sinks = rows.write
 
     async def held_back(uid, view, row):
-        if any(True for _ in row.decided()) and not reached.is_set():
+        if row.mark is not None and row.mark.phase is SinkPhase.DECIDED and not reached.is_set():
             reached.set()
             await go_on.wait()
         return await write_sinks(uid, view, row)
 
-    sinks.write = held_back
+    rows.write = held_back
     committing = asyncio.ensure_future(commit_batch(stream, txns))
     await reached.wait()
     assert await abort(stream, txns[0]) == pb.TxnStatus.SUCCESS
@@ -274,17 +276,31 @@ async def test_a_transaction_listed_twice_is_refused(stream):
         await commit_batch(stream, txns * 2)
 
 
-async def test_the_sinks_of_a_stream_are_bounded_and_old_ones_are_forgotten(stream):
-    for number in range(1000):
-        await stream.controller.transactions.batches.commit(
-            await stream.controller.context.directory.get("s", "t"), batch_of(f"sink-{number}"), []
-        )
+async def test_the_sinks_of_a_stream_are_bounded_and_old_ones_are_forgotten(stream, monkeypatch):
+    monkeypatch.setattr(sinks, "SINKS_MAX", 20)
+    for number in range(20):
+        await commit_batch(stream, [], sink=f"sink-{number}")
     async with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
         await commit_batch(stream, [])
+    assert (await commit_batch(stream, [], sink="sink-7", batch=1)).status == Committed.COMMITTED
     stream.world.clock.now += 31 * 86_400_000
+    assert (await commit_batch(stream, [], sink="sink-7", batch=2)).status == Committed.COMMITTED
     assert (await commit_batch(stream, [])).status == Committed.COMMITTED
-    assert await watermark(stream, "sink-7") is None
+    assert await watermark(stream, "sink-8") is None
+    assert (await watermark(stream, "sink-7")).batch == 2
 
 
-def batch_of(sink):
-    return Batch(sink, "q", 0)
+async def test_a_transaction_pinned_for_one_sink_is_not_given_to_another(stream):
+    txns = await open_batch(stream)
+    await pin(stream, txns)
+    assert (await commit_batch(stream, txns, sink="other")).status == Committed.MISSING
+    assert (await commit_batch(stream, txns)).status == Committed.COMMITTED
+
+
+async def test_a_deleted_stream_leaves_no_rows_of_its_sinks(stream):
+    for number in range(3):
+        await commit_batch(stream, await open_batch(stream, sink=f"sink-{number}"), sink=f"sink-{number}")
+    await stream.stub.sealStream(info())
+    await stream.stub.deleteStream(info())
+    tables = stream.world.store._tables
+    assert not [key for name, table in tables.items() if name.startswith("details") for key in table.rows]

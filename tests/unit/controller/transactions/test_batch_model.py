@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from headrace.controller.store.rows.sinks_row import SinksRow
 from headrace.controller.store.rows.txn_row import TxnState
 from headrace.controller.transactions import batch_commit
 from headrace.controller.transactions.sinks import Sinks
@@ -45,7 +44,7 @@ def test_without_pinning_the_model_finds_a_batch_that_is_not_whole(monkeypatch):
 
 def test_without_the_condition_on_the_decision_the_model_finds_a_batch_twice(monkeypatch):
     async def write(self, uid, view, row):
-        fresh = await self.read(uid)
+        fresh = await self.read(uid, view.name)
         return await original(self, uid, fresh, row)
 
     original = Sinks.write
@@ -55,9 +54,8 @@ def test_without_the_condition_on_the_decision_the_model_finds_a_batch_twice(mon
 
 def test_without_fences_the_model_finds_a_decided_transaction_aborted(monkeypatch):
     async def write(self, uid, view, row):
-        return True if row is view.row else await original(self, uid, view, row)
+        return True if row.mark == view.row.mark else await original(self, uid, view, row)
 
     original = Sinks.write
-    monkeypatch.setattr(SinksRow, "fenced", lambda self: self)
     monkeypatch.setattr(Sinks, "write", write)
     assert first_violation(1000, drivers=2, controllers=3, aborts=60) is not None
