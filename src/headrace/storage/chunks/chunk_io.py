@@ -10,7 +10,7 @@ from headrace.errors import ChecksumMismatchError, StorageReadError, StorageWrit
 from headrace.storage.chunks.append_plan import AppendPiece
 from headrace.storage.chunks.checksums import verify_blocks
 from headrace.storage.chunks.read_plan import ReadPiece
-from headrace.storage.providers.contract import ChunkProvider
+from headrace.storage.providers.contract import ChunkObject, ChunkProvider
 
 
 class ChunkIO:
@@ -21,6 +21,14 @@ class ChunkIO:
         self._timeout_s = timeout_s
         self._parallel_max = parallel_max
         self.checksum_failures = 0
+
+    @property
+    def supports_append(self) -> bool:
+        return self._provider.supports_append
+
+    def list(self) -> AsyncIterator[list[ChunkObject]]:
+        """Iterate all objects, in pages. Raises: StorageReadError."""
+        return self._provider.list()
 
     async def write(self, piece: AppendPiece, buffers: Sequence[memoryview]) -> None:
         """Write one piece, durably.

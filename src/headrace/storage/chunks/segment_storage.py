@@ -15,7 +15,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from headrace.errors import (
     ChunkOffsetError,
@@ -25,20 +24,17 @@ from headrace.errors import (
     NoSuchChunkError,
     NoSuchSegmentError,
     OffsetMismatchError,
-    RequestError,
     SegmentExistsError,
     SegmentSealedError,
-    StorageFullError,
-    StorageWriteError,
 )
 from headrace.runtime.entropy import Entropy
-from headrace.storage.chunks.append_plan import AppendPiece, apply_append, plan_append, slice_buffers
-from headrace.storage.chunks.checksums import extend_checksums
 from headrace.storage.chunks.chunk_io import ChunkIO
-from headrace.storage.chunks.chunk_names import INCARNATION_CHARS, RANDOM_BYTES, chunk_name
+from headrace.storage.chunks.chunk_writer import ChunkWriter
 from headrace.storage.chunks.concat_plan import check_concat, plan_link
 from headrace.storage.chunks.config import SegmentStorageConfig
-from headrace.storage.chunks.garbage import GarbageQueue, is_leftover
+from headrace.storage.chunks.garbage import GarbageQueue
+from headrace.storage.chunks.garbage_collector import GarbageCollector
+from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.read_plan import plan_read
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout
 from headrace.storage.chunks.segment_locks import SegmentLocks
@@ -46,11 +42,8 @@ from headrace.storage.chunks.truncate_plan import plan_delete, plan_truncate
 from headrace.storage.metadata.contract import RowStore
 from headrace.storage.metadata.rows import (
     GARBAGE_PREFIX,
-    INCARNATION_KEY,
     SEGMENT_PREFIX,
     GarbageRow,
-    decode_incarnation_row,
-    encode_incarnation_row,
 )
 from headrace.storage.providers.contract import Buffer, ChunkProvider
 
@@ -120,29 +113,28 @@ class ChunkedSegmentStorage:
         entropy: Entropy,
         config: SegmentStorageConfig | None = None,
     ) -> None:
-        self._provider = provider
         self._rows = rows
         self._epoch = epoch
-        self._entropy = entropy
         self._config = config or SegmentStorageConfig()
         self._io = ChunkIO(
             provider, timeout_s=self._config.provider_timeout_s, parallel_max=self._config.read_parallel_max
         )
         self._locks = SegmentLocks()
         self._layouts: OrderedDict[str, SegmentLayout] = OrderedDict()
-        self._closed_chunks: set[str] = set()
-        """Last chunks whose objects may be longer than committed: written to by a failed attempt."""
         self._garbage = GarbageQueue(
             runs_max=self._config.garbage_runs_max, orphans_max=10_000, delay_s=self._config.garbage_delay_s
         )
         self._garbage_loaded = False
-        incarnation = rows.get(INCARNATION_KEY)
-        self._incarnation_committed = incarnation is not None
-        self._incarnation = (
-            decode_incarnation_row(incarnation)
-            if incarnation is not None
-            else entropy.token(INCARNATION_CHARS // 2).hex()
+        self._incarnation = Incarnation(rows, entropy)
+        self._writer = ChunkWriter(
+            self._io,
+            self._garbage,
+            self._incarnation,
+            entropy,
+            epoch=epoch,
+            block_bytes=self._config.block_bytes,
         )
+        self._collector = GarbageCollector(self._io, rows, self._garbage, self._config, self._writer.forget)
         self._statistics = SegmentStorageStatistics()
 
     # ---------------------------------------------------------------------------------- what is there
@@ -177,6 +169,10 @@ class ChunkedSegmentStorage:
     def statistics(self) -> SegmentStorageStatistics:
         return replace(
             self._statistics,
+            chunks_created=self._writer.chunks_created,
+            write_failures=self._writer.failures,
+            objects_deleted=self._collector.objects_deleted,
+            leftovers_deleted=self._collector.leftovers_deleted,
             checksum_failures=self._io.checksum_failures,
             garbage_runs=len(self._garbage),
             orphans=len(self._garbage.orphans),
@@ -258,7 +254,7 @@ class ChunkedSegmentStorage:
                 raise SegmentSealedError(segment)
             if layout.length != offset:
                 raise OffsetMismatchError(segment, offset, layout.length)
-            after, rows = await self._write_objects(layout, views, length)
+            after, rows = await self._writer.write(layout, views, length)
             await self._commit(rows, segment)
             self._keep_layout(after)
         self._statistics.writes += 1
@@ -307,10 +303,10 @@ class ChunkedSegmentStorage:
             check_concat(into, offset, content)
             self._garbage.check_room()
             small = 0 < content.length <= self._config.concat_copy_bytes_max
-            if small and self._provider.supports_append:
+            if small and self._io.supports_append:
                 data = await self.read_stored(source, 0, content.length)
                 forget, garbage = plan_delete(content)
-                after, rows = await self._write_objects(into, [data], content.length)
+                after, rows = await self._writer.write(into, [data], content.length)
                 rows |= forget
                 self._statistics.concats_copied += 1
             else:
@@ -337,62 +333,14 @@ class ChunkedSegmentStorage:
         An object that cannot be deleted is tried again in a later call.
         """
         self._load_garbage()
-        deleted = await self._delete_orphans(objects_max)
-        loop = asyncio.get_running_loop()
-        while deleted < objects_max:
-            count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
-            batch = self._garbage.next_batch(self._rows.get, loop.time(), count_max)
-            if batch is None:
-                break
-            try:
-                await self._io.delete(batch.chunks)
-            except StorageWriteError:
-                self._garbage.defer(batch, loop.time() + self._config.garbage_retry_s)
-                continue
-            try:
-                await self._rows.commit(batch.rows)
-            except BaseException:
-                self._garbage.resync(batch.number, self._rows.get, loop.time())
-                raise
-            self._garbage.finish(batch)
-            self._closed_chunks.difference_update(batch.chunks)
-            deleted += len(batch.chunks)
-            self._statistics.objects_deleted += len(batch.chunks)
-        return deleted
+        return await self._collector.collect(objects_max)
 
     async def collect_leftovers(self) -> int:
         """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
 
         Run it once after recovery, in the background: it pauses between pages of the listing.
         """
-        deleted = 0
-        async for page in self._provider.list():
-            names = [
-                found.name
-                for found in page
-                if is_leftover(
-                    found.name, incarnation=self._incarnation, epoch=self._epoch, get=self._rows.get
-                )
-            ]
-            await self._io.delete(names)
-            deleted += len(names)
-            self._statistics.leftovers_deleted += len(names)
-            await asyncio.sleep(self._config.leftovers_pause_s)
-        return deleted
-
-    async def _delete_orphans(self, objects_max: int) -> int:
-        orphans = self._garbage.orphans
-        deleted = 0
-        while orphans and deleted < objects_max:
-            name = orphans.popleft()
-            try:
-                await self._io.delete([name])
-            except StorageWriteError:
-                orphans.append(name)
-                break  # enough for this time; the others would probably fail as well
-            deleted += 1
-        self._statistics.objects_deleted += deleted
-        return deleted
+        return await self._collector.collect_leftovers(self._incarnation.name, self._epoch)
 
     def _load_garbage(self) -> None:
         if not self._garbage_loaded:
@@ -441,90 +389,6 @@ class ChunkedSegmentStorage:
         size = min(rollover_bytes or self._config.rollover_bytes, self._config.rollover_bytes)
         return SegmentLayout(segment, self._epoch, max(size, self._config.block_bytes))
 
-    # ---------------------------------------------------------------------------------- writing
-
-    async def _write_objects(
-        self, layout: SegmentLayout, views: list[memoryview], length: int
-    ) -> tuple[SegmentLayout, Rows]:
-        """Write the bytes behind the committed ones; return the layout and rows that would commit them.
-
-        On failure nothing is committed; chunks that may hold more than is committed get no more bytes,
-        objects that may exist for nothing are noted for deletion.
-        """
-        if length == 0:
-            after = replace(layout, owner_epoch=self._epoch)
-            rows: Rows = {}
-            after.put_segment_row(rows)
-            return after, rows
-        await self._commit_incarnation()
-        pieces = plan_append(
-            layout,
-            length,
-            extends_last=self._extends_last(layout),
-            name_chunk=partial(self._name_chunk, layout.segment),
-        )
-        touched: list[AppendPiece] = []
-        try:
-            for piece in pieces:
-                part = slice_buffers(views, piece.begin, piece.length)
-                self._add_checksums(layout, piece, part)
-                touched.append(piece)
-                await self._write_piece(piece, part, touched)
-        except BaseException as error:
-            self._statistics.write_failures += 1
-            self._closed_chunks.update(piece.chunk for piece in touched if not piece.is_new)
-            self._garbage.orphans.extend(piece.chunk for piece in touched if piece.is_new)
-            if not isinstance(error, ChunkOffsetError):
-                raise
-        else:
-            self._statistics.chunks_created += sum(piece.is_new for piece in pieces)
-            if layout.chunks and pieces[-1].is_new:
-                self._closed_chunks.discard(layout.chunks[-1].name)
-            return apply_append(layout, pieces, epoch=self._epoch, block_bytes=self._config.block_bytes)
-        # The last chunk's object is longer than committed. It is closed now, so this comes here once only.
-        return await self._write_objects(layout, views, length)
-
-    async def _write_piece(
-        self, piece: AppendPiece, part: Sequence[memoryview], touched: list[AppendPiece]
-    ) -> None:
-        """Write one piece; what certainly did not happen is taken from ``touched`` again."""
-        try:
-            await self._io.write(piece, part)
-        except ChunkOffsetError as error:
-            if error.actual < piece.chunk_offset:
-                raise DataCorruptionError(
-                    f"committed bytes are missing: {error}", path=piece.chunk
-                ) from error
-            raise
-        except NoSuchChunkError as error:
-            raise DataCorruptionError(f"a committed chunk is missing: {error}", path=piece.chunk) from error
-        except (RequestError, StorageFullError):
-            touched.remove(piece)
-            raise
-
-    def _extends_last(self, layout: SegmentLayout) -> bool:
-        if not layout.chunks or not self._provider.supports_append:
-            return False
-        last = layout.chunks[-1]
-        return last.epoch == self._epoch and last.name not in self._closed_chunks
-
-    def _add_checksums(self, layout: SegmentLayout, piece: AppendPiece, part: Sequence[memoryview]) -> None:
-        if piece.is_new:
-            block_bytes, tail = self._config.block_bytes, piece.checksums
-        else:
-            last = layout.chunks[-1]
-            block_bytes, tail = last.block_bytes, last.checksums
-        piece.full_groups, piece.checksums = extend_checksums(tail, piece.chunk_offset, block_bytes, part)
-
-    def _name_chunk(self, segment: str, offset: int) -> str:
-        return chunk_name(segment, self._epoch, offset, self._incarnation, self._entropy.token(RANDOM_BYTES))
-
-    async def _commit_incarnation(self) -> None:
-        """Once, before the first object: or a crash would leave an object that nobody knows to be ours."""
-        if not self._incarnation_committed:
-            await self._rows.commit({INCARNATION_KEY: encode_incarnation_row(self._incarnation)})
-            self._incarnation_committed = True
-
     async def _commit(self, rows: Rows, *segments: str, garbage: GarbageRow | None = None) -> None:
         """Commit ``rows``, with a GarbageRow for what they drop.
 
@@ -541,8 +405,8 @@ class ChunkedSegmentStorage:
         except BaseException:
             for segment in segments:
                 layout = self._layouts.pop(segment, None)
-                if layout is not None and layout.chunks:
-                    self._closed_chunks.add(layout.chunks[-1].name)
+                if layout is not None:
+                    self._writer.close_last(layout)
             if run is not None:
                 self._garbage.resync(run.number, self._rows.get, run.not_before)
             raise

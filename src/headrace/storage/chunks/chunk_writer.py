@@ -1,0 +1,139 @@
+"""Brings bytes into objects, behind the committed ones of a segment, so that a commit can make them exist.
+
+Knows which chunks may not grow: those of older epochs, and those whose objects may be longer than is
+committed because a write to them failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from headrace.errors import (
+    ChunkOffsetError,
+    DataCorruptionError,
+    NoSuchChunkError,
+    RequestError,
+    StorageFullError,
+)
+from headrace.runtime.entropy import Entropy
+from headrace.storage.chunks.append_plan import AppendPiece, apply_append, plan_append, slice_buffers
+from headrace.storage.chunks.checksums import extend_checksums
+from headrace.storage.chunks.chunk_io import ChunkIO
+from headrace.storage.chunks.chunk_names import RANDOM_BYTES, chunk_name
+from headrace.storage.chunks.garbage import GarbageQueue
+from headrace.storage.chunks.incarnation import Incarnation
+from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
+
+
+class ChunkWriter:
+    """Writes for one epoch. One write of a segment at a time; the caller sees to that, and commits."""
+
+    def __init__(
+        self,
+        io: ChunkIO,
+        garbage: GarbageQueue,
+        incarnation: Incarnation,
+        entropy: Entropy,
+        *,
+        epoch: int,
+        block_bytes: int,
+    ) -> None:
+        self._io = io
+        self._garbage = garbage
+        self._incarnation = incarnation
+        self._entropy = entropy
+        self._epoch = epoch
+        self._block_bytes = block_bytes
+        self._closed: set[str] = set()
+        """Last chunks of their segments that get no more bytes although they are of this epoch."""
+        self.failures = 0
+        self.chunks_created = 0
+
+    def close_last(self, layout: SegmentLayout) -> None:
+        """The outcome of a commit is unknown: the last chunk's object may be longer than committed."""
+        if layout.chunks:
+            self._closed.add(layout.chunks[-1].name)
+
+    def forget(self, chunks: Iterable[str]) -> None:
+        """The chunks are gone."""
+        self._closed.difference_update(chunks)
+
+    async def write(
+        self, layout: SegmentLayout, views: list[memoryview], length: int
+    ) -> tuple[SegmentLayout, Rows]:
+        """Write the bytes behind the committed ones; return the layout and rows that would commit them.
+
+        On failure nothing is committed; chunks that may hold more than is committed get no more bytes,
+        objects that may exist for nothing are noted for deletion.
+        """
+        if length == 0:
+            after = replace(layout, owner_epoch=self._epoch)
+            rows: Rows = {}
+            after.put_segment_row(rows)
+            return after, rows
+        await self._incarnation.commit()
+        pieces = plan_append(
+            layout,
+            length,
+            extends_last=self._extends_last(layout),
+            name_chunk=partial(self._name_chunk, layout.segment),
+        )
+        touched: list[AppendPiece] = []
+        try:
+            for piece in pieces:
+                part = slice_buffers(views, piece.begin, piece.length)
+                self._add_checksums(layout, piece, part)
+                touched.append(piece)
+                await self._write_piece(piece, part, touched)
+        except BaseException as error:
+            self.failures += 1
+            self._closed.update(piece.chunk for piece in touched if not piece.is_new)
+            self._garbage.orphans.extend(piece.chunk for piece in touched if piece.is_new)
+            if not isinstance(error, ChunkOffsetError):
+                raise
+        else:
+            self.chunks_created += sum(piece.is_new for piece in pieces)
+            if layout.chunks and pieces[-1].is_new:
+                self._closed.discard(layout.chunks[-1].name)
+            return apply_append(layout, pieces, epoch=self._epoch, block_bytes=self._block_bytes)
+        # The last chunk's object is longer than committed. It is closed now, so this comes here once only.
+        return await self.write(layout, views, length)
+
+    async def _write_piece(
+        self, piece: AppendPiece, part: Sequence[memoryview], touched: list[AppendPiece]
+    ) -> None:
+        """Write one piece; what certainly did not happen is taken from ``touched`` again."""
+        try:
+            await self._io.write(piece, part)
+        except ChunkOffsetError as error:
+            if error.actual < piece.chunk_offset:
+                raise DataCorruptionError(
+                    f"committed bytes are missing: {error}", path=piece.chunk
+                ) from error
+            raise
+        except NoSuchChunkError as error:
+            raise DataCorruptionError(f"a committed chunk is missing: {error}", path=piece.chunk) from error
+        except (RequestError, StorageFullError):
+            touched.remove(piece)
+            raise
+
+    def _extends_last(self, layout: SegmentLayout) -> bool:
+        if not layout.chunks or not self._io.supports_append:
+            return False
+        last = layout.chunks[-1]
+        return last.epoch == self._epoch and last.name not in self._closed
+
+    def _add_checksums(self, layout: SegmentLayout, piece: AppendPiece, part: Sequence[memoryview]) -> None:
+        if piece.is_new:
+            block_bytes, tail = self._block_bytes, piece.checksums
+        else:
+            last = layout.chunks[-1]
+            block_bytes, tail = last.block_bytes, last.checksums
+        piece.full_groups, piece.checksums = extend_checksums(tail, piece.chunk_offset, block_bytes, part)
+
+    def _name_chunk(self, segment: str, offset: int) -> str:
+        return chunk_name(
+            segment, self._epoch, offset, self._incarnation.name, self._entropy.token(RANDOM_BYTES)
+        )

@@ -1,0 +1,92 @@
+"""Deletes objects that nothing uses any more, then the rows that remembered them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from headrace.errors import StorageWriteError
+from headrace.storage.chunks.chunk_io import ChunkIO
+from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.storage.chunks.garbage import GarbageQueue, is_leftover
+from headrace.storage.metadata.contract import RowStore
+
+
+class GarbageCollector:
+    """Empties a GarbageQueue. ``on_deleted`` is told the names of chunks that are gone."""
+
+    def __init__(
+        self,
+        io: ChunkIO,
+        rows: RowStore,
+        garbage: GarbageQueue,
+        config: SegmentStorageConfig,
+        on_deleted: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._io = io
+        self._rows = rows
+        self._garbage = garbage
+        self._config = config
+        self._on_deleted = on_deleted
+        self.objects_deleted = 0
+        self.leftovers_deleted = 0
+
+    async def collect(self, objects_max: int = 1000) -> int:
+        """Delete up to ``objects_max`` objects that nothing uses any more; return how many were.
+
+        An object that cannot be deleted is tried again in a later call.
+        """
+        deleted = await self._delete_orphans(objects_max)
+        loop = asyncio.get_running_loop()
+        while deleted < objects_max:
+            count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
+            batch = self._garbage.next_batch(self._rows.get, loop.time(), count_max)
+            if batch is None:
+                break
+            try:
+                await self._io.delete(batch.chunks)
+            except StorageWriteError:
+                self._garbage.defer(batch, loop.time() + self._config.garbage_retry_s)
+                continue
+            try:
+                await self._rows.commit(batch.rows)
+            except BaseException:
+                self._garbage.resync(batch.number, self._rows.get, loop.time())
+                raise
+            self._garbage.finish(batch)
+            self._on_deleted(batch.chunks)
+            deleted += len(batch.chunks)
+            self.objects_deleted += len(batch.chunks)
+        return deleted
+
+    async def collect_leftovers(self, incarnation: str, epoch: int) -> int:
+        """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
+
+        Run it once after recovery, in the background: it pauses between pages of the listing.
+        """
+        deleted = 0
+        async for page in self._io.list():
+            names = [
+                found.name
+                for found in page
+                if is_leftover(found.name, incarnation=incarnation, epoch=epoch, get=self._rows.get)
+            ]
+            await self._io.delete(names)
+            deleted += len(names)
+            self.leftovers_deleted += len(names)
+            await asyncio.sleep(self._config.leftovers_pause_s)
+        return deleted
+
+    async def _delete_orphans(self, objects_max: int) -> int:
+        orphans = self._garbage.orphans
+        deleted = 0
+        while orphans and deleted < objects_max:
+            name = orphans.popleft()
+            try:
+                await self._io.delete([name])
+            except StorageWriteError:
+                orphans.append(name)
+                break  # enough for this time; the others would probably fail as well
+            deleted += 1
+        self.objects_deleted += deleted
+        return deleted

@@ -1,0 +1,26 @@
+"""Which metadata an object belongs to, part of its name: the objects of lost metadata are no garbage."""
+
+from __future__ import annotations
+
+from headrace.runtime.entropy import Entropy
+from headrace.storage.chunks.chunk_names import INCARNATION_CHARS
+from headrace.storage.metadata.contract import RowStore
+from headrace.storage.metadata.rows import INCARNATION_KEY, decode_incarnation_row, encode_incarnation_row
+
+
+class Incarnation:
+    """Drawn by the first owner of a row store, kept by all later ones. Raises: DataCorruptionError."""
+
+    def __init__(self, rows: RowStore, entropy: Entropy) -> None:
+        self._rows = rows
+        row = rows.get(INCARNATION_KEY)
+        self._committed = row is not None
+        self.name = (
+            entropy.token(INCARNATION_CHARS // 2).hex() if row is None else decode_incarnation_row(row)
+        )
+
+    async def commit(self) -> None:
+        """Make it durable, before any object is created: or a crash would leave one that is nobody's."""
+        if not self._committed:
+            await self._rows.commit({INCARNATION_KEY: encode_incarnation_row(self.name)})
+            self._committed = True
