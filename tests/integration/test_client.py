@@ -7,12 +7,15 @@ import socket
 import pytest
 
 from headrace.client import (
+    BatchStatus,
     KeyRange,
     ReaderConfig,
     ScalingPolicy,
+    SinkWatermark,
     StreamConfiguration,
     StreamCut,
     TransactionStatus,
+    TransactionTag,
     WriterConfig,
     connect,
 )
@@ -207,6 +210,47 @@ async def test_a_transaction_older_than_a_scale_is_committed_behind_it(client, s
         await transaction.commit(wait=True)
     await client.seal_stream("test", stream)
     assert per_key(await read_all(client, stream)) == {"k": [0, 1], "o": [0]}
+
+
+async def test_a_batch_of_transactions_commits_once_whoever_repeats_it(client, stream):
+    await create(client, stream, 2)
+    batches = client.transactions
+
+    async def written(batch, attempt):
+        async with client.txn_writer("test", stream) as writer:
+            ids = []
+            for partition in range(3):
+                tag = TransactionTag("sink", "query", batch, partition, attempt)
+                begun = await writer.begin_tagged(tag)
+                if isinstance(begun, SinkWatermark):
+                    return begun
+                begun.write(f"b{batch}:{partition}".encode(), f"b{batch}")
+                await begun.flush()
+                ids.append(begun.detach(keep_alive=True))
+            return ids
+
+    async def commit(batch, ids, query="query"):
+        return await batches.commit_batch(
+            "test", stream, sink="sink", query=query, batch=batch, txn_ids=ids, wait_until_visible=True
+        )
+
+    assert await batches.sink_watermark("test", stream, "sink") is None
+    first = await written(0, 0)
+    abandoned = await written(0, 1)
+    assert (await commit(0, first)).status is BatchStatus.COMMITTED
+    assert (await commit(0, first)).status is BatchStatus.ALREADY
+    assert (await commit(0, abandoned)).status is BatchStatus.ALREADY
+    assert (await written(0, 2)).batch == 0
+    second = await written(1, 0)
+    assert (await commit(1, second, query="other")).status is BatchStatus.FOREIGN
+    assert await batches.abort_batch("test", stream, sink="sink", query="query", batch=1) == 3
+    missing = await commit(1, second)
+    assert (missing.status, missing.missing in second) == (BatchStatus.MISSING, True)
+    assert (await commit(1, await written(1, 1))).status is BatchStatus.COMMITTED
+    watermark = await batches.sink_watermark("test", stream, "sink")
+    assert (watermark.batch, watermark.query, watermark.visible) == (1, "query", True)
+    found = per_key(await read_all(client, stream, end="tail"))
+    assert {key: sorted(numbers) for key, numbers in found.items()} == {"b0": [0, 1, 2], "b1": [0, 1, 2]}
 
 
 async def test_segments_between_cuts_and_ranges_of_them_hold_every_event(client, stream):

@@ -161,6 +161,8 @@ async def test_bytes_that_are_no_events_are_reported_with_their_offset(system, c
         with pytest.raises(DataCorruptionError) as caught:
             await reader.next_batch()
         assert caught.value.offset == 11
+        with pytest.raises(DataCorruptionError):  # and it stays that way
+            await reader.next_batch()
 
 
 # ------------------------------------------------------------------------------ scaling

@@ -110,6 +110,20 @@ async def test_open_transactions_are_pinged_until_they_end(system, client, monke
         assert not writer.statistics().open
 
 
+async def test_a_detached_transaction_is_kept_alive_on_request(system, client, monkeypatch):
+    monkeypatch.setattr(txn_writer, "ping_interval_s", lambda _: 0.005)
+    system.controller.create("s", "t")
+    async with client.txn_writer("s", "t", lease_ms=10_000) as writer:
+        transaction = await writer.begin()
+        await transaction.write(b"handed on")
+        txn_id = transaction.detach(keep_alive=True)
+        async with asyncio.timeout(10):
+            await system.controller.pinged.wait()
+    assert await transaction.status() is TransactionStatus.OPEN
+    await client.transactions.commit("s", "t", txn_id)
+    assert stored(system) == [b"handed on"]
+
+
 async def test_closing_a_writer_aborts_what_is_open(system, client):
     system.controller.create("s", "t")
     writer = client.txn_writer("s", "t")

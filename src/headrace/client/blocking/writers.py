@@ -307,9 +307,12 @@ class BlockingTransaction(BlockingWriter):
         """Ask the controller where the transaction is."""
         return self._thread.run(self._transaction.status())
 
-    def detach(self) -> int:
-        """Leave the (flushed) transaction open for somebody else to commit; return its id."""
-        return self._thread.call(self._transaction.detach)
+    def detach(self, *, keep_alive: bool = False) -> int:
+        """Leave the (flushed) transaction open for somebody else to commit; return its id.
+
+        With ``keep_alive`` it is pinged until it has ended or its writer is closed.
+        """
+        return self._thread.call(lambda: self._transaction.detach(keep_alive=keep_alive))
 
     def close(self) -> None:
         """Abort the transaction if it is open. Idempotent."""

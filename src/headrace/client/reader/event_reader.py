@@ -19,7 +19,13 @@ from headrace.client.reader.segment_input import SegmentInput
 from headrace.client.reader.stream_walk import Start, StreamWalk
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
-from headrace.errors import ClosedError, HeadraceError, NoSuchSegmentError, SegmentTruncatedError
+from headrace.errors import (
+    ClosedError,
+    CorruptionError,
+    HeadraceError,
+    NoSuchSegmentError,
+    SegmentTruncatedError,
+)
 from headrace.limits import KIB
 from headrace.model.stream_cut import COMPLETED, StreamCut
 
@@ -96,7 +102,11 @@ class EventReader:
             while self._ready:
                 segment_id = next(iter(self._ready))
                 del self._ready[segment_id]
-                batch = self._serve(segment_id)
+                try:
+                    batch = self._serve(segment_id)
+                except CorruptionError as error:
+                    self._failure = error  # nothing behind it can be trusted
+                    raise
                 if batch is not None:
                     self._walk.on_read(segment_id, batch.end_offset)
                     return batch

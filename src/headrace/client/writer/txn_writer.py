@@ -124,12 +124,17 @@ class Transaction(RoutedWriter):
         """Ask the controller where the transaction is."""
         return await self._owner.transactions.status(self.scope, self.stream, self.txn_id)
 
-    def detach(self) -> int:
+    def detach(self, *, keep_alive: bool = False) -> int:
         """Leave the transaction open for somebody else to commit; return its id. Flush it first.
 
-        It is no longer pinged from here, so its lease has to cover the time until then.
+        Args:
+            keep_alive: ping it until it has ended or its writer is closed. Otherwise its lease has to cover
+            the
+                time until it is committed.
         """
         self._end()
+        if keep_alive:
+            self._owner.keep_alive(self.txn_id)
         return self.txn_id
 
     def _end(self) -> None:
@@ -187,7 +192,8 @@ class TxnWriter:
         self.config = config
         self.writer_id = writer_id
         self._lease_ms = lease_ms
-        self._open: dict[int, Transaction] = {}
+        self._open: dict[int, Transaction | None] = {}
+        """What is kept alive; None stands for a transaction that somebody else commits."""
         self._tasks = Supervisor(f"transactions of {scope}/{stream}")
         self._pinging = False
 
@@ -248,16 +254,21 @@ class TxnWriter:
         """Return which transactions are kept alive."""
         return TxnWriterStatistics(list(self._open))
 
+    def keep_alive(self, txn_id: int) -> None:
+        """Ping a transaction that is not written here any more."""
+        self._open[txn_id] = None
+
     def forget(self, transaction: Transaction) -> None:
         """A transaction has ended."""
         self._open.pop(transaction.txn_id, None)
 
     async def close(self) -> None:
-        """Abort every open transaction and stop. Idempotent."""
+        """Abort every open transaction that was not detached, and stop. Idempotent."""
         await self._tasks.stop()
         for transaction in list(self._open.values()):
-            with contextlib.suppress(HeadraceError):  # its lease ends it
-                await transaction.abort()
+            if transaction is not None:
+                with contextlib.suppress(HeadraceError):  # its lease ends it
+                    await transaction.abort()
 
     async def __aenter__(self) -> Self:
         return self
