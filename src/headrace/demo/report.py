@@ -131,9 +131,8 @@ def origins_line(totals: pd.DataFrame) -> str:
         sums = group.sum(numeric_only=True)
         dry = (sums["late"] - sums["rain_late"]) / (sums["flights"] - sums["rain"])
         wet = sums["rain_late"] / sums["rain"]
-        parts.append(
-            f"[bold]{ORIGINS.get(str(origin), str(origin))}[/]: {dry:.0%} of departures late when dry, {wet:.0%} in rain"
-        )
+        name = ORIGINS.get(str(origin), str(origin))
+        parts.append(f"[bold]{name}[/]: {dry:.0%} of departures late when dry, {wet:.0%} in rain")
     return "  " + "\n  ".join(parts)
 
 
@@ -199,7 +198,7 @@ def _draw_lines(axes: Any, totals: pd.DataFrame) -> None:
         lowest = max(height, lowest + 1.6)  # names must not cover each other
         axes.text(hour + 0.25, lowest, name, color=colour, va="center", fontweight="bold")
     axes.set_xlim(5, 26.5)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=min(0.0, float(means.min())) - 0.5)
     axes.set_xticks(range(6, 24, 3), [f"{hour}:00" for hour in range(6, 24, 3)])
     axes.set_title("Mean departure delay by airport, minutes", loc="left", fontsize=11)
     axes.set_xlabel("scheduled hour of departure")
@@ -234,5 +233,6 @@ def _draw_map(figure: Any, axes: Any, totals: pd.DataFrame, airlines: dict[str, 
 def _short(name: str) -> str:
     """Drop what every airline's name ends with."""
     for ending in (" Inc.", " Co.", " Corporation", " Airlines", " Air Lines", " Airways", " Air"):
-        name = name.removesuffix(ending)
+        shorter = name.removesuffix(ending)
+        name = shorter if len(shorter) > 3 else name
     return name

