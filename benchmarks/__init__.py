@@ -1,1 +1,1 @@
-"""Benchmarks: each prints its floor, measured in the same run, beside its result, and checks what it moved."""
+"""Benchmarks: each prints its floor, measured in the same run, and checks what it moved."""

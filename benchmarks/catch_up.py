@@ -1,4 +1,4 @@
-"""Catch-up read (P7): one reader over history that lies in chunks, beside a Python socket copy of as many bytes.
+"""Catch-up read (P7): one reader over history in chunks, beside a Python socket copy of as many bytes.
 
 The stream is written, its server stopped (so everything is stored) and started again with an empty cache.
 """
@@ -85,8 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
             assert events == written, f"{events} of {written} events"
             rate = size_bytes / seconds / 1e6
             print(
-                f"catch-up of {written} events of {size} B from chunks: {rate:.0f} MB/s, {events / seconds / 1e3:.0f} k "
-                f"events/s (floor, socket copy: {floor:.0f} MB/s; ratio {rate / floor:.2f})",
+                f"catch-up of {written} events of {size} B from chunks: {rate:.0f} MB/s, "
+                f"{events / seconds / 1e3:.0f} k events/s (floor, socket copy: {floor:.0f} MB/s; ratio {rate / floor:.2f})",
                 flush=True,
             )
             events, size_bytes, seconds = asyncio.run(read(server))

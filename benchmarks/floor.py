@@ -1,4 +1,4 @@
-"""What the machine can do, measured right before: the raw durable write loop that every durable rate is held against."""
+"""What the machine can do, measured right before: the raw durable write loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Acknowledgement latency and tail-read delay at a fixed rate (P4, P6), without coordinated omission.
 
-Each event has a due time; its latency counts from there. The floor is one ``O_DIRECT|O_DSYNC`` write of 4 KiB. The
-tail-read delay is the time from an event's acknowledgement to the reader having it (negative if the reader was first).
+Each event has a due time; its latency counts from there. The floor is one ``O_DIRECT|O_DSYNC`` write of
+4 KiB. The tail-read delay is the time from an event's acknowledgement to the reader having it (negative if
+the reader was first).
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ async def measure(server: BenchServer, rate: int, seconds: float) -> tuple[list[
 
             for number in range(count):
                 due[number] = begin + number / rate
-                while (left := due[number] - now()) > 0:
+                while (left := due[number] - now()) > 0:  # noqa: ASYNC110 - a schedule, not an event
                     await asyncio.sleep(left if left > 0.0005 else 0)
-                acks.append(asyncio.ensure_future(settle(number, writer.write(b"%012d" % number + b"x" * 88, "key"))))
+                ack = writer.write(b"%012d" % number + b"x" * 88, "key")
+                acks.append(asyncio.ensure_future(settle(number, ack)))
             await asyncio.gather(*acks)
             await asyncio.wait_for(all_seen.wait(), 30)
             reading.cancel()
@@ -77,8 +79,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(
                 f"{rate} events/s of 100 B: ack p50 {quantile(ack, 0.5):.2f} p95 {quantile(ack, 0.95):.2f} "
                 f"p99 {quantile(ack, 0.99):.2f} ms (floor, one synced write: p50 {p50:.2f} p99 {p99:.2f} ms; "
-                f"over it {quantile(ack, 0.5) - p50:+.2f} / {quantile(ack, 0.99) - p99:+.2f}); readable after the ack: "
-                f"p50 {quantile(delay, 0.5):.2f} p95 {quantile(delay, 0.95):.2f} ms",
+                f"over it {quantile(ack, 0.5) - p50:+.2f} / {quantile(ack, 0.99) - p99:+.2f}); "
+                f"readable after the ack: p50 {quantile(delay, 0.5):.2f} p95 {quantile(delay, 0.95):.2f} ms",
                 flush=True,
             )
 

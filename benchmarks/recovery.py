@@ -1,7 +1,6 @@
-"""Recovery (P9): ``kill -9`` to the first acknowledged append with a million small operations in the log; cold start (P10).
+"""Recovery (P9): from ``kill -9`` to the first acknowledged append, after a million small ones; cold start (P10).
 
-The floor of recovery is one sequential read of the log's files. Storage is held back while the log is filled, so that
-the log is not cut: what is measured is the replay of everything.
+The floor of recovery is one sequential read of the log's files.
 """
 
 from __future__ import annotations
@@ -63,8 +62,11 @@ def main(arguments: list[str] | None = None) -> None:
     began = now()
     server.start()
     acked = asyncio.run(first_ack(server))
-    print(f"cold start, empty: ready after {server.ready_s:.2f} s, first ack after {acked - began:.2f} s; "
-          f"resident {server.rss_mib():.0f} MiB", flush=True)
+    print(
+        f"cold start, empty: ready after {server.ready_s:.2f} s, first ack after {acked - began:.2f} s; "
+        f"resident {server.rss_mib():.0f} MiB",
+        flush=True,
+    )
     asyncio.run(fill(server, operations))
     server.kill()
     size, floor = read_log(server.root)

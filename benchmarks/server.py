@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Self
 
 
 class BenchServer:
@@ -31,8 +32,11 @@ class BenchServer:
         ports = ["--controller-port", "0", "--segmentstore-port", "0", "--rest-port", "0"]
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headrace.cli.main", "standalone", "--data-dir", str(self.root / "data"), *ports]
-                + ["--ready-file", str(ready), *self.arguments],
+                [
+                    *(sys.executable, "-m", "headrace.cli.main", "standalone"),
+                    *("--data-dir", str(self.root / "data"), *ports, "--ready-file", str(ready)),
+                    *self.arguments,
+                ],
                 stdout=log,
                 stderr=log,
             )
@@ -73,7 +77,7 @@ class BenchServer:
             self.process.terminate()
             self.process.wait(60)
 
-    def __enter__(self) -> BenchServer:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -1,6 +1,6 @@
 """Transactions (P8) and stream creation: begin, one event, commit, with 1, 8 and 64 in flight.
 
-The floor of a transaction is what must become durable one after another: creating its segments, the event, the
+The floor of a transaction is what must become durable one after another: its segments, the event, the
 decision, the merge: four synced writes of 4 KiB.
 """
 
@@ -59,7 +59,10 @@ def main(arguments: list[str] | None = None) -> None:
         p50, _ = durable_write_latency(200)
         for in_flight, count in ((1, 20), (8, 64), (64, 128)):
             rate = asyncio.run(run(server, in_flight, count * scale))
-            print(f"transactions, {in_flight} in flight: {rate:.0f}/s (floor of one: {4 * p50:.2f} ms)", flush=True)
+            print(
+                f"transactions, {in_flight} in flight: {rate:.0f}/s (floor of one: {4 * p50:.2f} ms)",
+                flush=True,
+            )
         for in_flight in (1, 8):
             rate = asyncio.run(create_streams(server, in_flight, 20 * scale))
             print(f"streams created, {in_flight} at once: {rate:.0f}/s", flush=True)

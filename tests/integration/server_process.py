@@ -1,4 +1,5 @@
-"""A real ``headrace standalone`` in a process of its own, for tests that kill it, fill its disk or talk to it."""
+"""A real ``headrace standalone`` in a process of its own, for tests that kill it, fill its disk or talk to
+it."""
 
 import json
 import os
@@ -43,7 +44,11 @@ class ServerProcess:
                     "standalone",
                     "--data-dir",
                     str(self.directory / "data"),
-                    *(["--controller-port", "0", "--segmentstore-port", "0", "--rest-port", "0"] if ports else []),
+                    *(
+                        ["--controller-port", "0", "--segmentstore-port", "0", "--rest-port", "0"]
+                        if ports
+                        else []
+                    ),
                     "--ready-file",
                     str(ready_file),
                     *self.arguments,

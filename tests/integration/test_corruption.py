@@ -1,7 +1,8 @@
-"""Damaged logs: a torn tail is cut without a word, damage in the middle is named and nothing behind it is served."""
+"""Damaged logs: a torn tail is cut without a word, damage in the middle is named and nothing behind it is
+served."""
 
-import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,12 @@ def living_records(data, container):
     ]
 
 
+def overwrite(path, offset, data):
+    with Path(path).open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
 @pytest.fixture
 async def killed(tmp_path):
     server = ServerProcess(tmp_path, "--containers", "1")
@@ -55,9 +62,8 @@ async def killed(tmp_path):
 
 async def test_garbage_behind_the_last_record_is_cut_and_every_event_is_there(killed):
     path, offset, header = living_records(killed.directory / "data", 0)[-1]
-    with open(path, "r+b") as file:
-        end = offset + -(-(64 + header.length) // 4096) * 4096
-        os.pwrite(file.fileno(), random.Random(1).randbytes(3000), end)
+    end = offset + -(-(64 + header.length) // 4096) * 4096
+    overwrite(path, end, random.Random(1).randbytes(3000))
     killed.start()
     assert await read_all(killed.uri) == EVENTS
     assert killed.stop() == 0
@@ -65,10 +71,9 @@ async def test_garbage_behind_the_last_record_is_cut_and_every_event_is_there(ki
 
 async def test_a_torn_last_write_loses_nothing_that_was_acknowledged(killed):
     path, offset, header = living_records(killed.directory / "data", 0)[-1]
-    with open(path, "r+b") as file:
-        # A write that a power failure cut: the header of a next record, and nothing of its content.
-        start = offset + -(-(64 + header.length) // 4096) * 4096
-        os.pwrite(file.fileno(), os.pread(file.fileno(), 24, offset), start)
+    # A write that a power failure cut: the header of a next record, and nothing of its content.
+    start = offset + -(-(64 + header.length) // 4096) * 4096
+    overwrite(path, start, Path(path).read_bytes()[offset : offset + 24])
     killed.start()
     assert await read_all(killed.uri) == EVENTS
 
@@ -76,17 +81,15 @@ async def test_a_torn_last_write_loses_nothing_that_was_acknowledged(killed):
 async def test_a_flipped_bit_in_the_middle_is_named_and_nothing_is_served(killed):
     records = living_records(killed.directory / "data", 0)
     path, offset, header = records[len(records) // 2]
-    with open(path, "r+b") as file:
-        at = offset + 64 + header.length // 2
-        byte = os.pread(file.fileno(), 1, at)[0]
-        os.pwrite(file.fileno(), bytes([byte ^ 0x10]), at)
+    at = offset + 64 + header.length // 2
+    byte = Path(path).read_bytes()[at]
+    overwrite(path, at, bytes([byte ^ 0x10]))
     with pytest.raises(ServerDiedError) as refusal:
         killed.start()
     assert killed.process.returncode == 6
-    assert os.path.basename(path) in str(refusal.value)
+    assert Path(path).name in str(refusal.value)
     assert str(offset) in str(refusal.value)
     # Nothing was repaired away: mending the byte brings everything back.
-    with open(path, "r+b") as file:
-        os.pwrite(file.fileno(), bytes([byte]), at)
+    overwrite(path, at, bytes([byte]))
     killed.start()
     assert await read_all(killed.uri) == EVENTS

@@ -1,4 +1,5 @@
-"""``kill -9`` in the middle of ingestion by eight writers, twenty times: every acknowledged event is there once."""
+"""``kill -9`` in the middle of ingestion by eight writers, twenty times: every acknowledged event is there
+once."""
 
 import asyncio
 import collections

@@ -45,7 +45,9 @@ def test_streams_have_policies_and_tags(manager, scope):
     assert manager.create_stream_with_policy(scope, "tagged", scaling, retention, ["red"]) is False
     assert sorted(manager.get_stream_tags(scope, "tagged")) == ["blue", "red"]
     fixed = wheel.StreamScalingPolicy.fixed_scaling_policy(3)
-    assert manager.update_stream_with_policy(scope, "tagged", fixed, wheel.StreamRetentionPolicy.none(), ["green"])
+    assert manager.update_stream_with_policy(
+        scope, "tagged", fixed, wheel.StreamRetentionPolicy.none(), ["green"]
+    )
     assert manager.get_stream_tags(scope, "tagged") == ["green"]
     assert manager.create_stream(scope, "plain", 2) is True
     assert {"tagged", "plain"} <= set(manager.list_stream(scope))
@@ -95,8 +97,7 @@ async def test_several_readers_share_a_group_and_miss_nothing(manager, scope):
             part = await reader.get_segment_slice_async()
             if part is None:
                 continue
-            for event in part:
-                seen.append(int(bytes(event.data())))
+            seen.extend(int(bytes(event.data())) for event in part)
             reader.release_segment(part)
             if len(seen) >= 400:
                 done.set()
@@ -193,9 +194,9 @@ async def test_the_wheel_and_our_client_read_each_other(manager, scope, server):
 
 
 def test_unknown_and_duplicate_things_are_refused(manager, scope):
-    with pytest.raises(Exception, match="(?i)stream"):
+    with pytest.raises(Exception, match=r"(?i)stream"):
         manager.create_stream("no-such-scope", "stream", 1)
     manager.create_stream(scope, "one", 1)
     assert manager.create_stream(scope, "one", 1) is False
-    with pytest.raises(Exception, match="(?i)scope|empty"):
+    with pytest.raises(Exception, match=r"(?i)scope|empty"):
         manager.delete_scope(scope)

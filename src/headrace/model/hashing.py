@@ -1,8 +1,9 @@
 """MurmurHash3 (x64, 128 bits) and jump consistent hashing, as every client of the protocol uses them.
 
-The seed is a signed 32-bit number that is sign-extended into both lanes; common packages zero-extend it, which
-is why the function is here. Source: protocol, "Routing-key hash" and "Naming and container mapping"; pinned by
-``tests/golden/hashing``.
+The seed is a signed 32-bit number that is sign-extended into both lanes; common packages zero-extend it,
+which
+is why the function is here. Source: protocol, "Routing-key hash" and "Naming and container mapping"; pinned
+by ``tests/golden/hashing``.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _INTERNAL_NAME: Final = re.compile(r"_?[A-Za-z0-9.\-]+\Z")
 class SegmentName:
     """A qualified stream segment name taken apart.
 
-    ``scope`` is empty for the two-part form. ``suffix`` is the transaction or transient part with its mark, or
-    empty.
+    ``scope`` is empty for the two-part form. ``suffix`` is the transaction or transient part with its mark,
+    or empty.
     """
 
     scope: str
@@ -57,10 +57,12 @@ def check_user_name(name: str, what: str) -> str:
 
 
 def check_internal_name(name: str, what: str) -> str:
-    """Like :func:`check_user_name`, but one leading underscore is allowed (``_RG...``, ``_MARK...``, ``_system``)."""
+    """Like :func:`check_user_name`, but one leading underscore is allowed (``_RG...``, ``_MARK...``,
+    ``_system``)."""
     if not _INTERNAL_NAME.match(name) or len(name) > NAME_CHARS_MAX:
         raise InvalidArgumentError(
-            f"illegal {what} name {name!r}: an optional '_', then up to {NAME_CHARS_MAX} letters, digits, '.' or '-'"
+            f"illegal {what} name {name!r}: an optional '_', then up to {NAME_CHARS_MAX} letters, digits,
+            '.' or '-'"
         )
     return name
 

@@ -31,9 +31,10 @@ class SegmentInfo:
 class ReadResult:
     """Bytes of one read, as views that stay valid until :meth:`release`.
 
-    ``pieces`` hold at most the requested number of bytes, contiguous from ``offset``; they are empty only at the
-    end of a sealed segment. The owner calls ``release`` exactly once, when the bytes have been handed on (written
-    to a socket, copied); the views must not be used afterwards.
+    ``pieces`` hold at most the requested number of bytes, contiguous from ``offset``; they are empty only
+    at the
+    end of a sealed segment. The owner calls ``release`` exactly once, when the bytes have been handed on
+    (written to a socket, copied); the views must not be used afterwards.
     """
 
     offset: int
@@ -148,7 +149,8 @@ class ReadIndex(Protocol):
         """
 
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
-        """``source`` became ``[offset, offset + length)`` of ``target``; reads there go to the source's bytes."""
+        """``source`` became ``[offset, offset + length)`` of ``target``; reads there go to the source's
+        bytes."""
 
     def complete_merge(self, target: SegmentState, source: SegmentState) -> None:
         """Storage has joined the source into the target: move its cached entries over, forget the source."""
@@ -177,8 +179,8 @@ class ReadIndex(Protocol):
     def read_direct(self, segment: SegmentState, offset: int, length: int) -> list[memoryview] | None:
         """Exactly ``length`` cached bytes that are not yet in storage, or None (a merge is pending there).
 
-        The views stay valid until control returns to the loop twice or the bytes are marked stored, whichever is
-        later: bytes not in storage are never evicted.
+        The views stay valid until control returns to the loop twice or the bytes are marked stored,
+        whichever is later: bytes not in storage are never evicted.
         """
 
     def drop(self, segment: SegmentState) -> None:
@@ -191,7 +193,8 @@ class ReadIndex(Protocol):
         """End every waiting read with ContainerOfflineError and free the cache."""
 
 
-# ------------------------------------------------------------------------------------------ containers, to tables
+# ------------------------------------------------------------------------------------------ containers, to
+# tables
 
 
 class SegmentAccess(Protocol):
@@ -215,7 +218,9 @@ class SegmentAccess(Protocol):
     ) -> int:
         """Append atomically, answer the offset at which ``data`` begins, once it is durable."""
 
-    async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult: ...
+    async def read(
+        self, segment: SegmentState, offset: int, length_max: int, *, wait: bool
+    ) -> ReadResult: ...
 
     async def truncate(self, segment: SegmentState, offset: int) -> None: ...
 

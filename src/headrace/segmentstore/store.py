@@ -1,6 +1,7 @@
 """The segment store as its callers see it: names in, the right container asked, durable facts out.
 
-Ingress, the controller of a standalone process and the tests all speak to this class. Each method says what the
+Ingress, the controller of a standalone process and the tests all speak to this class. Each method says what
+the
 protocol promises about it; container look-up and the split between streams and tables happen here and nowhere
 else.
 """
@@ -101,9 +102,7 @@ class SegmentStore:
         container, state = self._segment(segment)
         await container.delete(state)
 
-    async def merge_segments(
-        self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()
-    ) -> int:
+    async def merge_segments(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> int:
         """Append all of ``source`` to ``target`` and remove it; answer the new length of the target.
 
         Errors name the source, whatever the cause, as the protocol wants.

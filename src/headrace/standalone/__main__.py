@@ -1,4 +1,5 @@
-"""``python -m headrace.standalone``: the server with its defaults, for debugging. People use ``headrace standalone``."""
+"""``python -m headrace.standalone``: the server with its defaults, for debugging. People use ``headrace
+standalone``."""
 
 import sys
 
@@ -8,4 +9,8 @@ from headrace.standalone.server import run
 
 if __name__ == "__main__":
     configure()
-    run(StandaloneConfig(data_dir=sys.argv[1], ready_file=sys.argv[2], controller_port=0, segmentstore_port=0, rest_port=0))
+    run(
+        StandaloneConfig(
+            data_dir=sys.argv[1], ready_file=sys.argv[2], controller_port=0, segmentstore_port=0, rest_port=0
+        )
+    )

@@ -1,4 +1,5 @@
-"""The controller of a standalone process: on the segment store's loop, with its metadata in the store's tables.
+"""The controller of a standalone process: on the segment store's loop, with its metadata in the store's
+tables.
 
 gRPC has threads of its own and hands every call over to the loop, so that its parsing never competes with
 appends for the interpreter longer than one call takes.

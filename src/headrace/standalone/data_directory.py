@@ -1,7 +1,7 @@
 """What a data directory was made for: the facts that may never change under the data, checked at every start.
 
-``headrace.json`` holds the format version and the number of containers. Segments are spread over containers by a
-hash of their names, so another number would look for every segment in the wrong place. Format page:
+``headrace.json`` holds the format version and the number of containers. Segments are spread over containers
+by a hash of their names, so another number would look for every segment in the wrong place. Format page:
 ``docs/formats/data-directory.md``.
 """
 
@@ -29,7 +29,9 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
     path = f"{directory}/{FILE_NAME}"
     if not files.exists(path):
         if files.exists(f"{directory}/wal"):
-            raise DataCorruptionError("the data directory holds a log but not the record of its make-up", path=path)
+            raise DataCorruptionError(
+                "the data directory holds a log but not the record of its make-up", path=path
+            )
         _write(files, directory, json.dumps({"format": FORMAT, "containers": containers}).encode() + b"\n")
         return
     record = _read(files, path)
@@ -39,8 +41,8 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
         )
     if record.get("containers") != containers:
         raise InvalidArgumentError(
-            f"{directory} was made with {record.get('containers')} containers, {containers} were asked for: the "
-            f"number is fixed once data exist; leave it out or give {record.get('containers')}"
+            f"{directory} was made with {record.get('containers')} containers, {containers} were asked for:
+            the " f"number is fixed once data exist; leave it out or give {record.get('containers')}"
         )
 
 

@@ -1,4 +1,5 @@
-"""The segment store of a standalone process: logs, chunks, cache, containers and the listener, wired together."""
+"""The segment store of a standalone process: logs, chunks, cache, containers and the listener, wired
+together."""
 
 from __future__ import annotations
 

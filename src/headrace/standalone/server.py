@@ -1,7 +1,8 @@
 """The standalone server: starts every part in order, says when it can be used, stops orderly on a signal.
 
 Order of start: lock of the data directory, containers (each recovers from its log), the segment store's
-listener, the controller (it finishes what a former one began), gRPC, REST, and only then the ready file: whoever
+listener, the controller (it finishes what a former one began), gRPC, REST, and only then the ready file:
+whoever
 finds it may append. Stopping runs backwards. A kill at any moment is safe: starting is always recovery.
 """
 

@@ -13,14 +13,17 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         nouns,
         "demo",
         run,
-        "Write the flights of New York 2013 to a durable server, compute delays with PySpark, check every total.",
+        "Write the flights of New York 2013 to a durable server, compute delays with PySpark, check every
+        total.",
         """
         headrace demo
         headrace demo --keep
         """,
         connects=False,
     )
-    verb.add_argument("--keep", action="store_true", help="leave the server running and say how to explore it")
+    verb.add_argument(
+        "--keep", action="store_true", help="leave the server running and say how to explore it"
+    )
     verb.add_argument("--directory", metavar="DIR", help="where data and results go (default: demo-output)")
 
 

@@ -1,7 +1,8 @@
 """The container: single owner of a share of all segments. Starts by recovery, ends at the first doubt.
 
-Public calls run on the container's loop. Everything that changes a segment becomes an operation of the durable
-log; everything that is read comes through the read index; the storage writer moves bytes on in the background.
+Public calls run on the container's loop. Everything that changes a segment becomes an operation of the
+durable log; everything that is read comes through the read index; the storage writer moves bytes on in the
+background.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from headrace.errors import (
 )
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate
+from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.components import ContainerComponents
@@ -42,13 +44,13 @@ from headrace.segmentstore.operations.catalogue import Buffer
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.segmentstore.storagewriter.storage_writer import StorageWriter
 from headrace.segmentstore.tables.tables import ContainerTables
-from headrace.runtime.supervisor import Supervisor
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
 _logger = logging.getLogger(__name__)
 
 MERGED_NAMES_MAX: Final = 10_000
-"""How many merged sources a container remembers, so that a repeated merge request is answered with success."""
+"""How many merged sources a container remembers, so that a repeated merge request is answered with
+success."""
 
 
 class SegmentContainer:
@@ -167,7 +169,8 @@ class SegmentContainer:
             await self.delete(state)
 
     async def stop(self) -> None:
-        """Stop orderly: what was accepted becomes durable, what waits is told. A crash only takes longer to recover."""
+        """Stop orderly: what was accepted becomes durable, what waits is told. A crash only takes longer to
+        recover."""
         self._online = False
         await self.tables.close()
         await self._log.flush()
@@ -296,9 +299,7 @@ class SegmentContainer:
             return transitions.propose_append(segment, sequence, data, updates, expected_offset)
 
         # System segments are what the rest of the system waits for: they are not held back behind user data.
-        ticket = await self._log.submit(
-            propose, len(data) + 300 * len(updates), critical=segment.is_system
-        )
+        ticket = await self._log.submit(propose, len(data) + 300 * len(updates), critical=segment.is_system)
         offset: int = ticket.operation.offset
         return offset
 
@@ -315,7 +316,8 @@ class SegmentContainer:
         return ContainerAppendTarget(self._log.processor, state)
 
     async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None:
-        """Apply all updates or none. Raises SegmentSealedError, AttributeMismatchError, NoSuchSegmentError."""
+        """Apply all updates or none. Raises SegmentSealedError, AttributeMismatchError,
+        NoSuchSegmentError."""
         self._check_online()
 
         def propose(sequence: int) -> ops.UpdateAttributes:

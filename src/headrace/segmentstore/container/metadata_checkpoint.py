@@ -1,8 +1,9 @@
 """A metadata checkpoint: the whole accepted state of a container, as rows, written into its own log.
 
-A segment's row is encoded once and kept until the segment changes, so a checkpoint of 25,000 segments of which
-three changed encodes three. Rows travel in parts of bounded size between a *begin* and an *end* operation; they
-describe the state right before *begin*, whatever happens between the parts.
+A segment's row is encoded once and kept until the segment changes, so a checkpoint of 25,000 segments of
+which
+three changed encodes three. Rows travel in parts of bounded size between a *begin* and an *end* operation;
+they describe the state right before *begin*, whatever happens between the parts.
 
 ::
 
@@ -43,7 +44,9 @@ def encode_segment_row(state: SegmentState) -> bytes:
     if state.checkpoint_row is None:
         name = state.name.encode()
         flags = (
-            _SEALED * state.accepted_sealed + _MERGED * state.accepted_merged + _DELETED * state.accepted_deleted
+            _SEALED * state.accepted_sealed
+            + _MERGED * state.accepted_merged
+            + _DELETED * state.accepted_deleted
         )
         head = _ROW.pack(
             ROW_VERSION,
@@ -123,7 +126,9 @@ class CheckpointSnapshot:
             yield segments, rows
 
 
-def install(container: ContainerState, segment_rows: Iterable[Buffer], storage_rows: dict[str, bytes]) -> None:
+def install(
+    container: ContainerState, segment_rows: Iterable[Buffer], storage_rows: dict[str, bytes]
+) -> None:
     """Replace everything ``container`` knows by the content of a checkpoint."""
     container.by_id = {}
     container.by_name = {}

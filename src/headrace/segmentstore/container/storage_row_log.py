@@ -1,4 +1,5 @@
-"""Long-term storage's metadata, kept in the container's own log: a change counts once its operation is durable.
+"""Long-term storage's metadata, kept in the container's own log: a change counts once its operation is
+durable.
 
 Because the rows travel through the fenced log, a former owner can never commit one; because a metadata
 checkpoint carries them, they survive the log being cut.

@@ -7,7 +7,8 @@ Three steps, in this order, each a plain function:
 * *accept*: change the accepted side, so that the next proposal sees it.
 * *apply*: the operation is durable; change the side that readers and callers see.
 
-Recovery runs *accept* and *apply* on what the log holds; :func:`check_replay` says what is wrong with it first.
+Recovery runs *accept* and *apply* on what the log holds; :func:`check_replay` says what is wrong with it
+first.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ def evaluate(segment: SegmentState, updates: Sequence[AttributeUpdate]) -> dict[
     if segment.is_transient:
         count = sum(1 for key in (segment.accepted_attributes | values) if not attr.is_core_attribute(key))
         if count > TRANSIENT_ATTRIBUTES_MAX:
-            raise InvalidArgumentError(f"a transient segment holds at most {TRANSIENT_ATTRIBUTES_MAX} attributes")
+            raise InvalidArgumentError(
+                f"a transient segment holds at most {TRANSIENT_ATTRIBUTES_MAX} attributes"
+            )
     return values
 
 
@@ -133,7 +136,9 @@ def propose_merge(
     if not source.accepted_sealed:
         raise SegmentNotSealedError(source.name)
     if source is target or source.accepted_start_offset != 0:
-        raise InvalidArgumentError(f"segment {source.name!r} is truncated, or the target itself: cannot merge")
+        raise InvalidArgumentError(
+            f"segment {source.name!r} is truncated, or the target itself: cannot merge"
+        )
     values = evaluate(target, updates)
     return ops.Merge(
         sequence,
@@ -180,7 +185,8 @@ def _set_values(attributes: dict[bytes, int], values: Mapping[bytes, int]) -> No
 
 
 def accept(container: ContainerState, operation: Operation) -> None:
-    """Change the accepted side. The operation was proposed against exactly this state, or is being replayed."""
+    """Change the accepted side. The operation was proposed against exactly this state, or is being
+    replayed."""
     match operation:
         case ops.CheckpointBegin() | ops.CheckpointPart() | ops.CheckpointEnd():
             return

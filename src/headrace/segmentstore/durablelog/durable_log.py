@@ -1,7 +1,7 @@
 """The durable log of one container: recovers it, processes its operations, checkpoints it, cuts it.
 
-``start`` is the only way in, and it is recovery: take ownership of the WAL (fencing whoever had it), replay what
-it holds, and make sure a metadata checkpoint of this owner follows. Source: ``docs/flows/recovery.md``.
+``start`` is the only way in, and it is recovery: take ownership of the WAL (fencing whoever had it), replay
+what it holds, and make sure a metadata checkpoint of this owner follows. Source: ``docs/flows/recovery.md``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from headrace.errors import DataCorruptionError, HeadraceError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
+from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot
 from headrace.segmentstore.contract import ReadIndex
@@ -31,7 +32,6 @@ from headrace.segmentstore.durablelog.operation_processor import (
 from headrace.segmentstore.durablelog.truncation import TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
-from headrace.runtime.supervisor import Supervisor
 from headrace.wal.contract import Wal, WalStatistics
 
 
@@ -121,14 +121,18 @@ class DurableLog:
     def replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
         """Rebuild the container's state from the WAL; False if the log is new."""
         reader = FrameReader()
-        replay = LogReplay(self._container, self._read_index, self.memory_log, self._truncation, on_storage_rows)
+        replay = LogReplay(
+            self._container, self._read_index, self.memory_log, self._truncation, on_storage_rows
+        )
         decode = codec.decode
         for record in self._wal.records():
             for view in reader.feed(record.address, record.payload):
                 try:
                     replay.feed(decode(view), reader.frame_time_ms, reader.start_address)
                 except KeyError as error:
-                    raise DataCorruptionError(f"the log refers to segment {error} before mapping it") from error
+                    raise DataCorruptionError(
+                        f"the log refers to segment {error} before mapping it"
+                    ) from error
         recovered = replay.finish()
         self._recovered_operations = replay.operation_count
         self._recovered_frames = reader.frame_count
@@ -226,4 +230,3 @@ def _propose_part(
     sequence: int,
 ) -> ops.CheckpointPart:
     return ops.CheckpointPart(sequence, begin_sequence, segment_rows, storage_rows)
-

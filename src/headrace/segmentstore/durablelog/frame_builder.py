@@ -1,7 +1,7 @@
 """Packs operations into data frames lent by the WAL: each payload byte is copied once, from where it came.
 
-The builder knows bytes and frames, not what an operation means. A frame collects the items (whatever the caller
-hands in) whose last byte it holds; when the frame is durable those items are, and all earlier ones.
+The builder knows bytes and frames, not what an operation means. A frame collects the items (whatever the
+caller hands in) whose last byte it holds; when the frame is durable those items are, and all earlier ones.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class FrameBuilder:
         return 2 + size_bytes // self.content_bytes_max
 
     def write(self, pieces: Sequence[Buffer], size_bytes: int, item: Any, sequence: int) -> bool:
-        """Write one operation, over as many frames as it takes; ``item`` belongs to the frame of its last byte.
+        """Write one operation, over as many frames as it takes; ``item`` belongs to the frame of its last
+        byte.
 
         Returns False, with nothing written, if there are not enough frames. The caller checks
         :meth:`frames_needed` against the pool first, so that a False in the middle cannot happen.
@@ -124,7 +125,7 @@ class FrameBuilder:
             ENTRY_HEADER.pack_into(current.view, current.used, room, flags)
             at = current.used + ENTRY_HEADER.size
             while room:
-                while not len(piece):
+                while not piece:
                     piece = memoryview(next(source))
                 part = piece[:room]
                 end = at + len(part)

@@ -1,8 +1,8 @@
 """Puts operations back together from data frames, tolerating exactly what a crash may leave behind.
 
 An incomplete operation at the end of the log was never acknowledged: it is dropped. Entries in front of the
-first *first* entry belong to an operation whose head was truncated away: they are skipped. Anything else out of
-place is corruption.
+first *first* entry belong to an operation whose head was truncated away: they are skipped. Anything else
+out of place is corruption.
 """
 
 from __future__ import annotations
@@ -72,4 +72,6 @@ class FrameReader:
                     whole, self._partial = self._partial, None
                     yield memoryview(whole)
             elif self._seen_first:
-                raise DataCorruptionError(f"frame at {address}: an entry at {at - size - 5} continues nothing")
+                raise DataCorruptionError(
+                    f"frame at {address}: an entry at {at - size - 5} continues nothing"
+                )

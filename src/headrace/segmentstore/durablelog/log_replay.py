@@ -1,8 +1,10 @@
-"""Rebuilds a container from its log: the first whole metadata checkpoint, then everything after its beginning.
+"""Rebuilds a container from its log: the first whole metadata checkpoint, then everything after its
+beginning.
 
-Only what the log holds decides the outcome: any prefix of it, ending anywhere, recovers cleanly, and recovering
-twice gives the same state. What was durable but not yet stored is handed to the storage writer again through the
-memory log. Source: ``docs/flows/recovery.md``.
+Only what the log holds decides the outcome: any prefix of it, ending anywhere, recovers cleanly, and
+recovering
+twice gives the same state. What was durable but not yet stored is handed to the storage writer again
+through the memory log. Source: ``docs/flows/recovery.md``.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class LogReplay:
         """Ids of segments whose merge or deletion was replayed, so that storage hears of it again."""
 
     def feed(self, operation: Operation, time_ms: int, address: int) -> None:
-        """Take the next operation; ``address`` is the frame in which it begins, ``time_ms`` that frame's time.
+        """Take the next operation; ``address`` is the frame in which it begins, ``time_ms`` that frame's
+        time.
 
         Raises:
             DataCorruptionError: the log contradicts itself.

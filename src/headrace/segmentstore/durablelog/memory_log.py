@@ -1,7 +1,7 @@
 """Durable operations in memory, in sequence order, until the storage writer takes them.
 
-Neighbouring appends to one segment are joined while they wait: under load the storage writer meets one item per
-megabyte, not one per run.
+Neighbouring appends to one segment are joined while they wait: under load the storage writer meets one item
+per megabyte, not one per run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class MemoryLogStatistics:
 
 
 class OperationMemoryLog:
-    """The queue between the durable log (producer) and the storage writer (only consumer). One loop, no locks.
+    """The queue between the durable log (producer) and the storage writer (only consumer). One loop, no
+    locks.
 
     Bounded by the operation processor, which stops accepting at ``count_max`` operations.
     """
@@ -43,11 +44,7 @@ class OperationMemoryLog:
         queue = self._queue
         if queue:
             last = queue[-1]
-            if (
-                type(last) is StoredAppend
-                and last.segment is segment
-                and last.offset + last.length == offset
-            ):
+            if type(last) is StoredAppend and last.segment is segment and last.offset + last.length == offset:
                 last.length += length
                 last.sequence = sequence
                 return

@@ -7,8 +7,8 @@
         on_written                 apply to state, read index and memory log; wake readers; answer callers
 
 Nothing here waits for the disk. Group commit needs no timer: while the WAL is busy the open frame fills. The
-bounded pool of frames is the back-pressure. A failed WAL write is the end of this owner: everything accepted and
-not yet durable has an unknown outcome, and recovery decides.
+bounded pool of frames is the back-pressure. A failed WAL write is the end of this owner: everything
+accepted and not yet durable has an unknown outcome, and recovery decides.
 
 Source: ``docs/flows/append.md``.
 """
@@ -185,7 +185,8 @@ class OperationProcessor:
     def can_accept(self, size_bytes: int) -> bool:
         """Whether an append of ``size_bytes`` would find room now. Cheap: asked for every block.
 
-        True once this owner has failed: the append then raises ContainerOfflineError instead of waiting for ever.
+        True once this owner has failed: the append then raises ContainerOfflineError instead of waiting for
+        ever.
         """
         if self._failed is not None:
             return True
@@ -204,7 +205,9 @@ class OperationProcessor:
         if current is not None and current.used + size_bytes <= current.capacity:
             return True
         free = self._wal.statistics().frames_free
-        return free >= self._builder.frames_needed(size_bytes) - (size_bytes < self._builder.content_bytes_max)
+        return free >= self._builder.frames_needed(size_bytes) - (
+            size_bytes < self._builder.content_bytes_max
+        )
 
     def wait_capacity(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` once, later on the loop, when something has been freed."""
@@ -373,9 +376,10 @@ class OperationProcessor:
     def submit(self, propose: Propose, size_bytes: int = 0, *, critical: bool = False) -> asyncio.Future[Any]:
         """Queue a request; the future gives its Ticket once durable, or the error of ``propose``.
 
-        ``size_bytes`` is an upper bound of payload and values. The request is decided at once, in call order, if
-        there is room and nothing waits in front of it. Critical requests overtake those that wait, and are not
-        held back by memory pressure.
+        ``size_bytes`` is an upper bound of payload and values. The request is decided at once, in call
+        order, if
+        there is room and nothing waits in front of it. Critical requests overtake those that wait, and are
+        not held back by memory pressure.
 
         Raises (through the future):
             ContainerOfflineError: this owner has ended and the request had not begun.
@@ -506,9 +510,7 @@ class OperationProcessor:
                 add_append(item.sequence, segment, item.offset, item.length)
                 touched[segment] = None
             else:
-                make_visible(
-                    self._container, item.operation, time_ms, read_index, self._memory_log, touched
-                )
+                make_visible(self._container, item.operation, time_ms, read_index, self._memory_log, touched)
         for segment in touched:
             read_index.on_changed(segment)
         for item in frame.items:
@@ -520,7 +522,8 @@ class OperationProcessor:
     # -------------------------------------------------------------------------------------- end
 
     def fail(self, error: HeadraceError) -> None:
-        """End this owner: everything not acknowledged has an unknown outcome, everything queued did not happen."""
+        """End this owner: everything not acknowledged has an unknown outcome, everything queued did not
+        happen."""
         if self._failed is not None:
             return
         self._failed = error
@@ -590,7 +593,8 @@ def make_visible(
     memory_log: OperationMemoryLog,
     touched: dict[SegmentState, None],
 ) -> None:
-    """Apply one durable operation to the state, the read index and the memory log. Also what recovery runs."""
+    """Apply one durable operation to the state, the read index and the memory log. Also what recovery
+    runs."""
     transitions.apply(container, operation, time_ms)
     match operation:
         case ops.AppendRun() | ops.Append():

@@ -1,8 +1,10 @@
 """Starts the containers of this process, and starts a failed one again: recovery is the only repair.
 
 When a container ends by itself its neighbours never notice. It is opened anew from its log after a pause that
-grows while it keeps failing; meanwhile its segments answer ContainerOfflineError. Damaged data is not retried: a
-container that met corruption stays offline until a person has looked, because a restart could bury the evidence.
+grows while it keeps failing; meanwhile its segments answer ContainerOfflineError. Damaged data is not
+retried: a
+container that met corruption stays offline until a person has looked, because a restart could bury the
+evidence.
 """
 
 from __future__ import annotations

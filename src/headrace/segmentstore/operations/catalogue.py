@@ -1,8 +1,8 @@
 """Every kind of operation a container's durable log can hold.
 
 Operations carry facts, not requests: offsets are assigned, attribute conditions are evaluated and replaced by
-their results, so that replaying one never has to decide anything again. ``docs/formats/operation.md`` describes
-their bytes.
+their results, so that replaying one never has to decide anything again. ``docs/formats/operation.md``
+describes their bytes.
 """
 
 from __future__ import annotations

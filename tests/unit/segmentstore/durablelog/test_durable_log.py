@@ -41,7 +41,7 @@ class BytesIndex:
         known += data
 
     def begin_merge(self, target, offset, source, length):
-        base, known = self.data.setdefault(target.segment_id, (offset, bytearray()))
+        _, known = self.data.setdefault(target.segment_id, (offset, bytearray()))
         known += self.data.get(source.segment_id, (0, b""))[1]
 
     def on_changed(self, segment):
@@ -250,7 +250,9 @@ async def test_a_failed_write_ends_everything_that_was_not_acknowledged():
     assert len(bench.failed) == 1
     with pytest.raises(ContainerOfflineError):
         bench.append(segment, owner, b"3", last=3)
-    assert isinstance(bench.log.submit(partial(transitions.propose_seal, segment)).exception(), ContainerOfflineError)
+    assert isinstance(
+        bench.log.submit(partial(transitions.propose_seal, segment)).exception(), ContainerOfflineError
+    )
 
 
 async def test_memory_pressure_holds_back_user_requests_but_not_critical_ones():
@@ -378,7 +380,9 @@ async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
         live = [n for n in live if not bench.state.by_name[n].accepted_merged]
         if choice < 0.15 or not live:
             name = f"s{step}"
-            bench.log.submit(lambda seq, name=name: transitions.propose_map(bench.state, seq, name, {EVENT_COUNT: 0}))
+            bench.log.submit(
+                lambda seq, name=name: transitions.propose_map(bench.state, seq, name, {EVENT_COUNT: 0})
+            )
             if name in bench.state.by_name:
                 names.append(name)
         elif choice < 0.7:
@@ -389,7 +393,9 @@ async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
                 bench.append(segment, owner, data, last=step)
         elif choice < 0.75:
             segment = bench.state.by_name[rng.choice(live)]
-            bench.log.submit(partial(transitions.propose_seal, segment)).add_done_callback(lambda f: f.exception())
+            bench.log.submit(partial(transitions.propose_seal, segment)).add_done_callback(
+                lambda f: f.exception()
+            )
         elif choice < 0.8:
             segment = bench.state.by_name[rng.choice(live)]
             offset = rng.randint(0, segment.accepted_length)
@@ -398,7 +404,9 @@ async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
             ).add_done_callback(lambda f: f.exception())
         elif choice < 0.83:
             segment = bench.state.by_name[rng.choice(live)]
-            bench.log.submit(partial(transitions.propose_delete, segment)).add_done_callback(lambda f: f.exception())
+            bench.log.submit(partial(transitions.propose_delete, segment)).add_done_callback(
+                lambda f: f.exception()
+            )
         elif choice < 0.86 and checkpoint is None:
             checkpoint = asyncio.ensure_future(bench.log.write_checkpoint())
         else:

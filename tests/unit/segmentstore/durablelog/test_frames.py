@@ -1,4 +1,5 @@
-"""Operations of any size survive being packed into frames of any size, and what a crash leaves behind is known."""
+"""Operations of any size survive being packed into frames of any size, and what a crash leaves behind is
+known."""
 
 import pytest
 from hypothesis import given
