@@ -58,11 +58,12 @@ def check_user_name(name: str, what: str) -> str:
 
 def check_internal_name(name: str, what: str) -> str:
     """Like :func:`check_user_name`, but one leading underscore is allowed (``_RG...``, ``_MARK...``,
-    ``_system``)."""
+    ``_system``).
+    """
     if not _INTERNAL_NAME.match(name) or len(name) > NAME_CHARS_MAX:
         raise InvalidArgumentError(
-            f"illegal {what} name {name!r}: an optional '_', then up to {NAME_CHARS_MAX} letters, digits,
-            '.' or '-'"
+            f"illegal {what} name {name!r}: an optional '_',"
+            f" then up to {NAME_CHARS_MAX} letters, digits, '.' or '-'"
         )
     return name
 
