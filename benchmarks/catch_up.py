@@ -86,7 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
             rate = size_bytes / seconds / 1e6
             print(
                 f"catch-up of {written} events of {size} B from chunks: {rate:.0f} MB/s, "
-                f"{events / seconds / 1e3:.0f} k events/s (floor, socket copy: {floor:.0f} MB/s; ratio {rate / floor:.2f})",
+                f"{events / seconds / 1e3:.0f} k events/s (floor, socket copy: {floor:.0f} MB/s; "
+                f"ratio {rate / floor:.2f})",
                 flush=True,
             )
             events, size_bytes, seconds = asyncio.run(read(server))

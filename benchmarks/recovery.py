@@ -1,4 +1,4 @@
-"""Recovery (P9): from ``kill -9`` to the first acknowledged append, after a million small ones; cold start (P10).
+"""Recovery (P9): ``kill -9`` to the first acknowledged append, a million small ones in the log; P10.
 
 The floor of recovery is one sequential read of the log's files.
 """
@@ -75,7 +75,8 @@ def main(arguments: list[str] | None = None) -> None:
     acked = asyncio.run(first_ack(server))
     print(
         f"recovery after kill -9, {operations} appends of 100 B, {size >> 20} MiB of log files: ready after "
-        f"{server.ready_s:.2f} s, first ack after {acked - began:.2f} s (floor, reading the files: {floor:.2f} s)",
+        f"{server.ready_s:.2f} s, first ack after {acked - began:.2f} s "
+        f"(floor, reading the files: {floor:.2f} s)",
         flush=True,
     )
     server.__exit__()

@@ -150,7 +150,8 @@ class ReadIndex(Protocol):
 
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
         """``source`` became ``[offset, offset + length)`` of ``target``; reads there go to the source's
-        bytes."""
+        bytes.
+        """
 
     def complete_merge(self, target: SegmentState, source: SegmentState) -> None:
         """Storage has joined the source into the target: move its cached entries over, forget the source."""

@@ -1,5 +1,6 @@
 """``python -m headrace.standalone``: the server with its defaults, for debugging. People use ``headrace
-standalone``."""
+standalone``.
+"""
 
 import sys
 

@@ -41,8 +41,8 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
         )
     if record.get("containers") != containers:
         raise InvalidArgumentError(
-            f"{directory} was made with {record.get('containers')} containers, {containers} were asked for:
-            the " f"number is fixed once data exist; leave it out or give {record.get('containers')}"
+            f"{directory} was made with {record.get('containers')} containers, {containers} were asked "
+            f"for: the number is fixed once data exist; leave it out or give {record.get('containers')}"
         )
 
 

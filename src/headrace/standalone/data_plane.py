@@ -1,5 +1,6 @@
 """The segment store of a standalone process: logs, chunks, cache, containers and the listener, wired
-together."""
+together.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         nouns,
         "demo",
         run,
-        "Write the flights of New York 2013 to a durable server, compute delays with PySpark, check every
-        total.",
+        "Send the flights of New York 2013 through a durable stream and PySpark; check every total.",
         """
         headrace demo
         headrace demo --keep

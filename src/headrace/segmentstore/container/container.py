@@ -170,7 +170,8 @@ class SegmentContainer:
 
     async def stop(self) -> None:
         """Stop orderly: what was accepted becomes durable, what waits is told. A crash only takes longer to
-        recover."""
+        recover.
+        """
         self._online = False
         await self.tables.close()
         await self._log.flush()
@@ -317,7 +318,8 @@ class SegmentContainer:
 
     async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None:
         """Apply all updates or none. Raises SegmentSealedError, AttributeMismatchError,
-        NoSuchSegmentError."""
+        NoSuchSegmentError.
+        """
         self._check_online()
 
         def propose(sequence: int) -> ops.UpdateAttributes:

@@ -58,7 +58,8 @@ class SegmentState:
     @property
     def storage_name(self) -> str:
         """The name under which long-term storage knows this segment: unique even if the name is used
-        again."""
+        again.
+        """
         return f"{self.name}.{self.segment_id:x}"
 
     @property

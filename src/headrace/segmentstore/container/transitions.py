@@ -186,7 +186,8 @@ def _set_values(attributes: dict[bytes, int], values: Mapping[bytes, int]) -> No
 
 def accept(container: ContainerState, operation: Operation) -> None:
     """Change the accepted side. The operation was proposed against exactly this state, or is being
-    replayed."""
+    replayed.
+    """
     match operation:
         case ops.CheckpointBegin() | ops.CheckpointPart() | ops.CheckpointEnd():
             return

@@ -1,2 +1,3 @@
 """The durable log: operations in data frames, written to the WAL, applied once durable, replayed by
-recovery."""
+recovery.
+"""

@@ -523,7 +523,8 @@ class OperationProcessor:
 
     def fail(self, error: HeadraceError) -> None:
         """End this owner: everything not acknowledged has an unknown outcome, everything queued did not
-        happen."""
+        happen.
+        """
         if self._failed is not None:
             return
         self._failed = error
@@ -594,7 +595,8 @@ def make_visible(
     touched: dict[SegmentState, None],
 ) -> None:
     """Apply one durable operation to the state, the read index and the memory log. Also what recovery
-    runs."""
+    runs.
+    """
     transitions.apply(container, operation, time_ms)
     match operation:
         case ops.AppendRun() | ops.Append():
