@@ -47,6 +47,7 @@ from headrace.controller.workflows.context import make_context
 from headrace.controller.workflows.delete_scope import ScopeDeletion
 from headrace.controller.workflows.key_value_tables import KeyValueTables
 from headrace.controller.workflows.reader_groups import ReaderGroups
+from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.errors import (
     HeadraceError,
     NoSuchScopeError,
@@ -88,6 +89,8 @@ class Controller:
         self._store = store
         self._clock = clock
         self._supervisor = Supervisor("controller")
+        self._started = False
+        self._stopped = False
         self._data_address = (config.data_host, config.data_port)
         self._rpc_address = (config.rpc_host, config.rpc_port)
         self.context = make_context(config, clock, entropy, store, SegmentCalls(segments, entropy))
@@ -95,17 +98,18 @@ class Controller:
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
         self._placement = placement or SingleHost(lambda: self._data_address)
-        self._groups = ReaderGroups(self.context, self.transactions)
+        self.streams = StreamRequests(self.context, self.transactions)
+        self.groups = ReaderGroups(self.context, self.transactions)
         self._tables = KeyValueTables(self.context)
-        self._deletion = ScopeDeletion(self.context, self.transactions, self._groups, self._tables)
+        self._deletion = ScopeDeletion(self.context, self.transactions, self.groups, self._tables)
         self.handlers: dict[str, Handler] = handlers_of(
             ScopeCalls(self.context, self._deletion),
-            StreamCalls(self.context, self.transactions),
+            StreamCalls(self.context, self.streams),
             ScaleCalls(self.context),
             SegmentApi(self.context, self._placement),
             TransactionCalls(self.context, self.transactions),
             WriterCalls(self.context),
-            ReaderGroupCalls(self.context, self._groups),
+            ReaderGroupCalls(self.context, self.groups),
             KeyValueTableCalls(self.context, self._tables),
             BatchCommitCalls(self.context, self.transactions),
             ClusterCalls(lambda: self._rpc_address),
@@ -126,9 +130,18 @@ class Controller:
             await self.context.scopes.create(SYSTEM_SCOPE)
         await self.transactions.start()
         self._supervisor.spawn("recovery", self._persist(self._recover))
+        self._started = True
+
+    def is_ready(self) -> bool:
+        """Whether calls are served."""
+        return self._started and not self._stopped
+
+    def is_stopped(self) -> bool:
+        return self._stopped
 
     async def stop(self) -> None:
         """Stop wherever the work is; whoever starts next goes on."""
+        self._stopped = True
         await self._supervisor.stop()
         await self.transactions.stop()
         await self.engine.stop()
@@ -191,7 +204,7 @@ class Controller:
         elif kind == READER_GROUP:
             group = Member(scope, name, decode_group(row.value), row.version)
             if group.row.state is not GroupState.ACTIVE:
-                self._supervisor.spawn("group", self._persist(lambda: self._groups.resume(group)))
+                self._supervisor.spawn("group", self._persist(lambda: self.groups.resume(group)))
         elif kind == KEY_VALUE_TABLE:
             table = Member(scope, name, decode_table(row.value), row.version)
             if table.row.state is not TableState.ACTIVE:

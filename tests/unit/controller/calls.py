@@ -128,3 +128,12 @@ async def successors(service, segment, stream="t"):
         )
         for each in answer.segments
     }
+
+
+async def idle_controller(controller):
+    """Wait until the controller has nothing left to do."""
+
+    async def idle():
+        return controller.is_idle()
+
+    await eventually(idle)

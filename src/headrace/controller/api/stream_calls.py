@@ -5,16 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.controller.api.answers import answer, token_from_text, token_to_text
-from headrace.controller.policies.scale_request import check_segment_count
 from headrace.controller.store.rows.stream_row import decode_stream
-from headrace.controller.streams.stream import Stream, sorted_cut
-from headrace.controller.transactions.transactions import Transactions
 from headrace.controller.workflows.context import WorkflowContext
-from headrace.controller.workflows.create_stream import create_stream
-from headrace.controller.workflows.delete_stream import delete_stream
-from headrace.controller.workflows.seal_stream import seal_stream
-from headrace.controller.workflows.truncate_stream import truncate_stream
-from headrace.controller.workflows.update_stream import update_stream
+from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.errors import (
     HeadraceError,
     InvalidArgumentError,
@@ -29,17 +22,19 @@ from headrace.model.names import check_internal_name
 from headrace.rpc.convert import stream_config_from_message, stream_config_to_message, stream_info
 from headrace.rpc.generated import controller_pb2 as pb
 
-_REFUSALS: Final[dict[type[HeadraceError], pb.UpdateStreamStatus.Status.ValueType]] = {
+_Refusals = dict[type[HeadraceError], pb.UpdateStreamStatus.Status.ValueType]
+
+_REFUSALS: Final[_Refusals] = {
     NoSuchStreamError: pb.UpdateStreamStatus.STREAM_NOT_FOUND,
     StreamSealedError: pb.UpdateStreamStatus.STREAM_SEALED,
-    StreamBusyError: pb.UpdateStreamStatus.FAILURE,
 }
+_BUSY: Final[_Refusals] = {StreamBusyError: pb.UpdateStreamStatus.FAILURE}
 
 
 class StreamCalls:
-    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
+    def __init__(self, context: WorkflowContext, streams: StreamRequests) -> None:
         self._context = context
-        self._transactions = transactions
+        self._streams = streams
 
     async def create_stream(self, request: pb.StreamConfig) -> pb.CreateStreamStatus:
         info = request.streamInfo
@@ -48,9 +43,8 @@ class StreamCalls:
         except InvalidArgumentError:
             return pb.CreateStreamStatus(status=pb.CreateStreamStatus.INVALID_STREAM_NAME)
         config = stream_config_from_message(request)
-        check_segment_count(config)
         status = await answer(
-            create_stream(self._context, info.scope, info.stream, config),
+            self._streams.create(info.scope, info.stream, config),
             pb.CreateStreamStatus.SUCCESS,
             {
                 StreamExistsError: pb.CreateStreamStatus.STREAM_EXISTS,
@@ -64,59 +58,31 @@ class StreamCalls:
         return stream_config_to_message(request.scope, request.stream, stream.row.config)
 
     async def check_stream_exists(self, request: pb.StreamInfo) -> pb.ExistsResponse:
-        return pb.ExistsResponse(
-            exists=await self._context.directory.find(request.scope, request.stream) is not None
-        )
+        stream = await self._context.directory.find(request.scope, request.stream)
+        return pb.ExistsResponse(exists=stream is not None)
 
     async def update_stream(self, request: pb.StreamConfig) -> pb.UpdateStreamStatus:
+        info = request.streamInfo
         config = stream_config_from_message(request)
-        check_segment_count(config)
-
-        async def update() -> None:
-            stream = await self._stream_to_change(request.streamInfo)
-            if stream.row.updating is not None and stream.row.updating != config:
-                raise StreamBusyError(f"another update of {stream.full_name} is under way")
-            await self._context.engine.request(
-                stream, "update", lambda: update_stream(self._context, stream, config)
-            )
-
-        return pb.UpdateStreamStatus(status=await answer(update(), pb.UpdateStreamStatus.SUCCESS, _REFUSALS))
+        updating = self._streams.update(info.scope, info.stream, config)
+        status = await answer(updating, pb.UpdateStreamStatus.SUCCESS, _REFUSALS | _BUSY)
+        return pb.UpdateStreamStatus(status=status)
 
     async def truncate_stream(self, request: pb.StreamCut) -> pb.UpdateStreamStatus:
-        cut = dict(request.cut)
-
-        async def truncate() -> None:
-            stream = await self._stream_to_change(request.streamInfo)
-            if stream.row.truncating is not None and stream.row.truncating != sorted_cut(cut):
-                raise StreamBusyError(f"another truncation of {stream.full_name} is under way")
-            await self._context.engine.request(
-                stream, "truncate", lambda: truncate_stream(self._context, stream, cut)
-            )
-
-        refusals = {**_REFUSALS, InvalidArgumentError: pb.UpdateStreamStatus.FAILURE}
-        return pb.UpdateStreamStatus(status=await answer(truncate(), pb.UpdateStreamStatus.SUCCESS, refusals))
+        info = request.streamInfo
+        truncating = self._streams.truncate(info.scope, info.stream, dict(request.cut))
+        refusals = _REFUSALS | _BUSY | {InvalidArgumentError: pb.UpdateStreamStatus.FAILURE}
+        status = await answer(truncating, pb.UpdateStreamStatus.SUCCESS, refusals)
+        return pb.UpdateStreamStatus(status=status)
 
     async def seal_stream(self, request: pb.StreamInfo) -> pb.UpdateStreamStatus:
-        async def seal() -> None:
-            stream = await self._stream_to_change(request)
-            await self._context.engine.request(
-                stream, "seal", lambda: seal_stream(self._context, self._transactions, stream)
-            )
-
-        status = await answer(
-            seal(),
-            pb.UpdateStreamStatus.SUCCESS,
-            {NoSuchStreamError: pb.UpdateStreamStatus.STREAM_NOT_FOUND},
-        )
+        sealing = self._streams.seal(request.scope, request.stream)
+        status = await answer(sealing, pb.UpdateStreamStatus.SUCCESS, _REFUSALS)
         return pb.UpdateStreamStatus(status=status)
 
     async def delete_stream(self, request: pb.StreamInfo) -> pb.DeleteStreamStatus:
-        async def delete() -> None:
-            stream = await self._context.directory.get(request.scope, request.stream)
-            await self._context.engine.request(stream, "delete", lambda: delete_stream(self._context, stream))
-
         status = await answer(
-            delete(),
+            self._streams.delete(request.scope, request.stream),
             pb.DeleteStreamStatus.SUCCESS,
             {
                 NoSuchStreamError: pb.DeleteStreamStatus.STREAM_NOT_FOUND,
@@ -132,11 +98,6 @@ class StreamCalls:
         self, request: pb.StreamsInScopeWithTagRequest
     ) -> pb.StreamsInScopeResponse:
         return await self._list(request.scope.scope, request.continuationToken.token, request.tag)
-
-    async def _stream_to_change(self, info: pb.StreamInfo) -> Stream:
-        stream = await self._context.directory.get(info.scope, info.stream)
-        stream.check_readable()
-        return stream
 
     async def _list(self, scope: str, token_text: str, tag: str | None) -> pb.StreamsInScopeResponse:
         token = token_from_text(token_text)

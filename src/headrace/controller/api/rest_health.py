@@ -1,0 +1,96 @@
+"""What the REST interface tells about health: is it up, can it be used. Source: protocol, "Health"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headrace.controller.server import Controller
+
+UP, STARTING, DOWN = "UP", "STARTING", "DOWN"
+
+
+@dataclass(slots=True)
+class Contributor:
+    """One part that has a state of its own."""
+
+    name: str
+    status: str
+    details: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        return self.status == UP
+
+    @property
+    def alive(self) -> bool:
+        return self.status in {UP, STARTING}
+
+    def document(self, children: dict[str, Any] | None = None) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "readiness": self.ready,
+            "liveness": self.alive,
+            "details": self.details,
+            "children": children or {},
+        }
+
+
+def contributors_of(controller: Controller) -> dict[str, Contributor]:
+    """Return the state of each part by name."""
+    status = UP if controller.is_ready() else DOWN if controller.is_stopped() else STARTING
+    numbers = {key: str(value) for key, value in controller.transactions.statistics().items()}
+    engine = controller.engine.statistics()
+    work = {"streamsBusy": str(engine.streams_busy), "requestsWaiting": str(engine.requests_waiting)}
+    return {
+        "GRPCServer": Contributor("GRPCServer", status),
+        "eventProcessor": Contributor("eventProcessor", status, work),
+        "transactions": Contributor("transactions", status, numbers),
+    }
+
+
+_VIEWS: Final[dict[str, Callable[[Contributor], Any]]] = {
+    "readiness": lambda part: part.ready,
+    "liveness": lambda part: part.alive,
+    "status": lambda part: part.status,
+    "details": lambda part: part.details,
+}
+
+
+def health_routes(controller: Controller) -> list[Route]:
+    """Return the routes under ``/v1/health``."""
+
+    def find(name: str | None) -> tuple[Contributor, dict[str, Contributor]] | None:
+        parts = contributors_of(controller)
+        if name is not None:
+            return (parts[name], {}) if name in parts else None
+        return Contributor("", parts["GRPCServer"].status), parts
+
+    async def whole(request: Request) -> Response:
+        found = find(request.path_params.get("part"))
+        if found is None:
+            return Response(status_code=404)
+        part, children = found
+        return JSONResponse(part.document({name: child.document() for name, child in children.items()}))
+
+    def view_of(view: Callable[[Contributor], Any]) -> Callable[[Request], Any]:
+        async def show(request: Request) -> Response:
+            found = find(request.path_params.get("part"))
+            return Response(status_code=404) if found is None else JSONResponse(view(found[0]))
+
+        return show
+
+    routes = []
+    for tail in ("", "/"):
+        for name, view in _VIEWS.items():
+            routes.append(Route(f"/v1/health/{name}{tail}", view_of(view)))
+            routes.append(Route(f"/v1/health/{name}/{{part}}{tail}", view_of(view)))
+        routes.append(Route(f"/v1/health{tail}", whole))
+        routes.append(Route(f"/v1/health/{{part}}{tail}", whole))
+    return routes

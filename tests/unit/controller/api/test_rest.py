@@ -1,0 +1,261 @@
+import httpx
+import pytest
+
+from headrace.controller.api.rest_routes import RestRoutes
+from headrace.controller.api.rest_server import RestServer
+from headrace.rpc.generated import controller_pb2 as pb
+from tests.unit.controller.api.test_reader_group_calls import config as group_config
+from tests.unit.controller.calls import idle_controller
+
+ORDERS = {
+    "streamName": "orders",
+    "scalingPolicy": {
+        "type": "BY_RATE_IN_EVENTS_PER_SEC",
+        "targetRate": 500,
+        "scaleFactor": 2,
+        "minSegments": 3,
+    },
+    "retentionPolicy": {
+        "type": "LIMITED_DAYS",
+        "value": 0,
+        "timeBasedRetention": {"days": 1, "hours": 12, "minutes": 0},
+    },
+    "streamTags": ["eu", "billing"],
+    "timestampAggregationTimeout": 2000,
+    "rolloverSizeBytes": 1048576,
+}
+ORDERS_ANSWER = {key: value for key, value in ORDERS.items() if key != "streamTags"} | {
+    "scopeName": "demo",
+    "tags": ["billing", "eu"],
+}
+FIXED = {"type": "FIXED_NUM_SEGMENTS", "minSegments": 1}
+
+
+@pytest.fixture
+async def controller(world):
+    async with world.running() as running:
+        yield running
+
+
+@pytest.fixture
+async def web(controller):
+    application = RestRoutes(controller).application()
+    transport = httpx.ASGITransport(app=application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test/v1") as client:
+        await client.post("/scopes", json={"scopeName": "demo"})
+        yield client
+
+
+async def make(web, name="audit", **members):
+    return await web.post(
+        "/scopes/demo/streams", json={"streamName": name, "scalingPolicy": FIXED, **members}
+    )
+
+
+async def test_ping_answers_nothing(web):
+    answer = await web.get("http://test/ping")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+async def test_scopes_are_made_shown_listed_and_removed(web):
+    answer = await web.post("/scopes", json={"scopeName": "other", "unknown": 1})
+    assert (answer.status_code, answer.json()) == (201, {"scopeName": "other"})
+    assert (await web.post("/scopes", json={"scopeName": "other"})).status_code == 409
+    assert (await web.get("/scopes/other")).json() == {"scopeName": "other"}
+    names = [{"scopeName": name} for name in ("_system", "demo", "other")]
+    assert (await web.get("/scopes/")).json() == {"scopes": names}
+    assert (await web.delete("/scopes/other")).status_code == 204
+    for verb in (web.get, web.delete):
+        answer = await verb("/scopes/other")
+        assert (answer.status_code, answer.content) == (404, b"")
+    await make(web)
+    assert (await web.delete("/scopes/demo")).status_code == 412
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"scopeName": "_a"}', b'{"scopeName": 1}', b"{}"])
+async def test_a_scope_without_a_legal_name_is_refused(web, body):
+    assert (await web.post("/scopes", content=body)).status_code == 400
+
+
+async def test_a_stream_is_made_and_shown_as_documented(web):
+    answer = await web.post("/scopes/demo/streams", json=ORDERS)
+    assert (answer.status_code, answer.json()) == (201, ORDERS_ANSWER)
+    assert (await web.get("/scopes/demo/streams/orders")).json() == ORDERS_ANSWER
+    assert (await web.post("/scopes/demo/streams", json=ORDERS)).status_code == 409
+    assert (await web.post("/scopes/nowhere/streams", json=ORDERS)).status_code == 404
+    assert (await web.get("/scopes/demo/streams/none")).status_code == 404
+    assert (await web.get("/scopes/nowhere/streams/none")).status_code == 404
+
+
+async def test_size_retention_counts_in_megabytes(web):
+    retention = {"type": "LIMITED_SIZE_MB", "value": 100}
+    answer = await make(web, retentionPolicy=retention)
+    assert answer.json() == {
+        "scopeName": "demo",
+        "streamName": "audit",
+        "scalingPolicy": FIXED,
+        "retentionPolicy": retention,
+        "tags": [],
+        "timestampAggregationTimeout": 0,
+        "rolloverSizeBytes": 0,
+    }
+
+
+async def test_whole_days_of_retention_are_shown_both_ways(web, controller):
+    await make(web, retentionPolicy={"type": "LIMITED_DAYS", "value": 2, "maxValue": 3})
+    shown = (await web.get("/scopes/demo/streams/audit")).json()["retentionPolicy"]
+    assert shown == {
+        "type": "LIMITED_DAYS",
+        "value": 2,
+        "timeBasedRetention": {"days": 2, "hours": 0, "minutes": 0},
+    }
+    stream = await controller.context.directory.get("demo", "audit")
+    assert stream.row.config.retention.maximum == 3 * 86_400_000
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"streamName": "_a"},
+        {"streamName": "a b"},
+        {"streamName": None},
+        {"scalingPolicy": None},
+        {"scalingPolicy": {"type": "NONE", "minSegments": 1}},
+        {"scalingPolicy": {"type": "FIXED_NUM_SEGMENTS", "minSegments": 0}},
+        {"scalingPolicy": {"type": "FIXED_NUM_SEGMENTS", "minSegments": True}},
+        {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "minSegments": 1}},
+        {"retentionPolicy": {"type": "FOREVER"}},
+        {"retentionPolicy": {"type": "LIMITED_DAYS", "value": -1}},
+        {"streamTags": [1]},
+        {"streamTags": "a"},
+        {"rolloverSizeBytes": "many"},
+    ],
+)
+async def test_an_impossible_stream_is_refused_and_nothing_is_made(web, members):
+    assert (await make(web, **{"streamName": "audit", **members})).status_code == 400
+    assert (await web.get("/scopes/demo/streams")).json() == {"streams": []}
+
+
+async def test_a_stream_is_updated_sealed_and_deleted(web):
+    await make(web)
+    path = "/scopes/demo/streams/audit"
+    changed = {"scalingPolicy": {**FIXED, "minSegments": 2}, "streamTags": ["x"]}
+    answer = await web.put(path, json=changed)
+    assert (answer.status_code, answer.json()["tags"]) == (200, ["x"])
+    assert (await web.get(path)).json()["scalingPolicy"]["minSegments"] == 2
+    assert (await web.put("/scopes/demo/streams/none", json=changed)).status_code == 404
+    assert (await web.delete(path)).status_code == 412
+    assert (await web.put(f"{path}/state", json={"streamState": "ACTIVE"})).status_code == 400
+    for _ in range(2):
+        answer = await web.put(f"{path}/state", json={"streamState": "SEALED"})
+        assert (answer.status_code, answer.json()) == (200, {"streamState": "SEALED"})
+    assert (await web.put(path, json=changed)).status_code == 500
+    assert (await web.delete(path)).status_code == 204
+    assert (await web.delete(path)).status_code == 404
+    assert (await web.put(f"{path}/state", json={"streamState": "SEALED"})).status_code == 404
+
+
+async def test_listings_show_what_users_made_unless_asked_otherwise(web):
+    await make(web, "a", streamTags=["x"])
+    await make(web, "b")
+
+    async def names(query=""):
+        answer = await web.get(f"/scopes/demo/streams{query}")
+        return [stream["streamName"] for stream in answer.json()["streams"]]
+
+    assert await names() == await names("?filter_type=other") == await names("?filter_type=tag") == ["a", "b"]
+    assert await names("?filter_type=showInternalStreams") == ["_MARKa", "_MARKb"]
+    assert await names("?filter_type=tag&filter_value=x") == ["a"]
+    assert (await web.get("/scopes/nowhere/streams")).status_code == 404
+
+
+async def test_scaling_events_are_the_epochs_of_a_period_and_the_one_before(web, controller):
+    await make(web)
+    path = "/scopes/demo/streams/audit/scaling-events"
+    now = (await web.get(f"{path}?from=0&to=9999999999999")).json()[0]["timestamp"]
+    ranges = [
+        pb.ScaleRequest.KeyRangeEntry(start=0.0, end=0.5),
+        pb.ScaleRequest.KeyRangeEntry(start=0.5, end=1.0),
+    ]
+    await controller.handlers["scale"](
+        pb.ScaleRequest(
+            streamInfo=pb.StreamInfo(scope="demo", stream="audit"),
+            sealedSegments=[0],
+            newKeyRanges=ranges,
+            scaleTimestamp=now + 1000,
+        )
+    )
+    await idle_controller(controller)
+    events = (await web.get(f"{path}?from={now + 500}&to={now + 2000}")).json()
+    assert [event["timestamp"] for event in events] == [now, now + 1000]
+    assert (events[1]["splits"], events[1]["merges"]) == (1, 0)
+    assert events[1]["segments"][0] == {
+        "number": 1,
+        "epoch": 1,
+        "start": now + 1000,
+        "keyStart": 0.0,
+        "keyEnd": 0.5,
+    }
+    assert len((await web.get(f"{path}?from={now}&to={now}")).json()) == 1
+    for query in ("", "?from=1", "?to=1", "?from=2&to=1", "?from=-1&to=1", "?from=x&to=1"):
+        assert (await web.get(path + query)).status_code == 400
+    assert (await web.get("/scopes/demo/streams/none/scaling-events?from=0&to=1")).status_code == 404
+
+
+async def test_reader_groups_are_listed_shown_and_deleted(web, controller):
+    request = group_config("billing", ["audit"])
+    request.scope = "demo"
+    await make(web)
+    await controller.handlers["create_reader_group"](request)
+    groups = (await web.get("/scopes/demo/readergroups")).json()
+    assert groups == {"readerGroups": [{"readerGroupName": "billing"}]}
+    assert (await web.get("/scopes/demo/readergroups/billing")).json() == {
+        "scopeName": "demo",
+        "readerGroupName": "billing",
+        "streamList": ["audit"],
+        "onlineReaderIds": [],
+    }
+    assert (await web.delete("/scopes/demo/readergroups/billing")).status_code == 204
+    assert (await web.delete("/scopes/demo/readergroups/billing")).status_code == 404
+    assert (await web.get("/scopes/demo/readergroups/billing")).status_code == 404
+    assert (await web.get("/scopes/nowhere/readergroups")).status_code == 404
+
+
+async def test_health_is_told_as_a_whole_and_by_part(web):
+    whole = (await web.get("/health")).json()
+    assert (whole["name"], whole["status"], whole["readiness"]) == ("", "UP", True)
+    assert whole["children"]["GRPCServer"]["status"] == "UP"
+    assert (await web.get("/health/GRPCServer")).json()["name"] == "GRPCServer"
+    assert (await web.get("/health/nobody")).status_code == 404
+    assert (await web.get("/health/readiness")).json() is True
+    assert (await web.get("/health/liveness/GRPCServer")).json() is True
+    assert (await web.get("/health/status")).json() == "UP"
+    assert isinstance((await web.get("/health/details/transactions")).json()["OPEN"], str)
+    assert (await web.get("/health/details/nobody")).status_code == 404
+
+
+async def test_a_stopped_controller_is_down(world):
+    async with world.running() as controller:
+        routes = RestRoutes(controller).application()
+    transport = httpx.ASGITransport(app=routes)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test/v1") as client:
+        assert (await client.get("/health/readiness")).json() is False
+        assert (await client.get("/health/status")).json() == "DOWN"
+
+
+async def test_a_request_without_end_is_refused(web):
+    answer = await web.post("/scopes", content=b'{"scopeName": "' + b"x" * (1 << 20) + b'"}')
+    assert answer.status_code == 400
+
+
+async def test_the_server_listens_on_a_free_port_and_stops(controller):
+    server = RestServer(controller, "127.0.0.1", 0)
+    port = await server.start()
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(f"http://127.0.0.1:{port}/ping")).status_code == 200
+        assert (await client.get(f"http://127.0.0.1:{port}/v1/scopes")).status_code == 200
+    await server.stop()
+    await server.stop()
+    async with httpx.AsyncClient() as client:
+        with pytest.raises(httpx.ConnectError):
+            await client.get(f"http://127.0.0.1:{port}/ping")
