@@ -100,12 +100,13 @@ def carriers_table(totals: pd.DataFrame, airlines: dict[str, str]) -> Table:
         title_justify="left",
         header_style="dim",
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("Airline", no_wrap=True)
     for name in ("Flights", "Cancelled", "Late", "Delay"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("from 5:00 to 23:00", no_wrap=True, min_width=len(_HOURS))
-    table.add_column("Late in rain", justify="right", no_wrap=True)
+    table.add_column("in rain", justify="right", no_wrap=True)
     rows = []
     for carrier, group in totals.groupby("carrier"):
         sums = group.sum(numeric_only=True)

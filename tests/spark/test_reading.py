@@ -1,0 +1,178 @@
+"""Batch and streaming reads through a real Spark against a real server."""
+
+from collections import Counter
+
+import pytest
+
+from headrace.client import KeyRange
+from headrace.model.stream_cut import StreamCut
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
+
+
+def _split(streams, name):
+    scope, stream = "spark", streams.prefix + name
+    (old,) = streams.client.current_segments(scope, stream)
+    halves = [KeyRange(0.0, 0.5), KeyRange(0.5, 1.0)]
+    streams.client.scale_stream(scope, stream, [old.segment_id], halves)
+
+
+def _merge(streams, name):
+    scope, stream = "spark", streams.prefix + name
+    old = [each.segment_id for each in streams.client.current_segments(scope, stream)]
+    streams.client.scale_stream(scope, stream, old, [KeyRange(0.0, 1.0)])
+
+
+def _collected(frame):
+    return [int(bytes(row["event"])) for row in frame.collect()]
+
+
+def test_a_batch_read_holds_every_event_once_across_scale_events(streams):
+    streams.make("in")
+    streams.write("in", range(100))
+    _split(streams, "in")
+    streams.write("in", range(100, 200))
+    _merge(streams, "in")
+    streams.write("in", range(200, 300))
+    frame = streams.batch("in").load()
+    assert frame.columns == ["event", "scope", "stream", "segment_id", "offset"]
+    assert sorted(_collected(frame)) == list(range(300))
+    assert frame.select("segment_id").distinct().count() == 4
+    chosen = streams.batch("in", columns="offset,event").load()
+    assert chosen.columns == ["offset", "event"]
+    assert chosen.orderBy("offset").first()["offset"] == 0
+    given = streams.batch("in").schema("segment_id bigint, event binary").load()
+    assert sorted(_collected(given)) == list(range(300))
+
+
+def test_cuts_bound_a_batch_read_and_truncation_is_reported(streams):
+    streams.make("in")
+    streams.write("in", range(50))
+    first = streams.client.tail_cut("spark", streams.prefix + "in")
+    streams.write("in", range(50, 80))
+    second = streams.client.tail_cut("spark", streams.prefix + "in")
+    streams.write("in", range(80, 100))
+    bounded = streams.batch("in", START_STREAM_CUT=first.as_text(), end_stream_cut=second.as_text()).load()
+    assert sorted(_collected(bounded)) == list(range(50, 80))
+    head = streams.client.head_cut("spark", streams.prefix + "in").as_text()
+    streams.client.truncate_stream(first)
+    assert sorted(_collected(streams.batch("in").load())) == list(range(50, 100))
+    with pytest.raises(Exception, match="fail_on_data_loss"):
+        streams.batch("in", start_stream_cut=head).load().collect()
+    rest = streams.batch("in", start_stream_cut=head, fail_on_data_loss="false").load()
+    assert sorted(_collected(rest)) == list(range(50, 100))
+
+
+def test_metadata_tells_streams_cuts_and_segments(streams):
+    streams.make("in", segments=2)
+    streams.write("in", range(10))
+    names = [row["stream_name"] for row in streams.batch("in", metadata="Streams").load().collect()]
+    assert streams.prefix + "in" in names
+    info = streams.batch("in", metadata="StreamInfo").load().first()
+    assert StreamCut.from_text(info["tail_stream_cut"]).offsets.keys() == {0, 1}
+    segments = streams.batch("in", metadata="Segments").load().orderBy("segment_id").collect()
+    assert [(row["key_begin"], row["key_end"], row["sealed"]) for row in segments] == [
+        (0.0, 0.5, False),
+        (0.5, 1.0, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"columns": "event,colour"}, "colour"),
+        ({"start_stream_cut": "yesterday"}, "not a stream cut"),
+        ({"min_partitions": "4"}, "min_partitions"),
+        ({"batch_bytes": "many"}, "batch_bytes"),
+        ({"fail_on_data_loss": "perhaps"}, "fail_on_data_loss"),
+    ],
+)
+def test_a_wrong_option_is_named(streams, options, sentence):
+    with pytest.raises(Exception, match=sentence):
+        streams.batch("in", **options).load().collect()
+
+
+def test_a_missing_stream_or_name_is_named(streams):
+    with pytest.raises(Exception, match="missing"):
+        streams.batch("missing").load().collect()
+    with pytest.raises(Exception, match="option stream is required"):
+        streams.spark.read.format("headrace").option("scope", "spark").load()
+
+
+def test_available_now_reads_in_capped_batches_up_to_now_and_goes_on_later(streams, tmp_path):
+    streams.make("in", segments=2)
+    streams.write("in", range(400))
+    shares = []
+
+    def run():
+        query = (
+            streams.stream("in", start_stream_cut="earliest", approx_bytes_per_trigger=1500, columns="event")
+            .load()
+            .writeStream.foreachBatch(lambda batch, number: shares.append((number, _collected(batch))))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90)
+
+    run()
+    assert Counter(number for _, share in shares for number in share) == Counter(range(400))
+    sizes = [len(share) for _, share in shares]
+    assert max(sizes) <= 200
+    assert len(shares) > 3
+    # A scale event and new data between two runs; the second run begins where the first one ended.
+    segments = streams.client.current_segments("spark", streams.prefix + "in")
+    streams.client.scale_stream(
+        "spark", streams.prefix + "in", [each.segment_id for each in segments], [KeyRange(0.0, 1.0)]
+    )
+    streams.write("in", range(400, 460))
+    before = len(shares)
+    run()
+    assert sorted(number for _, share in shares[before:] for number in share) == list(range(400, 460))
+
+
+def test_a_running_query_follows_scaling_and_keeps_the_order_of_every_key(streams, tmp_path):
+    streams.make("in")
+    seen = []
+
+    def collect(batch, _):
+        seen.extend(
+            row["number"] for row in batch.selectExpr("cast(cast(event as string) as int) number").collect()
+        )
+
+    query = (
+        streams.stream("in", columns="event")
+        .load()
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        _wait(query, lambda: query.lastProgress is not None)  # "latest" is pinned by the first, empty batch
+        streams.write("in", range(100))
+        _split(streams, "in")
+        streams.write("in", range(100, 200))
+        _merge(streams, "in")
+        streams.write("in", range(200, 300))
+        _wait(query, lambda: len(seen) >= 300)
+    finally:
+        query.stop()
+    assert sorted(seen) == list(range(300))
+    for key in range(5):
+        mine = [number for number in seen if number % 5 == key]
+        assert mine == sorted(mine)
+
+
+def _wait(query, condition, seconds=90):
+    for _ in range(seconds * 20):
+        if condition():
+            return
+        assert not query.awaitTermination(0.05), query.exception()
+    pytest.fail("nothing happened in time")
+
+
+def test_metadata_is_refused_in_streaming_reads(streams):
+    streams.make("in")
+    with pytest.raises(Exception, match="batch reads only"):
+        query = streams.stream("in", metadata="Segments").load().writeStream.format("noop").start()
+        query.processAllAvailable()
