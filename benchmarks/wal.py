@@ -191,9 +191,7 @@ async def measure(
     log = Log(directory, file_bytes, in_flight)
     await log.open()
     ratios = []
-    print(
-        f"{'size':>8} {'':>5} {'MB/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'CPU us/frame':>13}   ratio (range) best"
-    )
+    print(f"{'size':>8} {'':>5} {'MB/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'CPU us/frame':>13}   ratio")
     for size in sizes:
         frames = max(in_flight * 4, min(total_bytes // size, 4000))
         runs: dict[str, list[Round]] = {"raw": [], "busy": [], "slots": []}

@@ -41,6 +41,7 @@ def run_failing(monkeypatch, error, uri=None):
 def test_every_verb_is_there():
     assert {" ".join(path) for path, _ in verbs()} == {
         "standalone",
+        "demo",
         *(f"scope {verb}" for verb in ("list", "create", "delete")),
         *(f"stream {verb}" for verb in ("list", "create", "describe", "scale", "truncate", "seal", "delete")),
         *(f"event {verb}" for verb in ("write", "read")),
@@ -65,7 +66,7 @@ def test_help_ends_with_examples_and_fits_on_a_screen(path, parser):
     assert all(action.help or action.metavar for action in parser._actions)
 
 
-@pytest.mark.parametrize("path", [path for path, _ in verbs() if path != ("standalone",)])
+@pytest.mark.parametrize("path", [path for path, _ in verbs() if path not in {("standalone",), ("demo",)}])
 def test_every_verb_that_asks_a_server_takes_its_uri_and_answers_in_json(path):
     parser = dict(verbs())[path]
     assert {"--uri", "--json"} <= set(parser._option_string_actions)
