@@ -185,19 +185,24 @@ class _Search(Generic[S]):
         return None
 
     def _candidates(self) -> Iterator[int]:
-        """Return those that could be next: started before any other that is not placed has ended; unknown
+        """Yield those that could be next: started before any other that is not placed has ended; unknown
         last.
+
+        Between two of them the list is as it was: who takes out puts back before asking on.
         """
-        known: list[int] = []
-        unknown: list[int] = []
+        operations, following = self._operations, self._next
         earliest_end = NEVER + 1
-        place = self._next[self._rim]
-        while place != self._rim and self._operations[place].started < earliest_end:
-            operation = self._operations[place]
-            (unknown if operation.outcome is Outcome.UNKNOWN else known).append(place)
-            earliest_end = min(earliest_end, operation.ended)
-            place = self._next[place]
-        return iter(known + unknown)
+        place = following[self._rim]
+        while place != self._rim and operations[place].started < earliest_end:
+            earliest_end = min(earliest_end, operations[place].ended)
+            if self._wanted >> place & 1:
+                yield place
+            place = following[place]
+        place = following[self._rim]
+        while place != self._rim and operations[place].started < earliest_end:
+            if not self._wanted >> place & 1:
+                yield place
+            place = following[place]
 
     def _take_out(self, place: int) -> None:
         before, after = self._previous[place], self._next[place]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Final
 
+from headrace.errors import HeadraceError
 from headrace.runtime.context import Runtime
 from headrace.testing.disk import Moment
 from headrace.testing.host import HostDownError, SimulatedHost
@@ -101,7 +102,8 @@ async def keep_running(
 ) -> None:
     """Start ``program`` on ``host`` whenever the host is down, until cancelled.
 
-    ``program`` returns once it serves. If it raises, its process ends, and is started again after a pause.
+    ``program`` returns once it serves. If it fails for a reason that the world can give it, its process ends
+    and is started again after a pause; any other exception is a mistake and reaches the caller.
     """
     serving = False
     while True:
@@ -114,7 +116,7 @@ async def keep_running(
                 serving = True
             except HostDownError:
                 continue
-            except Exception as error:  # noqa: BLE001 - any error is the end of a program
+            except (HeadraceError, OSError) as error:
                 sim.trace.add("watchdog", "exit", host=host.name, error=type(error).__name__)
                 host.kill()
         await asyncio.sleep(pause_s)
