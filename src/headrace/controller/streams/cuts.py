@@ -43,10 +43,27 @@ def check_cut(history: EpochHistory, cut: Mapping[int, int]) -> None:
     for future in parts.future:
         if any(other.segment_id > future.segment_id for other in reached.overlapping(future.key_range)):
             raise InvalidArgumentError(f"segment {future.segment_id} is called future but has been passed")
-        for before in _predecessors(history, future):
-            if before.segment_id not in cut and not _passed(before, reached):
+    if parts.future:
+        _check_nothing_is_skipped(history, cut)
+
+
+def _check_nothing_is_skipped(history: EpochHistory, cut: Mapping[int, int]) -> None:
+    """Raise if some segment would have to be read and unread: passed at one key, not reached at another.
+
+    A segment is read as a whole before any that follows is reached. Where the position is a future segment,
+    everything before it has been read.
+    """
+    pieces = positions(history, cut)
+    index, segments = RangeIndex(pieces), RangeIndex(history.segments())
+    for piece in pieces:
+        if cut[piece.segment_id] >= 0:
+            continue
+        for passed in segments.overlapping(piece.key_range):
+            if passed.segment_id in cut or passed.segment_id > piece.segment_id:
+                continue
+            if any(other.segment_id < passed.segment_id for other in index.overlapping(passed.key_range)):
                 raise InvalidArgumentError(
-                    f"segment {before.segment_id} before the future segment {future.segment_id} is skipped"
+                    f"segment {passed.segment_id} before the future segment {piece.segment_id} is skipped"
                 )
 
 
@@ -159,16 +176,3 @@ def _covers(ranges: list[KeyRange]) -> bool:
             return False
         edge = max(edge, part.high)
     return edge == FULL_RANGE.high
-
-
-def _predecessors(history: EpochHistory, segment: SegmentRecord) -> list[SegmentRecord]:
-    epoch = segment.segment_id >> 32
-    earlier = history.find_epoch(epoch - 1)
-    if earlier is None:
-        return []
-    return [each for each in earlier.segments if each.key_range.overlaps(segment.key_range)]
-
-
-def _passed(segment: SegmentRecord, reached: RangeIndex) -> bool:
-    """Whether a reader has left ``segment`` behind: it has reached a later one, which follows all of it."""
-    return any(other.segment_id > segment.segment_id for other in reached.overlapping(segment.key_range))
