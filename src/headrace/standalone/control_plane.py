@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.controller.api.rest_server import RestServer
 from headrace.controller.config import ControllerConfig
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
@@ -38,18 +39,28 @@ class ControlPlane:
             ),
         )
         self._grpc: GrpcServer | None = None
+        self._rest: RestServer | None = None
         self.grpc_port = config.controller_port
         self.rest_port = config.rest_port
 
     async def start(self) -> None:
         """Serve control calls. Raises OSError if an address is taken."""
-        await self._controller.start()
-        loop = asyncio.get_running_loop()
-        self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
-        self.grpc_port = self._grpc.start()
+        try:
+            await self._controller.start()
+            loop = asyncio.get_running_loop()
+            self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
+            self.grpc_port = self._grpc.start()
+            self._rest = RestServer(self._controller, self._config.host, self._config.rest_port)
+            self.rest_port = await self._rest.start()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Refuse new calls, let those under way end, stop. Idempotent."""
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            await rest.stop()
         if self._grpc is not None:
             grpc, self._grpc = self._grpc, None
             await asyncio.get_running_loop().run_in_executor(None, grpc.stop)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -25,18 +26,30 @@ class RestServer:
         self._supervisor = Supervisor("rest")
         self._server: Any = None
         self._serving: asyncio.Task[None] | None = None
+        self._stopping = False
 
     async def start(self) -> int:
-        """Bind, begin to serve and return the bound port. Raises OSError if the address is taken."""
-        import uvicorn
+        """Bind and return the bound port; requests are answered as soon as the web libraries are loaded.
 
-        from headrace.controller.api.rest_routes import RestRoutes
-
+        Raises:
+            OSError: the address is taken.
+        """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.create_server((self._host, self._port), family=family)
         listener.setblocking(False)
+        self._serving = self._supervisor.spawn("listener", self._serve(listener))
+        return int(listener.getsockname()[1])
+
+    async def _serve(self, listener: socket.socket) -> None:
+        # Loading them takes longer than recovery: in a thread, so that appends do not wait for it. Requests
+        # that come meanwhile wait in the listener's backlog.
+        loop = asyncio.get_running_loop()
+        uvicorn = await loop.run_in_executor(None, importlib.import_module, "uvicorn")
+        routes = await loop.run_in_executor(
+            None, importlib.import_module, "headrace.controller.api.rest_routes"
+        )
         config = uvicorn.Config(
-            RestRoutes(self._controller).application(),
+            routes.RestRoutes(self._controller).application(),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -46,14 +59,16 @@ class RestServer:
         self._server = uvicorn.Server(config)
         # Signals belong to the process that embeds this listener.
         self._server.capture_signals = _no_signals
-        self._serving = self._supervisor.spawn("listener", self._server.serve(sockets=[listener]))
-        return int(listener.getsockname()[1])
+        if not self._stopping:
+            await self._server.serve(sockets=[listener])
 
     async def stop(self) -> None:
         """Take no more requests, give those under way a second, stop. Idempotent."""
         if self._serving is not None:
             serving, self._serving = self._serving, None
-            self._server.should_exit = True
+            self._stopping = True
+            if self._server is not None:
+                self._server.should_exit = True
             await asyncio.wait([serving], timeout=5)
         await self._supervisor.stop()
 
