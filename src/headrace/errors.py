@@ -211,6 +211,14 @@ class TransactionStateError(RequestError):
     """The transaction is in a state that does not allow the request (committed, aborted, expired)."""
 
 
+class UnauthenticatedError(RequestError):
+    """The credentials are missing or wrong."""
+
+
+class PermissionDeniedError(RequestError):
+    """The credentials are good, but not for this."""
+
+
 class NoSuchTableError(RequestError):
     """A table of the metadata store does not exist: its scope is gone."""
 

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from headrace.controller.api.auth import Authorizer
 from headrace.controller.api.batch_commit_calls import BatchCommitCalls
 from headrace.controller.api.cluster_calls import ClusterCalls
 from headrace.controller.api.grpc_service import GrpcServer as _GrpcServer
@@ -230,9 +231,16 @@ def has_work(row: StreamRow) -> bool:
 class GrpcServer(_GrpcServer):
     """Both services of one controller on one port."""
 
-    def __init__(self, controller: Controller, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        authorizer: Authorizer | None = None,
+    ) -> None:
         services = [
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
         ]
-        super().__init__(controller.handlers, services, loop, host, port)
+        super().__init__(controller.handlers, services, loop, host, port, authorizer)

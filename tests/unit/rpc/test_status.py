@@ -16,7 +16,11 @@ FINAL = {
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNIMPLEMENTED,
 }
-WAITING_HELPS = {errors.ScopeNotEmptyError, errors.PreconditionError}
+WAITING_HELPS = {
+    errors.ScopeNotEmptyError,
+    errors.PreconditionError,
+    errors.UnauthenticatedError,  # one client refreshes its credentials then
+}
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)

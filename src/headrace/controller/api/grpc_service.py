@@ -16,6 +16,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from headrace.controller.api.auth import Authorizer, need_of
 from headrace.errors import HeadraceError, UnsupportedError
 from headrace.rpc.status import status_of
 from headrace.runtime.logs import logger
@@ -47,9 +48,14 @@ class GrpcServer:
         loop: asyncio.AbstractEventLoop,
         host: str,
         port: int,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        """``handlers`` maps method names in snake case to coroutine functions of one request."""
+        """``handlers`` maps method names in snake case to coroutine functions of one request.
+
+        Without an ``authorizer`` everybody may do everything.
+        """
         self._loop = loop
+        self._authorizer = authorizer
         self._address = f"{host}:{port}"
         self._server: Any = grpc.server(
             futures.ThreadPoolExecutor(THREADS_MAX, "grpc"),
@@ -88,10 +94,12 @@ class GrpcServer:
         )
 
     def _serve(self, name: str, handler: Handler) -> Callable[[Any, Any], Any]:
-        loop = self._loop
+        loop, call = self._loop, snake_case(name)
 
         def serve(request: Any, context: Any) -> Any:
             try:
+                if self._authorizer is not None:
+                    authorize(self._authorizer, call, request, context.invocation_metadata())
                 future = asyncio.run_coroutine_threadsafe(handler(request), loop)
                 return future.result(CALL_TIMEOUT_S)
             except HeadraceError as error:
@@ -112,6 +120,14 @@ class GrpcServer:
             context.abort(status_of(error), str(error))
 
         return refuse
+
+
+def authorize(authorizer: Authorizer, call: str, request: Any, metadata: Any) -> None:
+    """Raises UnauthenticatedError, PermissionDeniedError."""
+    need = need_of(call, request)
+    if need is not None:
+        authorization = next((value for key, value in metadata if key == "authorization"), "")
+        authorizer.check(authorization, *need)
 
 
 def snake_case(name: str) -> str:
