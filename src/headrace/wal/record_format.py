@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from headrace.limits import MIB
+from headrace.limits import KIB, MIB
 from headrace.wal.config import BLOCK_BYTES
 
 MAGIC: Final = b"HRWR"
@@ -50,6 +50,9 @@ _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 4
 _CRC_FROM: Final = 8
 _ZEROS: Final = bytes(BLOCK_BYTES)
+_HOLD_GIL_BYTES_MAX: Final = 256 * KIB
+_RELEASE_AUTO: Final = -1
+_RELEASE_NEVER: Final = 0
 
 assert _HEADER.size == RECORD_HEADER_BYTES
 
@@ -114,8 +117,13 @@ def encode_header(
 
 
 def seal_record(buffer: memoryview, length: int) -> None:
-    """Compute the checksum over header and content and store it. Releases the GIL for large records."""
-    _CRC.pack_into(buffer, _CRC_AT, crc32c(buffer[_CRC_FROM : RECORD_HEADER_BYTES + length]))
+    """Compute the checksum over header and content and store it. Releases the GIL for large records only.
+
+    Getting the GIL back from a busy loop can take milliseconds, the sum over 256 KiB takes a dozen
+    microseconds.
+    """
+    release = _RELEASE_AUTO if length > _HOLD_GIL_BYTES_MAX else _RELEASE_NEVER
+    _CRC.pack_into(buffer, _CRC_AT, crc32c(buffer[_CRC_FROM : RECORD_HEADER_BYTES + length], 0, release))
 
 
 def decode_header(buffer: memoryview, offset: int = 0) -> RecordHeader | None:
