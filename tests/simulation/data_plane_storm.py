@@ -93,7 +93,7 @@ async def storm(sim, *, writers=3, appends=25, kinds=tuple(HostFault), every_s=0
             for number in range(writers + 1):
                 name = f"client-{number}-{segment[13]}"
                 entropy = sim.entropy.fork(name)
-                client = SegmentClient(name, segment, ("store", PORT), history, entropy)
+                client = SegmentClient(name, segment, [("store", PORT)], history, entropy)
                 await sim.host(name).run(client.create())
                 if number:
                     work.append(sim.host(name).run(write(client, appends, entropy)))
@@ -108,7 +108,7 @@ async def storm(sim, *, writers=3, appends=25, kinds=tuple(HostFault), every_s=0
         store.disk.heal()
         store.disk.slowness = 1.0
         for segment in SEGMENTS:
-            judge = SegmentClient("judge", segment, ("store", PORT), history, sim.entropy.fork("judge"))
+            judge = SegmentClient("judge", segment, [("store", PORT)], history, sim.entropy.fork("judge"))
             while not await judge.seal():  # noqa: ASYNC110 - there is nobody to tell it
                 await asyncio.sleep(0.5)
             await judge.read_all()

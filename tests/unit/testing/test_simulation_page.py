@@ -13,7 +13,7 @@ def test_the_first_example_runs():
 
 
 def test_every_module_the_page_names_exists():
-    named = re.findall(r"`((?:testing|runtime)/\w+\.py)`", PAGE.read_text())
+    named = re.findall(r"`((?:testing|runtime)/[\w/]+\.py)`", PAGE.read_text())
     assert len(named) > 4
     for path in named:
         importlib.import_module("headrace." + path.removesuffix(".py").replace("/", "."))

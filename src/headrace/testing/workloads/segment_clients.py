@@ -8,7 +8,7 @@ happens to servers and networks meanwhile, the history must be that of a correct
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.errors import ConnectionLostError
@@ -64,14 +64,23 @@ _REFUSALS: Final[dict[type[Command], str]] = {
 
 
 class SegmentClient:
-    """One client. Its connection is opened when needed and dropped at the first doubt."""
+    """One client of whoever serves the segment now, at one of ``addresses``.
+
+    Its connection is opened when needed and dropped at the first doubt.
+    """
 
     def __init__(
-        self, name: str, segment: str, address: tuple[str, int], history: History, entropy: SeededEntropy
+        self,
+        name: str,
+        segment: str,
+        addresses: Sequence[tuple[str, int]],
+        history: History,
+        entropy: SeededEntropy,
     ) -> None:
         self.name = name
         self.segment = segment
-        self._address = address
+        self._addresses = list(addresses)
+        self._address = self._addresses[0]
         self._history = history
         self._entropy = entropy
         self._writer_id = entropy.uuid4_bytes()
@@ -220,6 +229,8 @@ class SegmentClient:
             return None
         if type(reply) in _REFUSALS:
             self._refuse(operation, reply)
+        if isinstance(reply, WrongHost):
+            await self._come_back()
         return reply
 
     def _refuse(self, operation: Operation, reply: Command) -> None:
@@ -228,5 +239,7 @@ class SegmentClient:
         self._history.refuse(operation, reason)
 
     async def _come_back(self) -> None:
+        """Try elsewhere, after a pause: the owner may have changed."""
         self.close()
+        self._address = self._addresses[self._entropy.randbelow(len(self._addresses))]
         await asyncio.sleep(_PAUSE_S * (0.5 + self._entropy.random()))
