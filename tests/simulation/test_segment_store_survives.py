@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,23 +14,21 @@ from headrace.testing.faults.host_faults import HostFault
 from headrace.testing.history import Outcome
 from headrace.testing.linearizability import NotLinearizableError
 from headrace.testing.loop import TIME_START_S
-from headrace.testing.network_config import NetworkConfig
+from headrace.testing.run_seeds import main, run_one
+from headrace.testing.scenarios.data_plane import storm
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
-from tests.simulation.data_plane_storm import storm
-
-STORM = Path(__file__).with_name("data_plane_storm.py")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(4))
 def test_clients_are_told_what_a_correct_segment_would_tell_them(seed):
-    history, injected = simulate(seed, storm, network=NetworkConfig(drop_chance=0.002), limit_s=20_000).value
+    history, injected = run_one("data_plane", seed).value
     appended = [o for o in history.operations if isinstance(o.call, AppendCall) and o.outcome is Outcome.OK]
     assert len(appended) == 2 * 3 * 25
     assert sum(injected.values()) > 3
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
     """The test above can fail: one second after the start, this disk begins only to say that it wrote.
 
@@ -54,9 +51,19 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
 
 
 def test_the_same_seed_is_the_same_run_in_processes_with_different_hash_seeds():
+    command = [
+        sys.executable,
+        "-m",
+        "headrace.testing.run_seeds",
+        "--scenario",
+        "data_plane",
+        "--first",
+        "3",
+        "--trace",
+    ]
     traces = [
         subprocess.run(
-            [sys.executable, str(STORM), "3"],
+            command,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
@@ -68,3 +75,8 @@ def test_the_same_seed_is_the_same_run_in_processes_with_different_hash_seeds():
     for number, (one, other) in enumerate(zip(*traces, strict=False)):
         assert one == other, f"line {number} differs"
     assert len(traces[0]) == len(traces[1]) > 5_000
+
+
+def test_many_seeds_are_counted_and_failures_decide_the_exit_code(capsys):
+    assert main(["--seeds", "2", "--scenario", "two_owners", "--processes", "1"]) == 0
+    assert "2 of 2 runs" in capsys.readouterr().out

@@ -1,0 +1,1 @@
+"""Whole programs in a breaking world: coroutine functions that take a ``Simulation`` and raise on failure."""
