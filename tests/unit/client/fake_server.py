@@ -75,6 +75,10 @@ class FakeStore:
         self.max_read = 2 << 20
         self.version = 17
         self.ack_gate: asyncio.Event | None = None
+        self.refuse_as_wrong_host = False
+        """Refuse appends once, and answer all but the first of them only after the writer was set up again.
+        """
+        self._late_refusals: list[bytes] = []
         self.coalesce = False
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -153,6 +157,15 @@ class FakeStore:
                 await self._flush(writer, session, replies)
                 replies.clear()
                 writer.write(encode(self._setup(command, session)))
+                for refusal in self._late_refusals:
+                    writer.write(refusal)
+                self._late_refusals.clear()
+            case c.AppendBlockEnd() if self.refuse_as_wrong_host:
+                if self.counts["AppendBlockEnd"] == 1:
+                    writer.write(encode(c.WrongHost(command.request_id, session[command.writer_id][0], "")))
+                else:
+                    refused = c.WrongHost(command.request_id, session[command.writer_id][0], "")
+                    self._late_refusals.append(encode(refused))
             case c.AppendBlockEnd():
                 reply = self._append(command, session)
                 if isinstance(reply, c.DataAppended):
@@ -183,6 +196,8 @@ class FakeStore:
                 raise AssertionError(f"unexpected {command}")
 
     def _setup(self, command, session):
+        if self._late_refusals:
+            self.refuse_as_wrong_host = False
         if self.faults.hits(self.faults.wrong_host):
             return c.WrongHost(command.request_id, command.segment, "")
         segment = self.segments.get(command.segment)

@@ -282,6 +282,17 @@ async def test_a_restarted_store_is_found_again(system, client):
     assert in_order(system) == [b"before", b"during"]
 
 
+async def test_late_refusals_of_an_earlier_attempt_are_nobodys_business(system, client):
+    system.controller.create("s", "t")
+    system.store.refuse_as_wrong_host = True
+    async with client.event_writer("s", "t", WriterConfig(block_bytes_max=1024)) as writer:
+        for number in range(20):
+            writer.write(b"%03d" % number + b"x" * 1000)
+        await writer.flush()
+    assert [event[:3] for event in in_order(system)] == [b"%03d" % number for number in range(20)]
+    assert system.store.counts["SetupAppend"] == 2
+
+
 # ------------------------------------------------------------------------------ scaling
 
 

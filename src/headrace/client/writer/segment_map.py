@@ -131,7 +131,6 @@ class SegmentMap:
                         continue
                     highs.append(min(heir.key_range.high, high))
                     ids.append(heir.segment_id)
-                highs[-1] = high
             low = high
         self._adopt(highs, ids, ranges)
 

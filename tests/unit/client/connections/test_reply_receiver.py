@@ -1,10 +1,16 @@
 import random
+from itertools import repeat
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.connections.reply_receiver import HEADROOM_BYTES, ReadBlock, ReplyReceiver
+from headrace.client.connections.reply_receiver import (
+    HEADROOM_BYTES,
+    RECEIVE_BUFFER_BYTES,
+    ReadBlock,
+    ReplyReceiver,
+)
 from headrace.errors import ProtocolError
 from headrace.wire.commands import DataAppended, NoSuchSegment, ReadSegment, SegmentRead, TableKeysRead
 from headrace.wire.frames import decode_payload, encode
@@ -54,6 +60,13 @@ def test_replies_come_out_whatever_pieces_they_arrive_in(seed):
             expected.append((number, data, 77, bool(number % 2)))
         replies.append(encode(reply))
     assert feed(ReplyReceiver(), b"".join(replies), pieces(chance)) == expected
+
+
+def test_a_reply_cut_at_the_end_of_the_buffer_is_moved_whole():
+    replies = [DataAppended(bytes([number % 256]) * 16, number, number - 1, 5, 99) for number in range(5000)]
+    raw = b"".join(map(encode, replies))
+    assert RECEIVE_BUFFER_BYTES % (len(raw) // 5000)  # so one of them is cut
+    assert feed(ReplyReceiver(), raw, repeat(1 << 20)) == replies
 
 
 def test_a_large_read_lands_in_its_own_buffer_with_room_in_front():
