@@ -123,7 +123,10 @@ def test_available_now_reads_in_capped_batches_up_to_now_and_goes_on_later(strea
     # A scale event and new data between two runs; the second run begins where the first one ended.
     segments = streams.client.current_segments("spark", streams.prefix + "in")
     streams.client.scale_stream(
-        "spark", streams.prefix + "in", [each.segment_id for each in segments], [KeyRange(0.0, 1.0)]
+        "spark",
+        streams.prefix + "in",
+        [each.segment_id for each in segments],
+        [KeyRange(0.0, 0.3), KeyRange(0.3, 1.0)],
     )
     streams.write("in", range(400, 460))
     before = len(shares)

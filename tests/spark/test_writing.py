@@ -1,0 +1,126 @@
+"""The sink through a real Spark against a real server: exactly once, also when the driver is killed."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
+
+ROOT = Path(__file__).parents[2]
+
+
+def _rows(streams, numbers, slices=2):
+    frame = streams.spark.range(numbers.start, numbers.stop, 1, slices)
+    return frame.selectExpr(
+        "cast(id as string) event", "if(id % 3 = 0, null, cast(id % 5 as string)) routing_key"
+    )
+
+
+def _write(streams, frame, name, **options):
+    streams.with_options(frame.write, name, **options).mode("append").save()
+
+
+def test_a_batch_write_appends_once_and_creates_the_stream(streams):
+    _write(streams, _rows(streams, range(200)), "out", default_num_segments=3)
+    assert Counter(streams.numbers("out")) == Counter(range(200))
+    assert len(streams.client.current_segments("spark", streams.prefix + "out")) == 3
+    # A second job is another batch; one that names itself is taken once however often it comes.
+    _write(streams, _rows(streams, range(200, 210)), "out")
+    for _ in range(2):
+        _write(streams, _rows(streams, range(210, 220)), "out", txn_app_id="nightly", txn_version=7)
+    _write(streams, _rows(streams, range(220, 230)), "out", txn_app_id="nightly", txn_version=8)
+    _write(streams, _rows(streams, range(230, 240)), "out", exactly_once="false")
+    assert Counter(streams.numbers("out")) == Counter(range(240))
+
+
+def test_rows_of_one_key_keep_their_order(streams):
+    streams.make("out", segments=2)
+    frame = _rows(streams, range(300), slices=1).where("routing_key is not null")
+    _write(streams, frame, "out")
+    found = streams.numbers("out")
+    for key in range(5):
+        mine = [number for number in found if number % 5 == key]
+        assert mine == sorted(mine)
+
+
+@pytest.mark.parametrize(
+    ("columns", "mode", "options", "sentence"),
+    [
+        ("id", "append", {}, "needs a column event"),
+        ("cast(id as string) event, id routing_key", "append", {}, "routing_key is a string"),
+        ("cast(null as string) event", "append", {}, "null"),
+        ("cast(id as string) event", "overwrite", {}, "cannot be overwritten"),
+        ("cast(id as string) event", "append", {"txn_version": "1"}, "come together"),
+        ("cast(id as string) event", "append", {"allow_create_stream": "false"}, "does not exist"),
+    ],
+)
+def test_a_wrong_write_is_refused_and_nothing_is_written(streams, columns, mode, options, sentence):
+    frame = streams.spark.range(5).selectExpr(*columns.split(", "))
+    if "allow_create_stream" not in options:
+        streams.make("out")
+    with pytest.raises(Exception, match=sentence):
+        streams.with_options(frame.write, "out", **options).mode(mode).save()
+    if "allow_create_stream" not in options:
+        assert streams.numbers("out") == []
+
+
+def test_a_stream_written_by_a_query_with_a_new_checkpoint_needs_permission_to_take_over(streams, tmp_path):
+    streams.make("in")
+    streams.write("in", range(50))
+
+    def run(checkpoint, **options):
+        frame = streams.stream("in", start_stream_cut="earliest", columns="event").load()
+        writer = streams.with_options(frame.writeStream, "out", txn_app_id="copy", **options)
+        query = (
+            writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+        )
+        query.awaitTermination(90)
+        assert not query.isActive
+
+    run("one")
+    run("one")
+    assert sorted(streams.numbers("out")) == list(range(50))
+    with pytest.raises(Exception, match="on_foreign_query=takeover"):
+        run("two")
+    assert sorted(streams.numbers("out")) == list(range(50))
+    run("three", on_foreign_query="takeover")
+    assert Counter(streams.numbers("out")) == Counter([*range(50), *range(50)])
+
+
+def test_complete_mode_is_refused_unless_asked_for(streams, tmp_path):
+    streams.make("in")
+    streams.write("in", range(10))
+    counts = streams.stream("in", start_stream_cut="earliest").load().groupBy("segment_id").count()
+    frame = counts.selectExpr("cast(count as string) event")
+    writer = streams.with_options(frame.writeStream.outputMode("complete"), "out")
+    with pytest.raises(Exception, match="allow_complete"):
+        writer.option("checkpointLocation", str(tmp_path / "c")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+
+def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_around_commits(streams, tmp_path, server):
+    streams.make("in", segments=2)
+    streams.make("out", segments=2)
+    streams.write("in", range(500))
+    for fault in ("mid_write-2", "before_commit-3", "after_commit-4"):
+        (tmp_path / fault).touch()
+    names = [streams.prefix + "in", streams.prefix + "out"]
+    command = [sys.executable, "-m", "tests.spark.crash_job", server.uri, *names, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    starts = 0
+    for _ in range(6):
+        starts += 1
+        with (tmp_path / f"log-{starts}").open("wb") as log:
+            done = subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, timeout=200)
+        if done.returncode == 0:
+            break
+    said = (tmp_path / f"log-{starts}").read_text(errors="replace")[-3000:]
+    assert done.returncode == 0, said
+    assert not [each.name for each in tmp_path.glob("*-[0-9]") if not each.name.startswith("log")]
+    assert starts == 3
+    assert Counter(streams.numbers("out")) == Counter(range(500))
