@@ -9,6 +9,7 @@ A private thread runs the event loop. A client may be used by many threads, pick
 it is unpickled) and carried through a fork (it connects again in the child).
 """
 
+from headrace.client.blocking.byte_streams import BlockingByteReader, BlockingByteWriter
 from headrace.client.blocking.client import BlockingClient, connect
 from headrace.client.blocking.readers import BlockingEventReader, BlockingSegmentRange
 from headrace.client.blocking.writers import (
@@ -20,6 +21,8 @@ from headrace.client.blocking.writers import (
 
 __all__ = [
     "BlockingAck",
+    "BlockingByteReader",
+    "BlockingByteWriter",
     "BlockingClient",
     "BlockingEventReader",
     "BlockingSegmentRange",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from headrace.client.blocking.byte_streams import BlockingByteReader, BlockingByteWriter
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.readers import BlockingEventReader, BlockingSegmentRange
 from headrace.client.blocking.writers import BlockingTxnWriter, BlockingWriter
@@ -273,6 +274,27 @@ class BlockingClient:
             return BlockingTxnWriter(writer, thread)
 
         return thread.call(made)
+
+    def byte_writer(self, scope: str, stream: str, config: WriterConfig | None = None) -> BlockingByteWriter:
+        """Open a stream of one segment as a file that only grows; see :meth:`Client.byte_writer`."""
+        thread, client = self._start()
+
+        async def opened() -> BlockingByteWriter:
+            return BlockingByteWriter(await client.byte_writer(scope, stream, config), thread)
+
+        return thread.run(opened())
+
+    def byte_reader(
+        self, scope: str, stream: str, *, offset: int | None = None, config: ReaderConfig | None = None
+    ) -> BlockingByteReader:
+        """Open a stream of one segment as a file to be read; see :meth:`Client.byte_reader`."""
+        thread, client = self._start()
+
+        async def opened() -> BlockingByteReader:
+            reader = await client.byte_reader(scope, stream, offset=offset, config=config)
+            return BlockingByteReader(reader, thread)
+
+        return thread.run(opened())
 
     # ------------------------------------------------------------------------------ transactions by id
 

@@ -9,6 +9,7 @@ Source: protocol, "Byte-stream client".
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self
 
@@ -32,6 +33,7 @@ class ByteWriter:
         self._config = config
         self._output = SegmentOutput(address, services, config, self)
         self._held_bytes = 0
+        self._room: asyncio.Future[None] | None = None
         self._error: HeadraceError | None = None
         self._closed = False
 
@@ -39,7 +41,7 @@ class ByteWriter:
         """Append bytes; more than 8 MiB are appended in several pieces.
 
         Raises:
-            ThrottledError: the window is full; await :meth:`flush` first. Nothing was taken.
+            ThrottledError: the window is full; await :meth:`drain` first. Nothing was taken.
             SegmentSealedError: the byte stream has ended.
         """
         if self._error is not None:
@@ -57,6 +59,15 @@ class ByteWriter:
             self._output.add_block(Block(piece, 1, None, [ack]))
         ack.settle_part()
         return ack
+
+    async def drain(self) -> None:
+        """Wait until at most half of the window is used. Raises why the writer failed, if it did."""
+        while self._held_bytes > self._config.window_bytes_max // 2 and self._error is None:
+            if self._room is None or self._room.done():
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)  # others may wait for the same room
+        if self._error is not None:
+            raise self._error
 
     async def flush(self) -> None:
         """Wait until everything written so far is durable. Raises why it is not."""
@@ -107,7 +118,12 @@ class ByteWriter:
 
     def on_durable(self, event_count: int, size_bytes: int) -> None:  # noqa: ARG002 - bytes have no events
         """Make room in the window."""
+        self._release(size_bytes)
+
+    def _release(self, size_bytes: int) -> None:
         self._held_bytes -= size_bytes
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def on_segment_ended(self, output: SegmentOutput) -> None:
         """There are no successors to go to."""
@@ -117,5 +133,5 @@ class ByteWriter:
         """Fail what is held, and everything from now on."""
         self._error = error
         for block in output.take_blocks():
-            self._held_bytes -= block.size_bytes
+            self._release(block.size_bytes)
             block.fail(error)

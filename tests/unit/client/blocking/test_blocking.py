@@ -1,3 +1,4 @@
+import io
 import os
 import pickle
 import subprocess
@@ -182,6 +183,26 @@ def test_ranges_cuts_and_lists_are_plain_values(server, blocking, stream):
     assert blocking.segment_info("s", stream, segment_id).length == end
     with pytest.raises(NoSuchStreamError):
         blocking.head_cut("s", "missing")
+
+
+def test_byte_streams_are_files(server, blocking):
+    server.controller.create("s", "bytes")
+    with blocking.byte_writer(
+        "s", "bytes", WriterConfig(window_bytes_max=4096, block_bytes_max=1024)
+    ) as file:
+        for number in range(100):
+            assert file.write(b"line %d of this file\n" % number) > 0
+        file.flush()
+        file.seal()
+    with blocking.byte_reader("s", "bytes") as raw:
+        lines = io.BufferedReader(raw).readlines()
+    assert lines == [b"line %d of this file\n" % number for number in range(100)]
+    with blocking.byte_reader("s", "bytes") as raw:
+        assert raw.seek(-5, io.SEEK_END) == sum(map(len, lines)) - 5
+        assert raw.read() == b"file\n"
+        assert raw.seek(5) == raw.tell() == 5
+        assert raw.read(2) == b"0 "
+        assert raw.head_offset() == 0
 
 
 def test_a_client_survives_pickling(server, blocking, stream):

@@ -1,0 +1,104 @@
+"""Byte streams as file objects, so that whatever reads or writes files can use them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.reader.byte_reader import ByteReader
+from headrace.client.writer.byte_writer import ByteWriter
+
+
+class BlockingByteWriter(io.RawIOBase):
+    """A file that only grows. ``write`` waits while too much is not durable yet, ``flush`` until all of it
+    is.
+    """
+
+    def __init__(self, writer: ByteWriter, thread: LoopThread) -> None:
+        super().__init__()
+        self._writer = writer
+        self._thread = thread
+        self._is_closing = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append bytes, all of them. Raises SegmentSealedError when the byte stream has ended."""
+        view = memoryview(data).cast("B")
+        self._thread.run(self._write(bytes(view)))
+        return len(view)
+
+    async def _write(self, data: bytes) -> None:
+        await self._writer.drain()
+        self._writer.write(data)
+
+    def flush(self) -> None:
+        """Wait until everything written is durable."""
+        if not self.closed and not self._is_closing:
+            self._thread.run(self._writer.flush())
+
+    def seal(self) -> None:
+        """Make everything durable, then allow no more appends by anybody."""
+        self._thread.run(self._writer.seal())
+
+    def truncate_before(self, offset: int) -> None:
+        """Drop everything below ``offset``."""
+        self._thread.run(self._writer.truncate(offset))
+
+    def close(self) -> None:
+        """Make everything durable, then leave. Idempotent."""
+        if self.closed or self._is_closing:
+            return
+        self._is_closing = True
+        try:
+            self._thread.run(self._writer.close())
+        finally:
+            super().close()
+
+
+class BlockingByteReader(io.RawIOBase):
+    """A file that may still grow: reading waits at its end until there is more, or the byte stream is
+    sealed.
+    """
+
+    def __init__(self, reader: ByteReader, thread: LoopThread) -> None:
+        super().__init__()
+        self._reader = reader
+        self._thread = thread
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a part of ``buffer``; 0 means that the byte stream has ended."""
+        view = memoryview(buffer).cast("B")
+        data = self._thread.run(self._reader.read(len(view)))
+        view[: len(data)] = data
+        return len(data)
+
+    def tell(self) -> int:
+        return self._reader.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset from the start, from here, or from the present end; return where that is."""
+        if whence == io.SEEK_CUR:
+            offset += self._reader.tell()
+        elif whence == io.SEEK_END:
+            offset += self._thread.run(self._reader.tail_offset())
+        self._thread.run(self._reader.seek(offset))
+        return offset
+
+    def head_offset(self) -> int:
+        """Return where the byte stream begins: what is in front was truncated."""
+        return self._thread.run(self._reader.head_offset())
+
+    def close(self) -> None:
+        """Stop reading. Idempotent."""
+        if not self.closed:
+            self._thread.run(self._reader.close())
+            super().close()
