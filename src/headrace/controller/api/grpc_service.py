@@ -57,8 +57,10 @@ class GrpcServer:
         self._loop = loop
         self._authorizer = authorizer
         self._address = f"{host}:{port}"
+        self._calls: set[futures.Future[Any]] = set()
+        self._threads = futures.ThreadPoolExecutor(THREADS_MAX, "grpc")
         self._server: Any = grpc.server(
-            futures.ThreadPoolExecutor(THREADS_MAX, "grpc"),
+            self._threads,
             options=_OPTIONS,
             maximum_concurrent_rpcs=4 * THREADS_MAX,
         )
@@ -76,11 +78,15 @@ class GrpcServer:
         return int(port)
 
     def stop(self, grace_s: float = 0.5) -> None:
-        """Take no more calls, give those under way ``grace_s`` seconds, and wait until all have ended.
+        """Take no more calls, give those under way ``grace_s`` seconds, leave the rest; wait for the threads.
 
-        Not to be called on the loop while calls are under way there: they could not end.
+        What a call had begun is finished by whoever starts next. Not to be called on the loop while calls are
+        under way there: they could not end.
         """
         self._server.stop(grace_s).wait()
+        for call in list(self._calls):
+            call.cancel()
+        self._threads.shutdown()
 
     def _method(self, method: MethodDescriptor, handlers: Mapping[str, Handler]) -> Any:
         handler = handlers.get(snake_case(method.name))
@@ -101,7 +107,11 @@ class GrpcServer:
                 if self._authorizer is not None:
                     authorize(self._authorizer, call, request, context.invocation_metadata())
                 future = asyncio.run_coroutine_threadsafe(handler(request), loop)
-                return future.result(CALL_TIMEOUT_S)
+                self._calls.add(future)
+                try:
+                    return future.result(CALL_TIMEOUT_S)
+                finally:
+                    self._calls.discard(future)
             except HeadraceError as error:
                 context.abort(status_of(error), str(error))
             except (TimeoutError, futures.CancelledError, RuntimeError) as error:

@@ -7,6 +7,7 @@ others share the store, rows are read again for every decision.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
@@ -156,11 +157,8 @@ class Registry:
 
     def statistics(self) -> dict[str, int]:
         """Return how many transactions are known in each state."""
-        counts = {state.name: 0 for state in TxnState}
-        for txns in self._streams.values():
-            for txn in txns.values():
-                counts[txn.row.state.name] += 1
-        return counts
+        counts = Counter(txn.row.state for txns in self._streams.values() for txn in txns.values())
+        return {state.name: counts[state] for state in TxnState}
 
     # ---------------------------------------------------------------------------------- inside
 

@@ -1,0 +1,145 @@
+import asyncio
+from collections import deque
+
+import pytest
+
+from headrace.controller.store.contract import ABSENT, Row, Write
+from headrace.controller.store.tables import TableStore, _Update, take_joined
+from headrace.errors import (
+    ConnectionLostError,
+    ContainerOfflineError,
+    MetadataConflictError,
+    ThrottledError,
+)
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.segment_stores import FakeSegmentStores
+
+
+@pytest.fixture
+async def segments():
+    return FakeSegmentStores()
+
+
+@pytest.fixture
+async def store(segments):
+    made = TableStore(segments, SeededEntropy(1))
+    await made.create_table("t")
+    yield made
+    await made.close()
+
+
+async def test_updates_that_wait_for_each_other_are_sent_together(store, segments):
+    await asyncio.gather(*(store.update("t", [Write(b"%d" % n, b"v", ABSENT)]) for n in range(500)))
+    assert segments.calls["table_update"] <= 3
+    assert store.statistics().updates == 500
+    assert store.statistics().tables_active == 0
+
+
+async def test_updates_of_different_tables_do_not_wait_for_each_other(store, segments):
+    await store.create_table("u")
+    held = asyncio.Event()
+
+    async def hold(call, segment):
+        if call == "table_update" and segment.endswith("/t"):
+            await held.wait()
+
+    segments.fault = hold
+    slow = asyncio.ensure_future(store.update("t", [Write(b"k", b"v")]))
+    await store.update("u", [Write(b"k", b"v")])
+    assert not slow.done()
+    held.set()
+    await slow
+
+
+async def test_a_stale_update_among_many_fails_alone(store, segments):
+    await store.update("t", [Write(b"k", b"v", ABSENT)])
+    outcomes = await asyncio.gather(
+        *(store.update("t", [Write(b"%d" % n, b"v", ABSENT)]) for n in range(5)),
+        store.update("t", [Write(b"k", b"w", ABSENT)]),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [list] * 5 + [MetadataConflictError]
+    assert store.statistics().split == 1
+
+
+async def test_what_did_not_happen_is_sent_again_and_what_may_have_is_not(store, segments, monkeypatch):
+    refusals = 2
+
+    async def refuse(call, segment):
+        nonlocal refusals
+        if call == "table_update" and refusals:
+            refusals -= 1
+            raise ContainerOfflineError("moving")
+
+    segments.fault = refuse
+    await store.update("t", [Write(b"k", b"v", ABSENT)])
+
+    async def lose(call, segment):
+        if call == "table_update":
+            raise ConnectionLostError("gone")
+
+    segments.fault, segments.after = None, lose
+    with pytest.raises(ConnectionLostError):
+        await store.update("t", [Write(b"k", b"w")])
+    segments.after = None
+    assert (await store.get("t", b"k") or Row(b"", 0)).value == b"w"
+    assert segments.calls["table_update"] == 4
+
+
+async def test_a_caller_that_leaves_does_not_undo_its_update(store, segments):
+    leaving = asyncio.ensure_future(store.update("t", [Write(b"k", b"v")]))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await store.update("t", [Write(b"other", b"v")])
+    assert (await store.get("t", b"k") or Row(b"", 0)).value == b"v"
+
+
+async def test_closing_ends_those_who_wait(segments):
+    store = TableStore(segments, SeededEntropy(1))
+    await store.create_table("t")
+
+    async def hold(call, segment):
+        await asyncio.Event().wait()
+
+    segments.fault = hold
+    waiting = [asyncio.ensure_future(store.update("t", [Write(b"%d" % n, b"v")])) for n in range(3)]
+    await asyncio.sleep(0.01)
+    await store.close()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+
+
+async def test_more_updates_than_the_bound_are_refused(store, segments, monkeypatch):
+    monkeypatch.setattr("headrace.controller.store.tables.WAITING_UPDATES_MAX", 10)
+    outcomes = await asyncio.gather(
+        *(store.update("t", [Write(b"%d" % n, b"v")]) for n in range(30)), return_exceptions=True
+    )
+    assert any(isinstance(outcome, ThrottledError) for outcome in outcomes)
+    await store.update("t", [Write(b"later", b"v")])
+
+
+def waiting(*updates):
+    loop = asyncio.new_event_loop()
+    try:
+        return deque(_Update(writes, loop.create_future()) for writes in updates)
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    ("updates", "joined"),
+    [
+        ([[Write(b"a", b"1")], [Write(b"b", b"1")], [Write(b"c", b"1")]], 3),
+        ([[Write(b"a", b"1")], [Write(b"a", b"2")]], 1),
+        ([[Write(b"a", b"1")], [Write(b"b", None)]], 1),
+        ([[Write(b"a", None)], [Write(b"b", None)]], 2),
+        ([[Write(b"a", None), Write(b"b", b"1")], [Write(b"c", b"1")]], 1),
+        ([[Write(b"a", b"1")], [Write(b"c", None), Write(b"b", b"1")]], 1),
+        ([[Write(b"a", b"x" * (3 << 20))], [Write(b"b", b"x" * (3 << 20))]], 1),
+        ([[Write(b"%d" % n, b"1")] for n in range(1500)], 1000),
+    ],
+)
+def test_what_one_operation_can_carry_is_joined_in_order(updates, joined):
+    queue = waiting(*updates)
+    assert [update.writes for update in take_joined(queue)] == updates[:joined]
+    assert [update.writes for update in queue] == updates[joined:]

@@ -1,0 +1,72 @@
+import asyncio
+
+from headrace.controller.store.memory import MemoryStore
+from headrace.controller.transactions.outcomes import Outcomes
+from tests.unit.controller.conftest import ManualClock
+
+UID, OTHER = bytes(16), bytes([1] * 16)
+DAY_MS = 86_400_000
+
+
+def make(store=None, clock=None, shared=False):
+    return Outcomes(store or MemoryStore(), clock or ManualClock(), shared=shared)
+
+
+async def test_outcomes_are_found_by_stream_and_id():
+    outcomes = make()
+    await outcomes.record(UID, [5, 5000], committed=True)
+    await outcomes.record(UID, [6], committed=False)
+    assert [await outcomes.find(UID, txn) for txn in (5, 5000, 6, 7)] == [True, True, False, None]
+    assert await outcomes.find(OTHER, 5) is None
+    assert await outcomes.find(UID, (1 << 96) | 5) is None
+
+
+async def test_many_outcomes_recorded_at_once_are_all_kept():
+    store = MemoryStore()
+    outcomes = make(store)
+    await asyncio.gather(
+        *(outcomes.record(UID, [number], committed=number % 3 > 0) for number in range(3000))
+    )
+    reread = make(store)
+    assert [await reread.find(UID, number) for number in range(3000)] == [n % 3 > 0 for n in range(3000)]
+
+
+async def test_two_controllers_record_into_one_row_without_losing_any():
+    store = MemoryStore()
+    one, other = make(store, shared=True), make(store, shared=True)
+    await asyncio.gather(
+        *(one.record(UID, [number], committed=True) for number in range(0, 400, 2)),
+        *(other.record(UID, [number], committed=False) for number in range(1, 400, 2)),
+    )
+    assert [await one.find(UID, number) for number in range(400)] == [n % 2 == 0 for n in range(400)]
+
+
+async def test_an_outcome_is_remembered_for_a_whole_day_and_forgotten_after_two():
+    store, clock = MemoryStore(), ManualClock(10 * DAY_MS + DAY_MS - 1)
+    outcomes = make(store, clock)
+    await outcomes.record(UID, [5], committed=True)
+    clock.now += DAY_MS
+    await outcomes.record(UID, [6], committed=True)
+    assert await outcomes.find(UID, 5) is True
+    clock.now += DAY_MS
+    await outcomes.record(UID, [7], committed=True)
+    assert [await outcomes.find(UID, txn) for txn in (5, 6, 7)] == [None, True, True]
+    assert sorted(name for name in store._tables) == ["finished-11", "finished-12"]
+
+
+async def test_a_day_that_ends_between_two_writes_loses_nothing():
+    store, clock = MemoryStore(), ManualClock(10 * DAY_MS)
+    outcomes = make(store, clock)
+    await outcomes.record(UID, [5], committed=True)
+    clock.now += DAY_MS
+    await outcomes.record(UID, [6], committed=False)
+    assert [await outcomes.find(UID, txn) for txn in (5, 6)] == [True, False]
+    assert await outcomes.newest(UID, 10) == [(6, False), (5, True)]
+
+
+async def test_the_newest_are_listed_first_and_no_more_than_asked_for():
+    outcomes = make()
+    await outcomes.record(UID, range(2000), committed=True)
+    await outcomes.record(OTHER, [9999], committed=True)
+    assert await outcomes.newest(UID, 3) == [(1999, True), (1998, True), (1997, True)]
+    assert len(await outcomes.newest(UID, 500)) == 500
