@@ -13,6 +13,7 @@ import logging
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.context import Runtime, system_runtime
@@ -25,6 +26,8 @@ from headrace.standalone.data_plane import DataPlane
 from headrace.standalone.ready_file import remove_ready_file, write_ready_file
 
 _logger = logging.getLogger(__name__)
+
+_PORT_MAX: Final = 65535
 
 
 @dataclass(slots=True)
@@ -45,6 +48,9 @@ class StandaloneServer:
     def __init__(self, config: StandaloneConfig, runtime: Runtime | None = None) -> None:
         if config.containers is not None and not 1 <= config.containers <= CONTAINERS_MAX:
             raise InvalidArgumentError(f"{config.containers} containers: 1 to {CONTAINERS_MAX}")
+        for port in (config.controller_port, config.segmentstore_port, config.rest_port):
+            if not 0 <= port <= _PORT_MAX:
+                raise InvalidArgumentError(f"{port} is no port: 1 to {_PORT_MAX}, or 0 for any free one")
         self._config = config
         self._runtime = runtime or system_runtime()
         self._exit = AsyncExitStack()
@@ -62,6 +68,9 @@ class StandaloneServer:
             containers = config.containers or CONTAINERS_DEFAULT
             if not config.in_memory:
                 containers = self._take_directory(stack)
+            if config.ready_file is not None:
+                # Not before the lock is held: the promise of somebody who holds it is still true.
+                remove_ready_file(config.ready_file)
             data_plane = DataPlane(config, self._runtime, containers)
             await data_plane.start()
             stack.push_async_callback(data_plane.stop)

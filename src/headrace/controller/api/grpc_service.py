@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent import futures
 from typing import Any, Final
@@ -56,7 +57,8 @@ class GrpcServer:
         """
         self._loop = loop
         self._authorizer = authorizer
-        self._address = f"{host}:{port}"
+        self._host, self._port = host, port
+        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._calls: set[futures.Future[Any]] = set()
         self._threads = futures.ThreadPoolExecutor(THREADS_MAX, "grpc")
         self._server: Any = grpc.server(
@@ -70,10 +72,12 @@ class GrpcServer:
             self._server.add_generic_rpc_handlers((generic,))
 
     def start(self) -> int:
-        """Bind, begin to serve and return the bound port."""
-        port = self._server.add_insecure_port(self._address)
-        if not port:
-            raise OSError(f"cannot listen on {self._address}")
+        """Bind, begin to serve and return the bound port. Raises OSError if the address cannot be had."""
+        try:
+            check_address(self._host, self._port)
+            port = self._server.add_insecure_port(self._address)
+        except (OSError, RuntimeError) as error:
+            raise OSError(f"cannot listen on {self._address} for control calls: {error}") from error
         self._server.start()
         return int(port)
 
@@ -138,6 +142,14 @@ def authorize(authorizer: Authorizer, call: str, request: Any, metadata: Any) ->
     if need is not None:
         authorization = next((value for key, value in metadata if key == "authorization"), "")
         authorizer.check(authorization, *need)
+
+
+def check_address(host: str, port: int) -> None:
+    """Bind the address for a moment: gRPC says only on stderr what is wrong with one. Raises OSError."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
 
 
 def snake_case(name: str) -> str:
