@@ -133,7 +133,7 @@ class SimulatedFile:
 class SimulatedDirectory:
     """A directory: its entries, the durable ones, and the unsynced changes in between, in order."""
 
-    __slots__ = ("changes", "durable", "entries", "locked_by", "sync_failed")
+    __slots__ = ("changes", "durable", "entries", "locked_by")
 
     def __init__(self) -> None:
         self.entries: dict[str, SimulatedFile | SimulatedDirectory] = {}
@@ -141,7 +141,6 @@ class SimulatedDirectory:
         self.changes: list[dict[str, SimulatedFile | SimulatedDirectory | None]] = []
         """Unsynced: each is one atomic change of one or two names; None removes the name."""
         self.locked_by: object | None = None
-        self.sync_failed = False
 
     def change(self, names: dict[str, SimulatedFile | SimulatedDirectory | None]) -> None:
         """Set or remove names, atomically and not yet durably."""
@@ -154,9 +153,7 @@ class SimulatedDirectory:
         self.changes.clear()
 
     def lose_changes(self) -> None:
-        """See ``SimulatedFile.lose_changes``."""
-        self.sync_failed = self.sync_failed or bool(self.changes)
-        self.changes.clear()
+        """Do nothing: names are in the file system's log, which tries again or stops altogether."""
 
     def sync_partly(self, entropy: SeededEntropy) -> None:
         """Leave what an interrupted sync leaves: the first few changes."""
@@ -173,7 +170,6 @@ class SimulatedDirectory:
         for names in self.changes[:kept]:
             _apply_names(self.durable, names)
         self.changes.clear()
-        self.sync_failed = False
         self.locked_by = None
         self.entries = dict(self.durable)
         for name in sorted(self.entries):
@@ -184,7 +180,7 @@ class SimulatedDirectory:
         image = dict(self.durable)
         for names in self.changes:
             _apply_names(image, names)
-        assert self.sync_failed or image == self.entries
+        assert image == self.entries
         for entry in self.entries.values():
             entry.check()
 

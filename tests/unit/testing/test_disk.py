@@ -307,6 +307,17 @@ def test_a_failed_sync_has_lost_the_changes_though_the_next_one_succeeds():
     assert content(disk) == b""
 
 
+def test_a_failed_sync_of_a_directory_can_be_repeated():
+    disk, files = make()
+    files.open("/log", NEW)
+    disk.fail("fsync_directory")
+    with pytest.raises(OSError):
+        files.fsync_directory("/")
+    files.fsync_directory("/")
+    power_cycle(disk)
+    assert list(disk.root.entries) == ["log"]
+
+
 def test_a_full_disk_cuts_a_write_short_and_refuses_the_next():
     _disk, files = make(capacity_bytes=10 * SECTOR_BYTES + 100)
     fd = files.open("/log", NEW)
