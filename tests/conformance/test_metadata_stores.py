@@ -1,7 +1,12 @@
+import pytest
+
 from headrace.controller.store.contract import MetadataStore
 from headrace.controller.store.memory import MemoryStore
 from headrace.controller.store.tables import TableStore
+from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SeededEntropy
+from headrace.standalone.config import StandaloneConfig
+from headrace.standalone.data_plane import DataPlane
 from headrace.testing.conformance.metadata_store import MetadataStoreContract
 from headrace.testing.segment_stores import FakeSegmentStores
 
@@ -14,3 +19,15 @@ class TestMemoryStore(MetadataStoreContract):
 class TestTableStore(MetadataStoreContract):
     async def make(self) -> MetadataStore:
         return TableStore(FakeSegmentStores(), SeededEntropy(1))
+
+
+class TestTableStoreOverARealSegmentStore(MetadataStoreContract):
+    @pytest.fixture(autouse=True)
+    async def _segment_store(self):
+        self.data_plane = DataPlane(StandaloneConfig(in_memory=True), system_runtime(), 2)
+        await self.data_plane.start()
+        yield
+        await self.data_plane.stop()
+
+    async def make(self) -> MetadataStore:
+        return TableStore(self.data_plane.store, SeededEntropy(1))
