@@ -1,5 +1,6 @@
 """One quiet session and one real server per module."""
 
+import itertools
 import os
 import sys
 
@@ -49,6 +50,9 @@ def client(server):
         yield made
 
 
+_numbers = itertools.count()
+
+
 class Streams:
     """Streams of one test, and the Spark readers and writers of them."""
 
@@ -87,6 +91,5 @@ class Streams:
 
 
 @pytest.fixture
-def streams(spark, server, client, request):
-    name = "".join(each for each in request.node.name if each.isalnum())[:60]
-    return Streams(spark, server.uri, client, f"{name}-")
+def streams(spark, server, client):
+    return Streams(spark, server.uri, client, f"{next(_numbers)}-")

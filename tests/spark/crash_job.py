@@ -1,8 +1,9 @@
 """A job that copies one stream to another until everything is there. Started again whenever it dies."""
 
-import os
 import sys
 from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
 
 if __name__ == "__main__":
     uri, source, target, folder = sys.argv[1:]
@@ -24,12 +25,18 @@ if __name__ == "__main__":
         .load()
         .selectExpr("event", "cast(offset % 7 as string) routing_key")
     )
-    query = (
-        options(events.writeStream.format("headrace_faulty"), target)
-        .option("faults", folder)
-        .option("checkpointLocation", os.path.join(folder, "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    for _ in range(5):
+        query = (
+            options(events.writeStream.format("headrace_faulty"), target)
+            .option("faults", folder)
+            .option("checkpointLocation", str(Path(folder) / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+            break
+        except StreamingQueryException as error:
+            if "a fault" not in str(error):
+                raise
     spark.stop()

@@ -1,4 +1,4 @@
-"""The sink with faults: it kills the driver's JVM, or a task fails, once at each named place."""
+"""The sink with faults that happen once each: a task or a commit fails, the driver's JVM is killed."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ class FaultySource(HeadraceDataSource):
     def name(cls):
         return "headrace_faulty"
 
-    def streamWriter(self, schema, overwrite):
+    def streamWriter(self, schema, overwrite):  # noqa: N802 - Spark's name
         check_schema(schema)
         return FaultyWriter(parse_sink(self.options), self.options["faults"])
 
@@ -50,9 +50,11 @@ class FaultyWriter(StreamWriter):
 
         return write_rows(self._options, failing(), identity)
 
-    def commit(self, messages, batchId):
+    def commit(self, messages, batchId):  # noqa: N803 - Spark's name
         if self._is_due("before_commit", batchId):
-            self._kill_driver()
+            raise OSError("a fault before the commit")
         super().commit(messages, batchId)
+        if self._is_due("lost_answer", batchId):
+            raise OSError("a fault: the answer of the commit was lost")
         if self._is_due("after_commit", batchId):
             self._kill_driver()

@@ -176,6 +176,6 @@ def _wait(query, condition, seconds=90):
 
 def test_metadata_is_refused_in_streaming_reads(streams):
     streams.make("in")
+    query = streams.stream("in", metadata="Segments").load().writeStream.format("noop").start()
     with pytest.raises(Exception, match="batch reads only"):
-        query = streams.stream("in", metadata="Segments").load().writeStream.format("noop").start()
-        query.processAllAvailable()
+        query.awaitTermination(60)

@@ -107,20 +107,22 @@ def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_around_commits(str
     streams.make("in", segments=2)
     streams.make("out", segments=2)
     streams.write("in", range(500))
-    for fault in ("mid_write-2", "before_commit-3", "after_commit-4"):
+    for fault in ("mid_write-1", "before_commit-2", "lost_answer-3", "after_commit-4"):
         (tmp_path / fault).touch()
     names = [streams.prefix + "in", streams.prefix + "out"]
     command = [sys.executable, "-m", "tests.spark.crash_job", server.uri, *names, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     starts = 0
-    for _ in range(6):
+    for _ in range(4):
         starts += 1
         with (tmp_path / f"log-{starts}").open("wb") as log:
-            done = subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, timeout=200)
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, stdout=log, stderr=log, timeout=250, check=False
+            )
         if done.returncode == 0:
             break
     said = (tmp_path / f"log-{starts}").read_text(errors="replace")[-3000:]
     assert done.returncode == 0, said
     assert not [each.name for each in tmp_path.glob("*-[0-9]") if not each.name.startswith("log")]
-    assert starts == 3
+    assert starts == 2
     assert Counter(streams.numbers("out")) == Counter(range(500))
