@@ -200,7 +200,8 @@ async def measure(
     await log.open()
     ratios = []
     print(
-        f"{'size':>8} {'':>6} {'MB/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'CPU us/frame':>13}   ratio to raw (range), of the best"
+        f"{'size':>8} {'':>6} {'MB/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'CPU us/frame':>13}"
+        "   ratio to raw (range), of the best"
     )
     for size in sizes:
         frames = max(in_flight * 4, min(total_bytes // size, 4000))

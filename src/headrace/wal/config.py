@@ -38,18 +38,18 @@ class WalConfig:
         help="Size of one file of the log, a multiple of 4096. Whole files are dropped and recycled.",
     )
     zero_step_bytes: int = tunable(
-        2 * MIB,
+        4 * MIB,
         low=4 * KIB,
         high=64 * MIB,
         simulate=(4 * KIB,),
         help="How much of a new file is zeroed at a time, a multiple of 4096.",
     )
     zero_ahead_bytes: int = tunable(
-        8 * MIB,
+        16 * MIB,
         low=0,
         high=1 * GIB,
         simulate=(0, 8 * KIB),
-        help="How far zeroing runs ahead of the write position; with this room left the next file is made.",
+        help="How far zeroing of a new file runs ahead of the write position.",
     )
     spare_files_max: int = tunable(
         4, low=0, high=64, simulate=(0, 1), help="Truncated files kept for recycling; the rest is deleted."

@@ -116,7 +116,8 @@ class LogTail:
         size = self._config.segment_file_bytes
         ahead = self._config.zero_ahead_bytes
         current = self.current
-        prepare_at = size - max(ahead, self._config.frame_bytes_max * 2)
+        # Early: making names durable can take as long as writing the rest.
+        prepare_at = DATA_OFFSET + (size - DATA_OFFSET) // 4
         if self._zero_towards(current, min(size, current.position + ahead)):
             return
         if self._next is not None:

@@ -173,6 +173,7 @@ class TestFailingDisk:
             async def scenario(machine=machine, history=history, operation=operation):
                 wal = await machine.open()
                 await append_some(wal, history, contents(0, 30))
+                await asyncio.sleep(1)  # nothing goes on in the background any more
                 fault = machine.disk.fail(operation)
                 history.truncation_asked = 25
                 with pytest.raises(WalWriteError):
