@@ -97,7 +97,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--size", type=int, default=100)
     arguments.add_argument("--count", type=int, default=100_000)
+    arguments.add_argument("--smoke", action="store_true", help="the smallest size: does it still run?")
     options = arguments.parse_args()
+    if options.smoke:
+        options.count = 1000
     data = struct.pack(">ii", 0, max(0, options.size - 8)) + bytes(max(0, options.size - 8))
     target = bytearray(max(1 << 20, 2 * options.size + 100))
     print(f"{options.count} appends of {len(data)} bytes; CPU us per append (ratio to the floor of heads)")
