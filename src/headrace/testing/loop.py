@@ -23,7 +23,7 @@ import heapq
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from contextvars import Context, copy_context
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
@@ -36,6 +36,7 @@ from headrace.testing.failures import (
     TimeLimitError,
 )
 from headrace.testing.process import CURRENT_PROCESS, SimulatedProcess
+from headrace.testing.tasks import NumberedLoop, SimulatedFuture, SimulatedHandle, SimulatedTask
 from headrace.testing.trace import LINES_KEPT_DEFAULT, Trace
 
 T = TypeVar("T")
@@ -53,90 +54,7 @@ _COLLECT_AFTER: Final = 200_000
 _TASKS_SHOWN_MAX: Final = 40
 
 
-class SimulatedFuture(asyncio.Future[Any]):
-    """A future with a repeatable hash."""
-
-    def __init__(self, *, loop: SimulatedLoop) -> None:
-        self._serial = loop.next_serial()
-        super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self._serial
-
-
-class SimulatedTask(asyncio.Task[Any]):
-    """A task with a repeatable hash that knows its process."""
-
-    def __init__(
-        self,
-        coroutine: Coroutine[Any, Any, Any],
-        *,
-        loop: SimulatedLoop,
-        name: str | None,
-        context: Context | None,
-    ) -> None:
-        self._serial = loop.next_serial()
-        self._process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
-        name = f"task-{self._serial}" if name is None else name
-        super().__init__(coroutine, loop=loop, name=name, context=context)
-
-    def __hash__(self) -> int:
-        return self._serial
-
-    @property
-    def serial(self) -> int:
-        """Number in the order of creation, shared with futures."""
-        return self._serial
-
-    @property
-    def lives(self) -> bool:
-        """Whether its process, if it has one, was not killed."""
-        return self._process is None or self._process.alive
-
-    @property
-    def process(self) -> SimulatedProcess | None:
-        return self._process
-
-
-class SimulatedHandle(asyncio.Handle):
-    """A callback that is ready, in the process of whoever scheduled it."""
-
-    def __init__(
-        self,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
-        loop: SimulatedLoop,
-        context: Context | None,
-        timer: asyncio.TimerHandle | None = None,
-    ) -> None:
-        super().__init__(callback, args, loop, context)
-        self._called = callback
-        self._timer = timer
-        owner = getattr(callback, "__self__", None)
-        self.task = owner if isinstance(owner, SimulatedTask) else None
-        """Set if this is a step of a task."""
-        self._process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
-
-    @property
-    def runs(self) -> bool:
-        """Whether it is neither cancelled nor part of a killed process."""
-        if self.cancelled() or (self._timer is not None and self._timer.cancelled()):
-            return False
-        return self._process is None or self._process.alive
-
-    @property
-    def label(self) -> str:
-        """What a trace calls it."""
-        if self.task is not None:
-            return self.task.get_name()
-        return str(getattr(self._called, "__qualname__", type(self._called).__qualname__))
-
-    def run(self) -> None:
-        """Call it; an exception goes to the loop's exception handler."""
-        self._run()
-
-
-class SimulatedLoop(asyncio.AbstractEventLoop):
+class SimulatedLoop(NumberedLoop):
     """The loop; see the module. What it does not define raises NotImplementedError: it would be the real
     world.
     """
@@ -452,23 +370,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def describe_tasks(self) -> str:
         """Return one line for each task that lives: its name and the place where it waits."""
         tasks = self.living_tasks()
-        lines = [f"\n  {task.get_name()} waits in {_place_of(task)}" for task in tasks[:_TASKS_SHOWN_MAX]]
+        lines = [f"\n  {task.get_name()} waits in {task.place}" for task in tasks[:_TASKS_SHOWN_MAX]]
         if len(tasks) > _TASKS_SHOWN_MAX:
             lines.append(f"\n  ... and {len(tasks) - _TASKS_SHOWN_MAX} more")
         return "".join(lines)
-
-
-def _place_of(task: asyncio.Task[Any]) -> str:
-    """Follow the chain of awaits to the innermost frame."""
-    place = "?"
-    waiting: Any = task.get_coro()
-    while waiting is not None:
-        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
-        if frame is not None:
-            name = frame.f_code.co_filename.rpartition("/")[2]
-            place = f"{frame.f_code.co_qualname} ({name}:{frame.f_lineno})"
-        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
-    return place
 
 
 def _refuse_options(options: dict[str, Any]) -> None:
