@@ -1,7 +1,7 @@
 """What a simulated loop runs: futures, tasks and callbacks that know their process and keep their identity.
 
-Tasks and futures hash by a counter, not by address: sets of them (``TaskGroup``, ``asyncio.wait``) then iterate
-alike in every run.
+Tasks and futures hash by a counter, not by address: sets of them (``TaskGroup``, ``asyncio.wait``) then
+iterate alike in every run.
 """
 
 from __future__ import annotations
