@@ -470,7 +470,7 @@ class OperationProcessor:
     def _on_written(self, frame: WalFrame, error: Exception | None) -> None:
         if self._failed is not None:
             return
-        open_frame = self._in_flight.popleft()
+        open_frame = self._in_flight[0]
         assert open_frame.frame is frame, "the WAL answers in submission order"
         if error is not None:
             self.fail(error if isinstance(error, HeadraceError) else WalWriteError(str(error)))
@@ -479,9 +479,9 @@ class OperationProcessor:
             self._apply(open_frame)
         except HeadraceError as failure:
             # A durable operation that cannot be made readable ends this owner (CacheFullError, corruption).
-            self._in_flight.appendleft(open_frame)
             self.fail(failure)
             return
+        self._in_flight.popleft()  # not before: whoever waits for a frame that fails has to be told
         self._wal.release_frame(frame)
         self._on_frame_durable(open_frame.used)
         self._send()

@@ -255,6 +255,20 @@ async def test_a_failed_write_ends_everything_that_was_not_acknowledged():
     )
 
 
+async def test_whoever_waits_for_the_very_frame_that_fails_is_told():
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.append(segment, owner, b"in the frame that fails", last=1)
+    sealing = bench.log.submit(partial(transitions.propose_seal, segment))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(bench.wal.waiting) == 1
+    bench.wal.step(WalWriteError("no space"))
+    assert [type(error) for error in owner.failures] == [WalWriteError]
+    assert isinstance(sealing.exception(), WalWriteError)
+    assert owner.acks == []
+
+
 async def test_memory_pressure_holds_back_user_requests_but_not_critical_ones():
     bench = await Bench().start()
     segment = await bench.map("s")
