@@ -76,6 +76,13 @@ class ServerProcess:
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
+    def wait_for_log(self, text, timeout_s=60.0):
+        """Wait until the server has said ``text``."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.log():
+            assert time.monotonic() < deadline, f"{text!r} was not said: {self.log()[-3000:]}"
+            select.select([], [], [], 0.05)  # nothing tells us about more text in a file
+
     def kill(self):
         """``kill -9``: no goodbye of any kind."""
         self.process.send_signal(signal.SIGKILL)

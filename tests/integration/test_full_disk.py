@@ -1,0 +1,132 @@
+"""A disk that fills beneath a real server: nothing acknowledged is lost, and it goes on when it can."""
+
+import asyncio
+import subprocess
+
+import pytest
+
+from headrace.client import WriterConfig, connect
+from headrace.client.connections.reconnect_policy import ReconnectPolicy
+from tests.integration.server_process import ServerDiedError, ServerProcess
+
+pytestmark = pytest.mark.cluster
+
+PAYLOAD = bytes(100_000)
+
+
+class SmallDisk:
+    """A file system in memory whose size is known, and can be changed."""
+
+    def __init__(self, path):
+        self.path = path
+        path.mkdir()
+
+    def mount(self, *arguments):
+        return subprocess.run(
+            ["mount", *arguments, str(self.path)], capture_output=True, text=True, check=False
+        )
+
+    def resize(self, mebibytes):
+        assert self.mount("-o", f"remount,size={mebibytes}m").returncode == 0
+
+
+@pytest.fixture
+def disk(tmp_path):
+    disk = SmallDisk(tmp_path / "disk")
+    try:
+        mounted = disk.mount("-t", "tmpfs", "-o", "size=100m", "tmpfs")
+    except OSError as error:
+        pytest.skip(f"no mount command: {error}")
+    if mounted.returncode:
+        pytest.skip(f"file systems cannot be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk.path)], check=False)
+
+
+@pytest.fixture
+def server(disk, tmp_path):
+    server = ServerProcess(tmp_path / "server", "--containers", "1", "--data-dir", str(disk.path / "data"))
+    server.start()
+    yield server
+    if server.process.poll() is None:
+        server.kill()
+
+
+class Filler:
+    """Writes one numbered event after the other until it is told to stop."""
+
+    def __init__(self, client, give_up_s=120.0):
+        self._client = client
+        self._config = WriterConfig(reconnect=ReconnectPolicy(give_up_s=give_up_s))
+        self.acknowledged = 0
+        self.goal = 0
+        self.reached = asyncio.Event()
+        self.stopping = False
+
+    async def run(self):
+        async with self._client.event_writer("demo", "stream", self._config) as writer:
+            while not self.stopping:
+                await writer.write(self.acknowledged.to_bytes(4, "big") + PAYLOAD, "key")
+                self.acknowledged += 1
+                if self.acknowledged >= self.goal:
+                    self.reached.set()
+
+    async def wait_more(self, events):
+        self.reached.clear()
+        self.goal = self.acknowledged + events
+        await asyncio.wait_for(self.reached.wait(), 60)
+
+
+async def create(client):
+    await client.create_scope("demo")
+    await client.create_stream("demo", "stream")
+
+
+async def numbers(client):
+    async with client.event_reader("demo", "stream", end="tail") as reader:
+        return [
+            int.from_bytes(bytes(payload[:4]), "big")
+            async for batch in reader.batches()
+            for payload in batch.payloads()
+        ]
+
+
+async def test_writers_wait_while_the_disk_is_full_and_go_on_when_there_is_space(server, disk):
+    async with connect(server.uri) as client:
+        await create(client)
+        filler = Filler(client)
+        filling = asyncio.create_task(filler.run())
+        await asyncio.to_thread(server.wait_for_log, "no space left")
+        assert not filling.done()
+        disk.resize(500)
+        await filler.wait_more(20)
+        filler.stopping = True
+        await filling
+        assert await numbers(client) == list(range(filler.acknowledged))
+    # A full disk is no damage: nothing may say so.
+    assert "DataCorruptionError" not in server.log()
+    assert server.stop() == 0
+    server.start()
+    async with connect(server.uri) as client:
+        assert await numbers(client) == list(range(filler.acknowledged))
+
+
+async def test_a_full_server_stops_when_told_and_starts_again_with_everything(server, disk):
+    async with connect(server.uri) as client:
+        await create(client)
+        filler = Filler(client, give_up_s=0.5)
+        filling = asyncio.create_task(filler.run())
+        await asyncio.to_thread(server.wait_for_log, "no space left")
+        assert await asyncio.to_thread(server.stop, 15) == 0
+        await asyncio.gather(filling, return_exceptions=True)
+    with pytest.raises(ServerDiedError, match="no space left"):
+        server.start()
+    assert "Traceback" not in server.log()
+    disk.resize(500)
+    server.start()
+    async with connect(server.uri) as client:
+        found = await numbers(client)
+        assert found[: filler.acknowledged] == list(range(filler.acknowledged))
+        assert len(found) <= filler.acknowledged + 1  # one was on its way
+        async with client.event_writer("demo", "stream") as writer:
+            await writer.write(b"goes on", "key")
