@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from headrace.errors import (
     AttributeMismatchError,
     InvalidArgumentError,
-    NoSuchSegmentError,
     SegmentError,
     UnsupportedError,
 )
@@ -124,16 +123,11 @@ class SegmentStore:
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target."""
         container, state = self._stream_segment(target)
-        lengths: list[int] = []
-        for source in sources:
-            try:
-                lengths.append(await container.merge(state, source))
-            except NoSuchSegmentError:
-                lengths.append(container.get_segment(target).durable_length)
-            except SegmentError as error:
-                error.segment = target
-                raise
-        return lengths
+        try:
+            return await container.merge_batch(state, sources)
+        except SegmentError as error:
+            error.segment = target
+            raise
 
     # -------------------------------------------------------------------------------------- attributes
 

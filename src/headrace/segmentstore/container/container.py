@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from headrace.errors import (
     ContainerOfflineError,
@@ -182,6 +182,8 @@ class SegmentContainer:
         await self._log.stop()
 
     def _on_task_failed(self, name: str, error: BaseException) -> None:
+        if self._ended:
+            return  # a consequence of what ended the container, which has been reported
         _logger.error("container %d: %s failed: %s", self.container_id, name, describe_failure(error))
         failure = error if isinstance(error, HeadraceError) else WalWriteError(describe_failure(error))
         self._log.fail(failure)
@@ -364,22 +366,56 @@ class SegmentContainer:
             SegmentSealedError: the target is sealed.
             AttributeMismatchError: a condition on the target does not hold; nothing was merged.
         """
+        return await self._start_merge(target, source_name, updates)
+
+    async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
+        """Merge sources in this order, all in flight at once; a source that is gone is skipped.
+
+        Answers the length of the target after each. Raises as :meth:`merge`, for the target only.
+        """
+        started = [self._start_merge(target, name, ()) for name in source_names]
+        lengths: list[int] = []
+        for outcome in await asyncio.gather(*started, return_exceptions=True):
+            if isinstance(outcome, NoSuchSegmentError) and not target.accepted_deleted:
+                lengths.append(lengths[-1] if lengths else target.durable_length)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                lengths.append(outcome)
+        return lengths
+
+    def _start_merge(
+        self, target: SegmentState, source_name: str, updates: Sequence[AttributeUpdate]
+    ) -> Coroutine[object, object, int]:
+        """Hand seal and merge to the log now, in call order; the coroutine waits for them."""
         self._check_online()
         source = self._state.find(source_name)
         if source is None:
-            if source_name in self._merged:
-                return target.durable_length
-            raise NoSuchSegmentError(source_name)
+            return self._merge_again(target, source_name)
         sealing = None
         if not source.accepted_sealed:
             sealing = self._log.submit(partial(transitions.propose_seal, source))
         if source.accepted_length == 0:
-            return await self._merge_empty(target, source, updates, sealing)
+            return self._merge_empty(target, source, updates, sealing)
 
         def propose(sequence: int) -> ops.Merge:
             return transitions.propose_merge(target, source, sequence, updates)
 
         merging = self._log.submit(propose, 300 * len(updates))
+        return self._finish_merge(target, source, sealing, merging)
+
+    async def _merge_again(self, target: SegmentState, source_name: str) -> int:
+        if source_name not in self._merged:
+            raise NoSuchSegmentError(source_name)
+        return target.durable_length
+
+    async def _finish_merge(
+        self,
+        target: SegmentState,
+        source: SegmentState,
+        sealing: asyncio.Future[Any] | None,
+        merging: asyncio.Future[Any],
+    ) -> int:
         if sealing is not None:
             await asyncio.wait([sealing, merging])
             if (error := sealing.exception()) is not None and not isinstance(error, SegmentSealedError):
@@ -399,7 +435,7 @@ class SegmentContainer:
         target: SegmentState,
         source: SegmentState,
         updates: Sequence[AttributeUpdate],
-        sealing: asyncio.Future[object] | None,
+        sealing: asyncio.Future[Any] | None,
     ) -> int:
         transitions.check_appendable(target)
         if sealing is not None:

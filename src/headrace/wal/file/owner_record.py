@@ -126,6 +126,9 @@ class OwnerFile:
         slots = self._read_slots()
         current, slot = self._find_current(slots)
         files_epoch = self._find_files_epoch()
+        # What the record is about to promise must be durable first: an owner that died between making a file
+        # and syncing the directory leaves a name that a power failure would still take back.
+        self._filesystem.fsync_directory(self._directory)
         self._check_files(current, slot, files_epoch)
         if current is None:
             log_id, epoch = entropy.token(LOG_ID_BYTES), 1
