@@ -91,6 +91,8 @@ ANSWERS: Final[dict[type[e.HeadraceError], Answer]] = {
     e.UnsupportedError: lambda q, _: c.OperationUnsupported(q.request_id, q.operation, ""),
     e.TokenExpiredError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_EXPIRED),
     e.AccessDeniedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),
+    e.PermissionDeniedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),
+    e.UnauthenticatedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),
     e.OwnershipError: lambda q, _: c.WrongHost(q.request_id, q.segment, "", ""),
 }
 """By class; a class stands for those below it that have no entry of their own."""

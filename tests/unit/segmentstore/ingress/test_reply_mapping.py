@@ -31,6 +31,8 @@ EXPECTED = {
     "UnsupportedError": c.OperationUnsupported,
     "AccessDeniedError": c.AuthTokenCheckFailed,
     "TokenExpiredError": c.AuthTokenCheckFailed,
+    "PermissionDeniedError": c.AuthTokenCheckFailed,
+    "UnauthenticatedError": c.AuthTokenCheckFailed,
 }
 #: Families whose leaves share one answer.
 FAMILIES = {
