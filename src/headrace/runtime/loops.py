@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from headrace.errors import InvalidArgumentError
 
@@ -37,6 +38,16 @@ def run(main: Coroutine[Any, Any, T], *, kind: LoopKind = "auto", debug: bool = 
         raise
     with asyncio.Runner(loop_factory=factory, debug=debug) as runner:
         return runner.run(main)
+
+
+#: How long a thread may keep the interpreter once another one wants it. The default of 5 ms is longer than a
+#: whole append takes: writer threads and gRPC threads would make the loop wait for it.
+SWITCH_INTERVAL_S: Final = 0.0005
+
+
+def share_interpreter() -> None:
+    """Let the threads of a server take turns quickly. For whole processes, not for embedding programs."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def loop_factory(kind: LoopKind) -> LoopFactory:

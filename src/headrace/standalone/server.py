@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
+from headrace.runtime.collector import tune_collector
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.loops import run as run_loop
+from headrace.runtime.loops import share_interpreter
 from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
 from headrace.standalone.data_directory import check_data_directory, containers_of
@@ -109,6 +111,7 @@ async def serve(config: StandaloneConfig) -> None:
         loop.add_signal_handler(number, stopping.set)
     server = StandaloneServer(config)
     addresses = await server.start()
+    tune_collector()
     try:
         if config.ready_file is not None:
             write_ready_file(config.ready_file, addresses.as_dict())
@@ -130,4 +133,5 @@ async def serve(config: StandaloneConfig) -> None:
 
 def run(config: StandaloneConfig) -> None:
     """Run a server in this process until it is told to stop; returns after a clean stop."""
+    share_interpreter()
     run_loop(serve(config))

@@ -56,6 +56,9 @@ _RUN_OVERHEAD: Final = ENTRY_HEADER.size + _RUN_HEAD
 _REQUEST_OVERHEAD: Final = 128
 """Upper bound of what an operation takes besides its payload, values and names."""
 
+FRAMES_AHEAD_MAX: Final = 4
+"""Full frames handed to the log, written or waiting for one of its writers."""
+
 Propose = Callable[[int], Operation]
 """Check a request against the accepted state and return its operation under the given sequence number."""
 
@@ -453,8 +456,14 @@ class OperationProcessor:
     def _send(self) -> None:
         builder = self._builder
         wal = self._wal
-        while wal.slots_free > 0:
-            if not builder.ready:
+        while True:
+            if builder.ready:
+                # Full frames may wait in the log as well as here: its writers then need not wait for the loop.
+                if wal.slots_free <= 0 and len(self._in_flight) >= FRAMES_AHEAD_MAX:
+                    return
+            else:
+                if wal.slots_free <= 0:
+                    return  # the open frame goes on filling: that is group commit
                 self._close_run()
                 builder.seal()
                 if not builder.ready:
