@@ -106,7 +106,7 @@ def carriers_table(totals: pd.DataFrame, airlines: dict[str, str]) -> Table:
     for name in ("Flights", "Cancelled", "Late", "Delay"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("from 5:00 to 23:00", no_wrap=True, min_width=len(_HOURS))
-    table.add_column("in rain", justify="right", no_wrap=True)
+    table.add_column("Rain", justify="right", no_wrap=True)
     rows = []
     for carrier, group in totals.groupby("carrier"):
         sums = group.sum(numeric_only=True)

@@ -96,7 +96,8 @@ class _Demo:
         with report.step("stream: join weather, add delays") as step:
             done = run_pipeline(spark, server.uri, flights.weather, self._working)
             step.events = done.rows
-            step.remark = f"{done.batches} batches of {done.batch_ms_median / 1000:.1f} s, {done.segments_seen} segments"
+            seconds = done.batch_ms_median / 1000
+            step.remark = f"{done.batches} batches of {seconds:.1f} s, {done.segments_seen} segments"
         with report.step("check every total against pandas") as step:
             expected = expected_totals(flights)
             found = {
