@@ -146,7 +146,7 @@ def write_rows(options: SinkOptions, batches: Iterator[Any], identity: BatchIden
         if transaction is None:
             return Written(identity, None, 0)
         transaction.flush()
-        return Written(identity, transaction.detach(), rows)
+        return Written(identity, transaction.detach(keep_alive=True), rows)
     except BaseException:
         if transaction is not None and transaction.is_open:
             with contextlib.suppress(HeadraceError):  # the reason for giving up matters more

@@ -149,7 +149,8 @@ class FakeTransaction:
     def flush(self):
         self.flushed = len(self.rows)
 
-    def detach(self):
+    def detach(self, *, keep_alive):
+        assert keep_alive, "the slowest task of the batch may take longer than the lease"
         assert self.flushed == len(self.rows), "detached before everything was durable"
         self.is_open = False
         return self.txn_id
