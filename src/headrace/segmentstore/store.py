@@ -88,7 +88,7 @@ class SegmentStore:
 
     async def seal_segment(self, segment: str) -> int:
         """Seal and answer the final length. Raises SegmentSealedError if it was sealed already."""
-        container, state = self._segment(segment)
+        container, state = self._stream_segment(segment)
         return await container.seal(state)
 
     async def truncate_segment(self, segment: str, offset: int) -> None:
@@ -112,8 +112,12 @@ class SegmentStore:
         container = self._registry.get(target)
         if self._registry.get(source) is not container:
             raise InvalidArgumentError(f"{source!r} and {target!r} live in different containers")
+        for update in updates:
+            check_free_attribute(update.attribute_id)
         try:
-            return await container.merge(container.get_segment(target), source, updates)
+            _, state = self._stream_segment(target)
+            check_source(container, target, source)
+            return await container.merge(state, source, updates)
         except AttributeMismatchError:
             raise
         except SegmentError as error:
@@ -123,6 +127,8 @@ class SegmentStore:
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target."""
         container, state = self._stream_segment(target)
+        for source in sources:
+            check_source(container, target, source)
         try:
             return await container.merge_batch(state, sources)
         except SegmentError as error:
@@ -138,6 +144,7 @@ class SegmentStore:
 
     async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
         """Set ``value`` if the attribute is ``expected``; say whether it was. Raises SegmentSealedError."""
+        check_free_attribute(attribute_id)
         container, state = self._segment(segment)
         update = AttributeUpdate(attribute_id, UpdateKind.REPLACE_IF_EQUALS, value, expected)
         try:
@@ -224,3 +231,23 @@ def check_segment_name(segment: str) -> None:
     """Raise InvalidArgumentError for a name no client of the protocol would make."""
     if not segment or len(segment) > SEGMENT_NAME_CHARS_MAX or "\0" in segment:
         raise InvalidArgumentError(f"illegal segment name of {len(segment)} characters")
+
+
+def check_source(container: SegmentContainer, target: str, source: str) -> None:
+    """Refuse sources whose merge would seal the target, or mix a table with bytes, before anything happens.
+
+    Raises:
+        InvalidArgumentError: a segment is to be merged into itself.
+        UnsupportedError: the source is a table.
+    """
+    if source == target:
+        raise InvalidArgumentError(f"segment {source!r} cannot be merged into itself")
+    state = container.find_segment(source)
+    if state is not None and state.is_table:
+        raise UnsupportedError(f"segment {source!r} is a table and cannot be merged")
+
+
+def check_free_attribute(attribute_id: bytes) -> None:
+    """Raise InvalidArgumentError for an attribute that only the store itself may set: type, counts, times."""
+    if attr.is_core_attribute(attribute_id):
+        raise InvalidArgumentError(f"attribute {attribute_id.hex()} is reserved")

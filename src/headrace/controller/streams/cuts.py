@@ -17,7 +17,7 @@ from headrace.controller.streams.epochs import EpochHistory
 from headrace.controller.streams.range_index import RangeIndex
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import FULL_RANGE, KeyRange, any_overlap, join_touching
-from headrace.model.stream_cut import Relation
+from headrace.model.stream_cut import COMPLETED, Relation
 
 
 @dataclass(slots=True)
@@ -144,6 +144,8 @@ def _parts(history: EpochHistory, cut: Mapping[int, int]) -> _Parts:
         segment = history.find_segment(segment_id)
         if segment is None:
             raise InvalidArgumentError(f"segment {segment_id} never was a segment of the stream")
+        if offset < COMPLETED:  # stored, it would be the head of the stream, which no client could read
+            raise InvalidArgumentError(f"segment {segment_id} cannot be cut at {offset}")
         (parts.reached if offset >= 0 else parts.future).append(segment)
     return parts
 

@@ -22,6 +22,7 @@ import logging
 from typing import Any, Final, cast
 
 from headrace.errors import HeadraceError, InvalidArgumentError, ProtocolError
+from headrace.model.attributes import is_core_attribute
 from headrace.segmentstore.ingress.append_session import AppendSession
 from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.contract import AppendTarget
@@ -264,6 +265,8 @@ class Connection(asyncio.BufferedProtocol):
         former = self._writers.get(writer_id)
         try:
             self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
+            if is_core_attribute(writer_id):
+                raise InvalidArgumentError(f"writer id {writer_id.hex()} is reserved")
             target = self._store.append_target(segment)
         except HeadraceError as error:
             if former is not None and former.segment != segment:
