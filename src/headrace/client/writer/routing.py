@@ -74,7 +74,9 @@ def key_positions(keys: Any) -> Any:
         distinct = distinct.cast(pa.large_string())
         bounds = np.frombuffer(distinct.buffers()[1], np.int64, len(distinct) + 1, 8 * distinct.offset)
         places = _hash_many(np, distinct.buffers()[2] or b"", bounds)
-    return places[keys.indices.to_numpy(zero_copy_only=False)]
+    indices = keys.indices.cast(pa.int32())
+    # Read from the buffer: ``to_numpy`` would import pandas, which takes a second of CPU.
+    return places[np.frombuffer(indices.buffers()[1], np.int32, len(indices), 4 * indices.offset)]
 
 
 def _positions_of_list(keys: list[str]) -> Any:

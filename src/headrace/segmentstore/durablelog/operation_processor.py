@@ -458,7 +458,7 @@ class OperationProcessor:
         wal = self._wal
         while True:
             if builder.ready:
-                # Full frames may wait in the log as well as here: its writers then need not wait for the loop.
+                # Full frames may wait in the log as well: its writers then need not wait for the loop.
                 if wal.slots_free <= 0 and len(self._in_flight) >= FRAMES_AHEAD_MAX:
                     return
             else:
