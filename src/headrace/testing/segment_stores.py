@@ -23,7 +23,7 @@ from headrace.errors import (
     TableKeyVersionError,
     TableNotEmptyError,
 )
-from headrace.model.attributes import ATTRIBUTE_NULL, UpdateKind
+from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableKey
 
 Fault = Callable[[str, str], Awaitable[None]]
@@ -148,18 +148,10 @@ class FakeSegmentStores:
         await self._enter("get_attribute", segment)
         return self._segment(segment).attributes.get(attribute_id, ATTRIBUTE_NULL)
 
-    async def update_attribute(
-        self,
-        segment: str,
-        attribute_id: bytes,
-        kind: UpdateKind,
-        value: int,
-        expected: int = ATTRIBUTE_NULL,
-    ) -> bool:
+    async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
         await self._enter("update_attribute", segment)
         attributes = self._segment(segment).attributes
-        present = attributes.get(attribute_id, ATTRIBUTE_NULL)
-        if kind is UpdateKind.REPLACE_IF_EQUALS and present != expected:
+        if attributes.get(attribute_id, ATTRIBUTE_NULL) != expected:
             return False
         attributes[attribute_id] = value
         await self._leave("update_attribute", segment)
