@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from headrace.controller.store.rows.epoch_row import EpochRecord, SegmentRecord, sorted_segments
 from headrace.controller.store.rows.stream_row import ScalePlan
-from headrace.model.key_space import FULL_RANGE, split_evenly
+from headrace.model.key_space import FULL_RANGE, KeyRange, split_evenly
 from headrace.model.segment_id import make_segment_id
 
 
@@ -81,15 +81,10 @@ class EpochHistory:
         sealed_in = self._sealed_in.get(segment_id)
         if sealed_in is None:
             return []
-        own = self._segments[segment_id].key_range
-        before = self.records[sealed_in - 1].segments
+        before, after = self.records[sealed_in - 1].segments, self.records[sealed_in].segments
         return [
-            Successor(
-                segment,
-                [each.segment_id for each in before if each.key_range.overlaps(segment.key_range)],
-            )
-            for segment in self.records[sealed_in].segments
-            if segment.key_range.overlaps(own)
+            Successor(segment, [each.segment_id for each in _overlapping(before, segment.key_range)])
+            for segment in _overlapping(after, self._segments[segment_id].key_range)
         ]
 
     def check(self) -> None:
@@ -124,8 +119,9 @@ def scaled_epoch(active: EpochRecord, plan: ScalePlan) -> EpochRecord:
         SegmentRecord(make_segment_id(next_number + index, epoch), created_ms, key_range)
         for index, key_range in enumerate(plan.ranges)
     ]
-    sealed = [segment for segment in active.segments if segment.segment_id in plan.sealed]
-    kept = [segment for segment in active.segments if segment.segment_id not in plan.sealed]
+    leaving = set(plan.sealed)
+    sealed = [segment for segment in active.segments if segment.segment_id in leaving]
+    kept = [segment for segment in active.segments if segment.segment_id not in leaving]
     return EpochRecord(
         epoch,
         epoch,
@@ -148,6 +144,13 @@ def duplicated_epoch(original: EpochRecord, epoch: int, created_ms: int) -> Epoc
 def created_in(record: EpochRecord) -> list[SegmentRecord]:
     """The segments that came with this epoch."""
     return [segment for segment in record.segments if segment.segment_id >> 32 == record.epoch]
+
+
+def _overlapping(segments: Sequence[SegmentRecord], key_range: KeyRange) -> Sequence[SegmentRecord]:
+    """Return which of an epoch's segments, which are in order and leave no gap, overlap ``key_range``."""
+    first = bisect_right(segments, key_range.low, key=lambda each: each.key_range.high)
+    last = bisect_left(segments, key_range.high, key=lambda each: each.key_range.low)
+    return segments[first:last]
 
 
 def _count_divided(wholes: Sequence[SegmentRecord], parts: Sequence[SegmentRecord]) -> int:
