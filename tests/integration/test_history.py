@@ -192,4 +192,6 @@ async def test_the_log_stays_short_while_a_gigabyte_passes_through(server):
     async with connect(server.uri) as client:
         await fill(client, 1024, hasher, on_progress=look)
         assert await digest(client, 1024 * MIB) == hasher.hexdigest()
-    assert largest < 320 * MIB  # files of 64 MiB: living ones, spare ones, the next one
+    # At most: bytes that are not stored yet (192 MiB), two checkpoints' distance (128), four spare files and
+    # the next one (320). A busy machine comes near it, an idle one stays far below.
+    assert largest < 700 * MIB
