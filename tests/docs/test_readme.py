@@ -1,0 +1,32 @@
+"""The README's example is run as it stands, only against another address."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.server_process import ServerProcess
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.mark.cluster
+def test_the_ten_lines_of_python_work(tmp_path):
+    code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert code is not None
+    with ServerProcess(tmp_path) as server:
+        program = code.group(1).replace("tcp://localhost:9090", server.uri)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "b'{\"order\": 1}'\n"
+        assert server.stop() == 0
+
+
+def test_the_two_commands_are_recipes():
+    makefile = README.with_name("Makefile").read_text()
+    for command in re.findall(r"^make (\w+) ", README.read_text(), re.MULTILINE):
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
