@@ -279,9 +279,12 @@ class SegmentContainer:
     async def delete(self, segment: SegmentState) -> None:
         """Delete a live segment. Raises NoSuchSegmentError if it is gone already."""
         self._check_online()
-        await self._log.submit(partial(transitions.propose_delete, segment), critical=segment.is_system)
+        # Before the wait: a caller that is cancelled does not take its accepted deletion back.
         self._departing.add(segment)
-        self.tables.drop(segment.name)
+        try:
+            await self._log.submit(partial(transitions.propose_delete, segment), critical=segment.is_system)
+        finally:
+            self.tables.drop(segment.name)
 
     # -------------------------------------------------------------------------------------- change
 
@@ -401,6 +404,7 @@ class SegmentContainer:
         def propose(sequence: int) -> ops.Merge:
             return transitions.propose_merge(target, source, sequence, updates)
 
+        self._departing.add(source)
         merging = self._log.submit(propose, 300 * len(updates))
         return self._finish_merge(target, source, sealing, merging)
 
@@ -426,7 +430,6 @@ class SegmentContainer:
         except SegmentMergedError:
             await self._log.flush()
             return target.durable_length
-        self._departing.add(source)
         self._remember_merged(source)
         return int(ticket.operation.offset + ticket.operation.length)
 
