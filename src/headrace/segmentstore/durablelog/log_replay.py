@@ -16,8 +16,8 @@ from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container import metadata_checkpoint, transitions
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
+from headrace.segmentstore.durablelog.durable_apply import make_visible
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
-from headrace.segmentstore.durablelog.operation_processor import make_visible
 from headrace.segmentstore.durablelog.truncation import TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation

@@ -1,0 +1,118 @@
+"""Makes durable operations visible: state, read index, memory log; wakes readers; then answers, in log order.
+
+Source: ``docs/flows/append.md``, steps 9 and 10.
+"""
+
+from __future__ import annotations
+
+from headrace.model.attributes import EVENT_COUNT
+from headrace.runtime.clock import Clock
+from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import (
+    ReadIndex,
+    StoredCheckpoint,
+    StoredDelete,
+    StoredMerge,
+    StoredSeal,
+    StoredTruncate,
+)
+from headrace.segmentstore.durablelog.append_runs import OpenRun
+from headrace.segmentstore.durablelog.frame_builder import OpenFrame
+from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations.catalogue import Operation
+
+
+class DurableApply:
+    """Where durable frames take effect. Holds no state of its own."""
+
+    __slots__ = ("_clock", "_container", "_memory_log", "_read_index")
+
+    def __init__(
+        self, container: ContainerState, read_index: ReadIndex, memory_log: OperationMemoryLog, clock: Clock
+    ) -> None:
+        self._container = container
+        self._read_index = read_index
+        self._memory_log = memory_log
+        self._clock = clock
+
+    def apply(self, frame: OpenFrame) -> None:
+        """Make the items of a durable frame visible, then answer their callers, all in log order.
+
+        Raises:
+            CacheFullError, DataCorruptionError: not all could be made visible; the container ends.
+        """
+        time_ms = self._clock.now_ms()
+        touched: dict[SegmentState, None] = {}
+        read_index = self._read_index
+        add_append = self._memory_log.add_append
+        for item in frame.items:
+            if type(item) is OpenRun:
+                segment = item.segment
+                data = (
+                    frame.view[item.data_at : item.data_at + item.length]
+                    if item.pieces is None
+                    else memoryview(item.pieces)
+                )
+                segment.durable_length = item.offset + item.length
+                values = segment.attributes
+                values[item.owner.writer_id] = item.last_event_number
+                values[EVENT_COUNT] = values.get(EVENT_COUNT, 0) + item.event_count
+                segment.last_modified_ms = time_ms
+                read_index.append(segment, item.offset, data)
+                add_append(item.sequence, segment, item.offset, item.length)
+                touched[segment] = None
+            else:
+                make_visible(self._container, item.operation, time_ms, read_index, self._memory_log, touched)
+        for segment in touched:
+            read_index.on_changed(segment)
+        for item in frame.items:
+            if type(item) is OpenRun:
+                item.owner.on_durable(item.last_event_number, item.request_id, item.offset + item.length)
+            elif not item.future.done():
+                item.future.set_result(item)
+
+
+def make_visible(
+    container: ContainerState,
+    operation: Operation,
+    time_ms: int,
+    read_index: ReadIndex,
+    memory_log: OperationMemoryLog,
+    touched: dict[SegmentState, None],
+) -> None:
+    """Apply one durable operation to the state, the read index and the memory log. Also what recovery
+    runs.
+    """
+    transitions.apply(container, operation, time_ms)
+    match operation:
+        case ops.AppendRun() | ops.Append():
+            segment = container.by_id[operation.segment_id]
+            if len(operation.data):
+                read_index.append(segment, operation.offset, memoryview(operation.data))
+                memory_log.add_append(operation.sequence, segment, operation.offset, len(operation.data))
+        case ops.Seal():
+            segment = container.by_id[operation.segment_id]
+            memory_log.add(StoredSeal(operation.sequence, segment))
+        case ops.Truncate():
+            segment = container.by_id[operation.segment_id]
+            memory_log.add(StoredTruncate(operation.sequence, segment, operation.offset))
+        case ops.Merge():
+            segment = container.by_id[operation.segment_id]
+            source = container.by_id[operation.source_id]
+            read_index.begin_merge(segment, operation.offset, source, operation.length)
+            memory_log.add(
+                StoredMerge(operation.sequence, segment, source, operation.offset, operation.length)
+            )
+            touched[source] = None
+        case ops.Delete():
+            segment = container.by_id[operation.segment_id]
+            memory_log.add(StoredDelete(operation.sequence, segment))
+        case ops.CheckpointEnd():
+            memory_log.add(StoredCheckpoint(operation.sequence))
+            return
+        case _:
+            return
+    touched[segment] = None

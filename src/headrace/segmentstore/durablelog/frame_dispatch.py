@@ -1,0 +1,131 @@
+"""Hands frames to the WAL and takes them back in order. Nothing here waits for the disk.
+
+Group commit needs no timer: while every writer of the WAL is busy the open frame goes on filling, and the
+next free one takes all of it. Full frames may wait in the WAL itself, so that its writers need not wait for
+the loop.
+
+Source: ``docs/flows/append.md``, steps 7 to 9.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from headrace.errors import HeadraceError, WalWriteError
+from headrace.runtime.clock import Clock
+from headrace.segmentstore.durablelog.append_runs import AppendRuns
+from headrace.segmentstore.durablelog.durable_apply import DurableApply
+from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
+from headrace.segmentstore.durablelog.loop_turn import LoopTurn
+from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
+from headrace.segmentstore.durablelog.request_queue import Ticket
+from headrace.wal.contract import Wal, WalFrame
+
+FRAMES_AHEAD_MAX: Final = 4
+"""Full frames handed to the log, written or waiting for one of its writers."""
+
+
+class FrameDispatch:
+    """Frames between the builder and durability, oldest first."""
+
+    __slots__ = (
+        "_apply",
+        "_builder",
+        "_clock",
+        "_ended",
+        "_in_flight",
+        "_on_durable",
+        "_on_failed",
+        "_runs",
+        "_stats",
+        "_wal",
+    )
+
+    def __init__(
+        self,
+        wal: Wal,
+        builder: FrameBuilder,
+        runs: AppendRuns,
+        turn: LoopTurn,
+        durable: DurableApply,
+        clock: Clock,
+        stats: ProcessorStatistics,
+        *,
+        on_durable: Callable[[int], None],
+        on_failed: Callable[[HeadraceError], None],
+    ) -> None:
+        """``on_durable`` hears of each frame's bytes once the frame is applied; ``on_failed`` of the end."""
+        self._wal = wal
+        self._builder = builder
+        self._runs = runs
+        self._apply = durable.apply
+        self._clock = clock
+        self._stats = stats
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._in_flight: deque[OpenFrame] = deque()
+        self._ended = False
+        turn.action = self.send
+
+    @property
+    def frames_in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def frames_held(self) -> int:
+        """Frames of the WAL's pool that are on this side of it: open, sealed, or in flight."""
+        return len(self._in_flight) + len(self._builder.ready) + (self._builder.current is not None)
+
+    def send(self) -> None:
+        """Hand over what may go now."""
+        if self._ended:
+            return
+        builder = self._builder
+        wal = self._wal
+        while True:
+            if builder.ready:
+                # Full frames may wait in the log as well: its writers then need not wait for the loop.
+                if wal.slots_free <= 0 and len(self._in_flight) >= FRAMES_AHEAD_MAX:
+                    return
+            else:
+                if wal.slots_free <= 0:
+                    return  # the open frame goes on filling: that is group commit
+                self._runs.close()
+                builder.seal()
+                if not builder.ready:
+                    return
+            open_frame = builder.take_ready(self._clock.now_ms())
+            self._in_flight.append(open_frame)
+            self._stats.frames += 1
+            wal.append(open_frame.frame, self._on_written)
+            for item in open_frame.items:
+                if type(item) is Ticket:
+                    item.address = open_frame.frame.address
+
+    def _on_written(self, frame: WalFrame, error: Exception | None) -> None:
+        if self._ended:
+            return
+        open_frame = self._in_flight[0]
+        assert open_frame.frame is frame, "the WAL answers in submission order"
+        if error is not None:
+            self._on_failed(error if isinstance(error, HeadraceError) else WalWriteError(str(error)))
+            return
+        try:
+            self._apply(open_frame)
+        except HeadraceError as failure:
+            # A durable operation that cannot be made readable ends this owner (CacheFullError, corruption).
+            self._on_failed(failure)
+            return
+        self._in_flight.popleft()  # not before: whoever waits for a frame that fails has to be told
+        self._wal.release_frame(frame)
+        self._on_durable(open_frame.used)
+
+    def end(self) -> list[Any]:
+        """Send and apply nothing more; return the items of every frame that is not known to be durable."""
+        self._ended = True
+        frames = [*self._in_flight, *self._builder.ready]
+        if self._builder.current is not None:
+            frames.append(self._builder.current)
+        return [item for frame in frames for item in frame.items]

@@ -1,0 +1,30 @@
+"""Joins any number of wishes of one loop turn into one call at its end: everything that arrived together is
+sent together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class LoopTurn:
+    """Calls ``action`` once, in the loop's next turn, however often it was scheduled before that."""
+
+    __slots__ = ("_loop", "action", "scheduled")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.action: Callable[[], None] | None = None
+        """Set by whoever acts, before the first turn is scheduled."""
+        self.scheduled = False
+
+    def schedule(self) -> None:
+        if not self.scheduled:
+            self.scheduled = True
+            self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self.scheduled = False
+        assert self.action is not None
+        self.action()

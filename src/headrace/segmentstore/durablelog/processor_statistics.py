@@ -1,0 +1,19 @@
+"""What the operation processor counts. Its own module because every part of it counts something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ProcessorStatistics:
+    """Counters since start; gauges of now."""
+
+    blocks: int = 0
+    runs: int = 0
+    operations: int = 0
+    bytes_appended: int = 0
+    frames: int = 0
+    frames_in_flight: int = 0
+    requests_queued: int = 0
+    capacity_waits: int = 0
