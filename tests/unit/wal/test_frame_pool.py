@@ -3,7 +3,7 @@ import ctypes
 import pytest
 
 from headrace.wal.config import BLOCK_BYTES
-from headrace.wal.frame_pool import FramePool
+from headrace.wal.frame_pool import FramePool, reserve_pages
 from headrace.wal.record_format import RECORD_HEADER_BYTES, padded_bytes
 
 
@@ -20,6 +20,24 @@ def test_a_frame_is_aligned_and_its_content_lies_behind_the_header(capacity):
     assert len(frame.buffer) == padded_bytes(capacity)
     frame.view[0] = 7
     assert frame.buffer[RECORD_HEADER_BYTES] == 7
+
+
+@pytest.mark.parametrize("length", [4096, (2 << 20) - 4096, 2 << 20, (5 << 20) + 4096])
+def test_reserved_pages_are_zeroed_whole_and_aligned_for_the_largest_pages_they_can_fill(length):
+    pages = reserve_pages(length)
+    assert len(pages) >= length
+    assert address_of(pages) % (2 << 20 if length >= 2 << 20 else BLOCK_BYTES) == 0
+    assert bytes(pages[:4096]) == bytes(pages[-4096:]) == bytes(4096)
+    pages[0] = pages[-1] = 1
+
+
+def test_frames_of_a_pool_do_not_overlap():
+    pool = FramePool(1 << 20, 5)
+    frames = [pool.acquire() for _ in range(5)]
+    for number, frame in enumerate(frames):
+        frame.buffer[:] = bytes([number]) * len(frame.buffer)
+    for number, frame in enumerate(frames):
+        assert frame.buffer == bytes([number]) * len(frame.buffer)
 
 
 def test_the_pool_is_bounded_and_makes_frames_on_first_need():

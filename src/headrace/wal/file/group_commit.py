@@ -2,12 +2,14 @@
 owner that was fenced.
 
 A frame is written as soon as a writer is free. Frames that come while all writers are busy and lie next
-to each other on disk are written together, by one call: the busier the log, the larger its writes.
+to each other on disk are written together, by one call: the busier the log, the larger its writes. Once they
+fill a whole write they are handed over although no writer is free, so that the next one to finish goes on at
+once instead of waiting for the loop.
 Answers wait for all earlier frames. Before a batch of answers is given the owner record is read once; see
 ``docs/formats/wal-owner.md``.
 
-    append ─▶ waiting (no room yet) ─▶ ready (no writer free) ─▶ writing ─▶ finished ─▶ answered
-              └──────────────────── all of them in ``pending``, in order ─────────────┘
+    append ─▶ waiting (no room yet) ─▶ ready (no writer free) ─▶ handed over ─▶ finished ─▶ answered
+              └────────────────────── all of them in ``pending``, in order ───────────────┘
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class GroupCommit:
         self._files = files
         self._writers = writers
         self._writers_max = writers_max
-        self._writers_busy = 0
+        self._writes = 0
         self._owner = owner
         self._epoch = epoch
         self._log = log
@@ -68,6 +70,7 @@ class GroupCommit:
         self._pending: deque[Frame] = deque()
         self._waiting: deque[Frame] = deque()
         self._ready: deque[Frame] = deque()
+        self._ready_bytes = 0
         self._idle: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -97,7 +100,8 @@ class GroupCommit:
             self._check_tail()
         else:
             self._ready.append(frame)
-            if self._writers_busy < self._writers_max:
+            self._ready_bytes += frame.padded
+            if self._can_write():
                 self._write_ready()
 
     async def write_close_mark(self, frame: Frame) -> None:
@@ -125,8 +129,10 @@ class GroupCommit:
     def on_tail_progress(self) -> None:
         """Room was made, or there will be none: move on the frames that wait."""
         while self._waiting and self.failure is None and self._place(self._waiting[0]):
-            self._ready.append(self._waiting.popleft())
-        while self._ready and self._writers_busy < self._writers_max:
+            frame = self._waiting.popleft()
+            self._ready.append(frame)
+            self._ready_bytes += frame.padded
+        while self._can_write():
             self._write_ready()
         if self._waiting:
             self._check_tail()
@@ -146,6 +152,11 @@ class GroupCommit:
             self._open_files.append(file)
         return True
 
+    def _can_write(self) -> bool:
+        """Say whether frames are to be handed over now; waiting longer would make no larger write."""
+        writes_max = self._writers_max if self._ready_bytes < WRITE_BYTES_MAX else 2 * self._writers_max
+        return self._writes < writes_max and bool(self._ready)
+
     def _write_ready(self) -> None:
         """Hand the oldest ready frame to a writer, with those right behind it."""
         ready = self._ready
@@ -162,7 +173,8 @@ class GroupCommit:
             batch.append(ready.popleft())
         for frame in batch:
             self._encode(frame, KIND_DATA)
-        self._writers_busy += 1
+        self._ready_bytes -= size
+        self._writes += 1
         self._writers.submit(self._files.write_records, (batch,), self._on_written)
 
     def _encode(self, frame: Frame, kind: int) -> None:
@@ -198,7 +210,7 @@ class GroupCommit:
     # ---- answering
 
     def _on_written(self, batch: list[Frame] | None, error: BaseException | None) -> None:
-        self._writers_busy -= 1
+        self._writes -= 1
         if batch is None:
             # Not an answer of the disk but a mistake of ours: it is unknown which frames it is about.
             for frame in self._pending:
@@ -206,10 +218,11 @@ class GroupCommit:
                 frame.finished = True
             self._waiting.clear()
             self._ready.clear()
+            self._ready_bytes = 0
         else:
             for frame in batch:
                 frame.finished = True
-        while self._ready and self._writers_busy < self._writers_max:
+        while self._can_write():
             self._write_ready()
         self._answer()
 
@@ -246,6 +259,7 @@ class GroupCommit:
     def _fail(self, error: Exception) -> None:
         self.failure = error
         self._finish(self._ready)
+        self._ready_bytes = 0
         self._finish(self._waiting)
 
     def _find_fence(self) -> HeadraceError | None:
@@ -271,8 +285,9 @@ class GroupCommit:
         addresses = [frame.address for frame in self._pending]
         assert addresses == list(range(self.next_sequence - len(addresses), self.next_sequence))
         assert all(frame.done is not None for frame in self._pending)
-        assert 0 <= self._writers_busy <= self._writers_max
-        assert not self._ready or self._writers_busy == self._writers_max
+        assert 0 <= self._writes <= 2 * self._writers_max
+        assert not self._ready or self._writes >= self._writers_max
+        assert self._ready_bytes == sum(frame.padded for frame in self._ready)
         assert [f for f in self._pending if f in self._ready or f in self._waiting] == [
             *self._ready,
             *self._waiting,

@@ -138,6 +138,20 @@ async def test_a_header_names_what_was_durable_when_it_was_handed_over(bench):
     assert (header.epoch, header.file_number, header.log) == (5, 1, 9)
 
 
+async def test_full_writes_are_handed_over_ahead_of_a_free_writer_and_never_more_than_one_each():
+    bench = Bench(writers_max=2, capacity=WRITE_BYTES_MAX // 2)
+    bench.append(3)
+    assert bench.in_the_air == [[11], [12]]
+    bench.append(1)
+    assert bench.in_the_air == [[11], [12], [13]]  # 14 may yet be joined by others
+    bench.append(4)
+    assert bench.in_the_air == [[11], [12], [13], [14]]
+    while bench.writers.jobs:
+        bench.writers.answer()
+        bench.commit.check()
+    assert bench.answers == [(address, None) for address in range(11, 19)]
+
+
 async def test_what_is_written_together_is_bounded_in_bytes_and_in_one_file():
     bench = Bench(writers_max=1, capacity=300 << 10)
     bench.append(3)
