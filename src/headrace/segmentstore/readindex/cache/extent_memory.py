@@ -6,6 +6,7 @@ bytes are written once, from its beginning to its end, so a view of bytes that a
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from array import array
 from typing import Final
@@ -14,6 +15,17 @@ from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 
 NOT_A_HEAD: Final = 0xFF
 """Order of a block that is not the first of an extent."""
+
+_PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+
+
+def _map(size_bytes: int) -> mmap.mmap:
+    """Private memory in huge pages where the system has them: writing a page first then costs half."""
+    memory = mmap.mmap(-1, size_bytes, flags=_PRIVATE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them: ordinary pages do
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 class ExtentMemory:
@@ -36,7 +48,7 @@ class ExtentMemory:
     def add_arena(self, count: int) -> None:
         """Take memory for ``count`` more blocks; the system gives each page when it is first written."""
         assert len(self.orders) % self.arena_blocks == 0  # only the last arena may be smaller
-        memory = memoryview(mmap.mmap(-1, count * BLOCK_BYTES))
+        memory = memoryview(_map(count * BLOCK_BYTES))
         self._writable.append(memory)
         self._readable.append(memory.toreadonly())
         self.orders.extend(bytes([NOT_A_HEAD]) * count)
