@@ -297,6 +297,18 @@ class MailboxFullError(OverloadError):
     pass
 
 
+class TooManyActiveSegmentsError(OverloadError):
+    """A container has all the segments in memory that it may have, and none of them can leave now."""
+
+    def __init__(self, container_id: int, active_max: int) -> None:
+        super().__init__(
+            f"container {container_id} holds {active_max} active segments and none is idle; close writers and "
+            "readers that are not needed, add containers, or raise active_segments_max"
+        )
+        self.container_id = container_id
+        self.active_max = active_max
+
+
 class CacheFullError(OverloadError):
     """Essential data cannot be cached; fatal for the container that meets it."""
 
@@ -311,6 +323,10 @@ class StreamBusyError(OverloadError):
 
 class MetadataConflictError(OverloadError):
     """Someone else changed the same row first; read it again and retry."""
+
+
+class SnapshotLostError(OverloadError):
+    """Data of a running server changed while they were read without its help; read them again."""
 
 
 # ------------------------------------------------------------------------------------------ unknown outcome

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace import __version__
-from headrace.cli.commands import demo, event, scope, standalone, stream
+from headrace.cli.commands import check, demo, event, inspect, scope, standalone, stream
 from headrace.cli.verbs import HelpFormatter
 from headrace.errors import EXIT_CODES, HeadraceError, UnknownOutcomeError, family_of
 
@@ -21,7 +21,7 @@ _FAILURE: Final = 1
 """Exit code of what belongs to no error family, for instance an address that is taken."""
 
 _INTERRUPTED: Final = 130
-_NOUNS: Final = (standalone, scope, stream, event, demo)
+_NOUNS: Final = (standalone, scope, stream, event, inspect, check, demo)
 
 _EPILOG: Final = """\
 Exit codes: 0 done, 2 wrong request, 3 ask another server, 4 try again later, 5 outcome unknown,

@@ -8,6 +8,7 @@ appends for the interpreter longer than one call takes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from headrace.controller.api.rest_server import RestServer
 from headrace.controller.config import ControllerConfig
@@ -22,9 +23,15 @@ class ControlPlane:
     """Controller, gRPC and REST of one standalone process."""
 
     def __init__(
-        self, config: StandaloneConfig, runtime: Runtime, store: SegmentStore, segmentstore_port: int
+        self,
+        config: StandaloneConfig,
+        runtime: Runtime,
+        store: SegmentStore,
+        segmentstore_port: int,
+        statistics: Callable[[], dict[str, object]] | None = None,
     ) -> None:
         self._config = config
+        self._statistics = statistics
         self._tables = TableStore(store, runtime.entropy)
         self._controller = Controller(
             self._tables,
@@ -50,7 +57,9 @@ class ControlPlane:
             loop = asyncio.get_running_loop()
             self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
             self.grpc_port = self._grpc.start()
-            self._rest = RestServer(self._controller, self._config.host, self._config.rest_port)
+            self._rest = RestServer(
+                self._controller, self._config.host, self._config.rest_port, self._statistics
+            )
             self.rest_port = await self._rest.start()
         except BaseException:
             await self.stop()

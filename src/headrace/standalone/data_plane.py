@@ -89,6 +89,23 @@ class DataPlane:
         self._listener = Listener(self.store)
         return await self._listener.start(host, port)
 
+    def statistics(self) -> dict[str, object]:
+        """What cache, storage, listener and every container count and hold now."""
+        running = {container.container_id: container for container in self.registry.running()}
+        found: dict[str, object] = {"cache": self._cache.statistics()}
+        if self._provider is not None:
+            found["chunks"] = self._provider.statistics()
+        if self._pool is not None:
+            found["storage_threads"] = self._pool.statistics()
+        if self._listener is not None:
+            found["listener"] = self._listener.statistics()
+        found["containers"] = {
+            health.container_id: {"health": health}
+            | (running[health.container_id].statistics() if health.container_id in running else {})
+            for health in self.registry.health()
+        }
+        return found
+
     async def stop(self) -> None:
         """Close connections, make durable what was accepted, stop. Idempotent."""
         if self._listener is not None:

@@ -45,6 +45,8 @@ def test_every_verb_is_there():
         *(f"scope {verb}" for verb in ("list", "create", "delete")),
         *(f"stream {verb}" for verb in ("list", "create", "describe", "scale", "truncate", "seal", "delete")),
         *(f"event {verb}" for verb in ("write", "read")),
+        *(f"inspect {noun}" for noun in ("wal", "frames", "operations", "container", "segment", "cache")),
+        "check container",
     }
 
 
@@ -66,10 +68,18 @@ def test_help_ends_with_examples_and_fits_on_a_screen(path, parser):
     assert all(action.help or action.metavar for action in parser._actions)
 
 
-@pytest.mark.parametrize("path", [path for path, _ in verbs() if path not in {("standalone",), ("demo",)}])
+OFFLINE = {"standalone", "demo", "inspect", "check"}
+
+
+@pytest.mark.parametrize("path", [path for path, _ in verbs() if path[0] not in OFFLINE])
 def test_every_verb_that_asks_a_server_takes_its_uri_and_answers_in_json(path):
     parser = dict(verbs())[path]
     assert {"--uri", "--json"} <= set(parser._option_string_actions)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in verbs() if path[0] in {"inspect", "check"}])
+def test_every_verb_that_looks_into_data_answers_in_json(path):
+    assert "--json" in dict(verbs())[path]._option_string_actions
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headrace.controller.api.rest_debug import debug_routes
 from headrace.controller.api.rest_documents import (
     Document,
     configuration_from_document,
@@ -65,8 +66,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 class RestRoutes:
     """The handlers of one controller. They run on its loop."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(
+        self, controller: Controller, statistics: Callable[[], dict[str, object]] | None = None
+    ) -> None:
         self._controller = controller
+        self._statistics = statistics
         self._context = controller.context
 
     def application(self) -> Starlette:
@@ -89,7 +93,8 @@ class RestRoutes:
             for tail in ("", "/"):
                 for verb, handler in handlers.items():
                     routes.append(Route(path + tail, guarded(handler), methods=[verb]))
-        return Starlette(routes=[*routes, *health_routes(self._controller)])
+        routes += health_routes(self._controller)
+        return Starlette(routes=[*routes, *debug_routes(self._controller, self._statistics)])
 
     async def ping(self, request: Request) -> Response:  # noqa: ARG002 - nothing is asked
         return Response()

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import importlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.controller.server import Controller
@@ -19,8 +19,15 @@ from headrace.runtime.supervisor import Supervisor
 class RestServer:
     """One HTTP listener. Used on the controller's loop."""
 
-    def __init__(self, controller: Controller, host: str, port: int) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        host: str,
+        port: int,
+        statistics: Callable[[], dict[str, object]] | None = None,
+    ) -> None:
         self._controller = controller
+        self._statistics = statistics
         self._host = host
         self._port = port
         self._supervisor = Supervisor("rest")
@@ -49,7 +56,7 @@ class RestServer:
             None, importlib.import_module, "headrace.controller.api.rest_routes"
         )
         config = uvicorn.Config(
-            routes.RestRoutes(self._controller).application(),
+            routes.RestRoutes(self._controller, self._statistics).application(),
             lifespan="off",
             log_config=None,
             access_log=False,

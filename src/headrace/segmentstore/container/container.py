@@ -479,6 +479,14 @@ class SegmentContainer:
         self._check_online()
         return segment.attributes.get(attribute_id, ATTRIBUTE_NULL)
 
+    def statistics(self) -> dict[str, object]:
+        """What every part counts and holds now, by part; parts that do not run are left out."""
+        parts: dict[str, Any] = {"storage": self._storage, "storage_writer": self._writer}
+        if self._online:
+            parts |= {"durable_log": self._log, "memory_log": self._log.memory_log}
+            parts |= {"read_index": self._read_index, "tables": self.tables, "tasks": self._supervisor}
+        return {name: part.statistics() for name, part in parts.items() if part is not None}
+
     def check(self) -> None:
         """Assert every invariant of the container's state."""
         self._state.check()

@@ -1,0 +1,115 @@
+"""What ``headrace check container`` prints: one line per finding, and how much was looked at."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from headrace.cli.inspect_data import InspectedData, open_data
+from headrace.cli.output import print_json, print_line, progress
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.inspection.container_check import check_container, find_orphans
+from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
+
+_GARBAGE_SHOWN = 10_000
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Check containers; raises DataCorruptionError at the end if anything is damaged."""
+    data = open_data(chosen)
+    reports, garbage = _check(data, chosen)
+    if data.holder and any(report.damaged for report in reports):
+        progress("looking again: a running server changes files while they are read")
+        again, garbage = _check(data, chosen)
+        _keep_what_stays(again, reports)
+        reports = again
+    damaged = sum(report.damaged for report in reports)
+    if data.problem:
+        damaged += 1
+    if chosen.json:
+        print_json(_document(data, reports, garbage))
+    else:
+        _print(data, reports, garbage)
+    if damaged:
+        raise DataCorruptionError(f"{damaged} findings in {data.directory}")
+
+
+def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckReport], list[Finding]]:
+    containers = data.chosen(chosen.container)
+    reports = []
+    for container_id in containers:
+        directory = data.log_directory(container_id)
+        reports.append(check_container(container_id, directory, data.chunks, data.files, deep=chosen.deep))
+    garbage = []
+    for finding in find_orphans(data.chunks, reports, all_checked=containers == data.containers):
+        garbage.append(finding)
+        if len(garbage) >= _GARBAGE_SHOWN:
+            break
+    return reports, garbage
+
+
+def _keep_what_stays(reports: list[CheckReport], before: list[CheckReport]) -> None:
+    """Of a directory in use: only what was found twice is a finding."""
+    for report, earlier in zip(reports, before, strict=True):
+        seen = set(earlier.findings)
+        report.findings = [finding for finding in report.findings if finding in seen]
+
+
+def _document(data: InspectedData, reports: list[CheckReport], garbage: list[Finding]) -> dict[str, Any]:
+    return {
+        "directory": data.directory,
+        "problem": data.problem,
+        "containers": [
+            {
+                "container": report.container_id,
+                "complete": report.complete,
+                "container_epoch": report.epoch,
+                "frames": report.frames,
+                "operations": report.operations,
+                "segments": report.segments,
+                "chunks": report.chunks,
+                "chunk_bytes": report.chunk_bytes,
+                "verified_bytes": report.verified_bytes,
+                "findings": [_finding_document(finding) for finding in report.findings],
+                "findings_left_out": report.findings_left_out,
+            }
+            for report in reports
+        ],
+        "garbage": [_finding_document(finding) for finding in garbage],
+    }
+
+
+def _finding_document(finding: Finding) -> dict[str, str]:
+    return {
+        "severity": finding.severity.value,
+        "what": finding.what,
+        "where": finding.where,
+        "advice": finding.advice,
+    }
+
+
+def _print(data: InspectedData, reports: list[CheckReport], garbage: list[Finding]) -> None:
+    if data.problem:
+        advice = "write it again with the right number of containers (docs/formats/data-directory.md)"
+        print_line(f"damage: {data.problem} | do: {advice}")
+    for report in reports:
+        for finding in report.findings:
+            _print_finding(f"container {report.container_id}: ", finding)
+        if report.findings_left_out:
+            print_line(f"container {report.container_id}: and {report.findings_left_out} findings more")
+    for finding in garbage:
+        _print_finding("", finding)
+    for report in reports:
+        state = "not checked behind the log" if not report.complete else "clean"
+        if report.damaged and report.complete:
+            state = f"{report.damaged} findings"
+        print_line(
+            f"container {report.container_id}: {report.frames} frames, {report.operations} operations, "
+            f"{report.segments} segments, {report.chunks} chunks with {report.chunk_bytes} bytes "
+            f"({report.verified_bytes} verified): {state}"
+        )
+
+
+def _print_finding(prefix: str, finding: Finding) -> None:
+    kind = "damage" if finding.severity is Severity.DAMAGE else "garbage"
+    print_line(f"{kind}: {prefix}{finding.what} | {finding.where} | do: {finding.advice}")

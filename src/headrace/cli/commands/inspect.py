@@ -1,0 +1,129 @@
+"""``headrace inspect``: look into the data of a stopped server, or ask a running one, and change nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+
+from headrace.cli.verbs import Subparsers, add_noun, add_verb
+
+DATA_DIR_DEFAULT = "headrace-data"
+REST_DEFAULT = "127.0.0.1:10080"
+
+
+def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
+    verbs = add_noun(nouns, "inspect", "Look into the data of a server; nothing is ever changed.")
+    _add_log_verbs(verbs)
+    _add_metadata_verbs(verbs)
+    verb = add_verb(
+        verbs,
+        "cache",
+        later("headrace.cli.inspect_cache", "inspect_cache"),
+        "Statistics of a running server: cache, read index, queues, logs, storage writers.",
+        """
+        headrace inspect cache
+        headrace inspect cache --rest 127.0.0.1:10080 --container 0
+        headrace inspect cache --json
+        """,
+        connects=False,
+    )
+    verb.add_argument(
+        "--rest", metavar="HOST:PORT", default=REST_DEFAULT, help=f"REST address (default: {REST_DEFAULT})"
+    )
+    verb.add_argument("--container", type=int, metavar="N", help="only this container")
+    verb.add_argument("--json", action="store_true", help="answer in JSON")
+
+
+def later(module: str, name: str) -> Callable[[argparse.Namespace], None]:
+    """Return a verb whose module is imported when it runs."""
+
+    def run(chosen: argparse.Namespace) -> None:
+        getattr(import_module(module), name)(chosen)
+
+    return run
+
+
+def _add_log_verbs(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        verbs,
+        "wal",
+        later("headrace.cli.inspect_log", "inspect_wal"),
+        "The write-ahead log: files, owner, addresses, and what is torn or damaged where.",
+        """
+        headrace inspect wal --data-dir headrace-data
+        headrace inspect wal --data-dir headrace-data --container 0 --json
+        """,
+        connects=False,
+    )
+    add_data_arguments(verb)
+    verb = add_verb(
+        verbs,
+        "frames",
+        later("headrace.cli.inspect_log", "inspect_frames"),
+        "The data frames of a container's log, one a line.",
+        """
+        headrace inspect frames --data-dir headrace-data --container 0
+        """,
+        connects=False,
+    )
+    add_data_arguments(verb)
+    verb = add_verb(
+        verbs,
+        "operations",
+        later("headrace.cli.inspect_log", "inspect_operations"),
+        "The operations of a container's log, one a line.",
+        """
+        headrace inspect operations --data-dir headrace-data --container 0 --limit 20
+        headrace inspect operations --segment demo/orders/0.#epoch.0 --from 100 --json
+        """,
+        connects=False,
+    )
+    add_data_arguments(verb)
+    verb.add_argument("--segment", metavar="NAME", help="only what is about this segment")
+    verb.add_argument(
+        "--from", dest="from_sequence", type=int, default=0, metavar="SEQ", help="sequence to begin with"
+    )
+    verb.add_argument("--limit", type=int, metavar="N", help="stop after so many")
+
+
+def _add_metadata_verbs(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        verbs,
+        "container",
+        later("headrace.cli.inspect_container", "inspect_container"),
+        "Metadata as the next start would recover them: epoch, checkpoints, segments, storage rows.",
+        """
+        headrace inspect container --data-dir headrace-data
+        headrace inspect container --data-dir headrace-data --container 0 --json
+        """,
+        connects=False,
+    )
+    add_data_arguments(verb)
+    verb = add_verb(
+        verbs,
+        "segment",
+        later("headrace.cli.inspect_container", "inspect_segment"),
+        "One segment: state, attributes, chunks, and which part of it is in the log only.",
+        """
+        headrace inspect segment demo/orders/0.#epoch.0 --data-dir headrace-data
+        headrace inspect segment demo/orders/0.#epoch.0 --deep --json
+        """,
+        connects=False,
+    )
+    verb.add_argument("name", metavar="NAME", help="full name: SCOPE/STREAM/NUMBER.#epoch.EPOCH")
+    add_data_arguments(verb, container=False)
+    verb.add_argument("--deep", action="store_true", help="read every stored byte, compare its checksum")
+
+
+def add_data_arguments(verb: argparse.ArgumentParser, *, container: bool = True) -> None:
+    """Declare what every verb takes that looks into a data directory."""
+    verb.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        default=DATA_DIR_DEFAULT,
+        help=f"where the data live (default: {DATA_DIR_DEFAULT})",
+    )
+    if container:
+        verb.add_argument("--container", type=int, metavar="N", help="only this container")
+    verb.add_argument("--json", action="store_true", help="answer in JSON")

@@ -1,0 +1,215 @@
+"""What ``headrace inspect container`` and ``segment`` print: what the next owner would recover."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from headrace.cli.inspect_data import InspectedData, open_data, time_text
+from headrace.cli.output import print_columns, print_fields, print_json, print_line
+from headrace.cli.streamed_columns import StreamedColumns
+from headrace.errors import NoSuchSegmentError
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.inspection.attribute_names import attribute_words
+from headrace.segmentstore.inspection.container_check import replay_steadily
+from headrace.segmentstore.inspection.container_replay import ReplayedContainer
+from headrace.segmentstore.inspection.segment_view import SegmentView, kind_of, status_of, view_segment
+
+_ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums", "g": "garbage"}
+
+
+# ------------------------------------------------------------------------------------------ container
+
+
+def inspect_container(chosen: argparse.Namespace) -> None:
+    """Epoch, sequence, segments, checkpoints and storage rows of each container."""
+    data = open_data(chosen)
+    chosen_ids = data.chosen(chosen.container)
+    for container_id in chosen_ids:
+        replayed = _replay(data, container_id)
+        if chosen.json:
+            print_json(_container_document(replayed))
+        else:
+            _print_container(replayed)
+
+
+def _replay(data: InspectedData, container_id: int) -> ReplayedContainer:
+    return replay_steadily(container_id, data.log_directory(container_id), data.files)
+
+
+def _segments(replayed: ReplayedContainer) -> list[SegmentState]:
+    found = [state for state in replayed.state.by_id.values() if not replayed.has_left(state)]
+    return sorted(found, key=lambda state: (state.name, state.segment_id))
+
+
+def _summary(replayed: ReplayedContainer) -> dict[str, Any]:
+    segments = _segments(replayed)
+    recovered = replayed.log.log.recovered
+    assert recovered is not None
+    live = [state for state in segments if not replayed.is_leaving(state)]
+    return {
+        "container": replayed.state.container_id,
+        "container_epoch": replayed.state.epoch,
+        "sequence": replayed.state.sequence,
+        "first_address": recovered.truncation_sequence,
+        "next_address": recovered.next_sequence,
+        "frames": replayed.frames,
+        "operations": replayed.operations,
+        "operations_after_checkpoint": replayed.operations_after_checkpoint,
+        "segments": len(live),
+        "segments_by_status": dict(Counter(status_of(replayed, state) for state in segments)),
+        "durable_bytes": sum(state.durable_length - state.start_offset for state in live),
+        "unstored_bytes": sum(
+            item.end - item.offset for state in live for item in replayed.coverage.unstored(state)
+        ),
+        "storage_rows": dict(
+            Counter(_ROW_KINDS.get(key.partition("/")[0], "other") for key in replayed.state.storage_rows)
+        ),
+    }
+
+
+def _segment_row(replayed: ReplayedContainer, state: SegmentState) -> dict[str, Any]:
+    return {
+        "segment": state.name,
+        "segment_id": state.segment_id,
+        "status": status_of(replayed, state),
+        "kind": kind_of(state),
+        "start_offset": state.start_offset,
+        "stored_length": state.stored_length,
+        "durable_length": state.durable_length,
+        "unstored_bytes": sum(item.end - item.offset for item in replayed.coverage.unstored(state)),
+    }
+
+
+def _container_document(replayed: ReplayedContainer) -> dict[str, Any]:
+    return _summary(replayed) | {
+        "checkpoints": [asdict(checkpoint) for checkpoint in replayed.checkpoints],
+        "active_segments": [_segment_row(replayed, state) for state in _segments(replayed)],
+    }
+
+
+def _print_container(replayed: ReplayedContainer) -> None:
+    summary = _summary(replayed)
+    print_fields([(name.replace("_", " "), _counts(value)) for name, value in summary.items()])
+    if replayed.checkpoints:
+        print_line("")
+        table = StreamedColumns(("CHECKPOINT", "END", "EPOCH", "ADDRESS", "SEGMENTS", "STORAGE ROWS"))
+        for found in replayed.checkpoints:
+            table.add(
+                found.begin_sequence,
+                found.end_sequence,
+                found.container_epoch,
+                found.address,
+                found.segments,
+                found.storage_rows,
+            )
+        table.close()
+    print_line("")
+    table = StreamedColumns(("ID", "START", "STORED", "DURABLE", "UNSTORED", "STATUS", "KIND", "SEGMENT"))
+    for state in _segments(replayed):
+        row = _segment_row(replayed, state)
+        table.add(
+            state.segment_id,
+            state.start_offset,
+            state.stored_length,
+            state.durable_length,
+            row["unstored_bytes"],
+            row["status"],
+            row["kind"],
+            state.name,
+        )
+    table.close()
+    print_line("")
+
+
+def _counts(value: object) -> object:
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {name}" for name, count in value.items()) or None
+    return value
+
+
+# ------------------------------------------------------------------------------------------ segment
+
+
+def inspect_segment(chosen: argparse.Namespace) -> None:
+    """State, attributes and chunks of one segment, and what only the log holds of it."""
+    data = open_data(chosen)
+    container_id = data.container_of(chosen.name)
+    replayed = _replay(data, container_id)
+    found = [state for state in replayed.find(chosen.name) if not replayed.has_left(state)]
+    if not found:
+        raise NoSuchSegmentError(chosen.name)
+    for state in found:
+        view = view_segment(replayed, state, data.chunks, deep=chosen.deep)
+        if chosen.json:
+            print_json(_segment_document(container_id, replayed, view))
+        else:
+            _print_segment(container_id, view)
+
+
+def _segment_document(container_id: int, replayed: ReplayedContainer, view: SegmentView) -> dict[str, Any]:
+    state = view.state
+    return _segment_row(replayed, state) | {
+        "container": container_id,
+        "last_modified_ms": state.last_modified_ms,
+        "attributes": attribute_words(state.attributes),
+        "stored_sealed": view.layout is not None and view.layout.sealed,
+        "chunks": [asdict(chunk) for chunk in view.chunks],
+        "log_only": [
+            {"offset": item.offset, "end": item.end, "merged_from": item.source.name if item.source else None}
+            for item in view.log_only
+        ],
+        "storage_problem": view.storage_problem,
+    }
+
+
+def _print_segment(container_id: int, view: SegmentView) -> None:
+    state = view.state
+    print_fields(
+        [
+            ("segment", state.name),
+            ("id", state.segment_id),
+            ("container", container_id),
+            ("kind", view.kind),
+            ("status", view.status),
+            ("start offset", state.start_offset),
+            ("durable length", state.durable_length),
+            ("stored length", state.stored_length),
+            ("stored sealed", view.layout is not None and view.layout.sealed),
+            ("last modified", time_text(state.last_modified_ms) if state.last_modified_ms else None),
+            ("storage", view.storage_problem or ("rows fit" if view.layout else "nothing stored yet")),
+        ]
+    )
+    print_line("")
+    rows = [(name, _attribute_text(name, value)) for name, value in attribute_words(state.attributes).items()]
+    print_columns(("ATTRIBUTE", "VALUE"), rows)
+    print_line("")
+    print_columns(
+        ("START", "LENGTH", "OBJECT", "EPOCH", "BLOCKS", "CHECKSUMS", "CHUNK"),
+        [
+            (
+                chunk.start,
+                chunk.length,
+                chunk.object_bytes,
+                chunk.epoch,
+                chunk.blocks,
+                chunk.state,
+                chunk.name,
+            )
+            for chunk in view.chunks
+        ],
+    )
+    print_line("")
+    for item in view.log_only:
+        source = "" if item.source is None else f", merged from {item.source.name}"
+        print_line(f"in the log only: [{item.offset}, {item.end}){source}")
+    if not view.log_only:
+        print_line("in the log only: nothing")
+
+
+def _attribute_text(name: str, value: int | None) -> str:
+    if name == "creation_time" and value is not None:
+        return f"{value} ({time_text(value)})"
+    return str(value)

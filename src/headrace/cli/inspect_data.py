@@ -1,0 +1,130 @@
+"""Finds the logs and chunks of a data directory for the verbs that look into it, and who is using it now."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import socket
+from datetime import UTC, datetime
+from typing import Final
+
+from headrace.cli.output import progress
+from headrace.errors import CorruptionError, InvalidArgumentError
+from headrace.model.hashing import container_of
+from headrace.runtime.directory_lock import LOCK_NAME
+from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.standalone.data_directory import FILE_NAME, containers_of
+
+_LOG_DIRECTORY: Final = re.compile(r"container-(\d+)")
+_HOLDER_BYTES_MAX: Final = 4096
+
+
+class InspectedData:
+    """A data directory, opened for looking only.
+
+    Raises:
+        InvalidArgumentError: there are no data of a server.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory.rstrip("/") or "/"
+        self.files = ReadOnlyFiles()
+        self.chunks = ChunkFiles(f"{self.directory}/chunks", self.files)
+        self.problem = ""
+        """What is wrong with the record of the directory's make-up."""
+        self.holder = self._find_holder()
+        """The running server that uses the directory; empty if there is none."""
+        self.containers = self._find_containers()
+
+    def log_directory(self, container_id: int) -> str:
+        return f"{self.directory}/wal/container-{container_id}"
+
+    def container_of(self, segment: str) -> int:
+        """Return the container that owns a segment of this name."""
+        return container_of(segment, len(self.containers))
+
+    def chosen(self, container: int | None) -> list[int]:
+        """Return the container a caller named, or all. Raises InvalidArgumentError."""
+        if container is None:
+            return self.containers
+        if container not in self.containers:
+            raise InvalidArgumentError(
+                f"{self.directory} has the containers 0 to {len(self.containers) - 1}, not {container}"
+            )
+        return [container]
+
+    def only(self, container: int | None) -> int:
+        """Return the one container meant. Raises InvalidArgumentError if several could be."""
+        found = self.chosen(container)
+        if len(found) > 1:
+            raise InvalidArgumentError(
+                f"{self.directory} has {len(found)} containers: say which with --container"
+            )
+        return found[0]
+
+    def _find_containers(self) -> list[int]:
+        count = None
+        try:
+            count = containers_of(self.files, self.directory)
+            if count is None:
+                self.problem = (
+                    f"{self.directory}/{FILE_NAME} is missing: the record of the number of containers"
+                )
+        except CorruptionError as error:
+            self.problem = str(error)
+        if count is not None:
+            return list(range(count))
+        logs = f"{self.directory}/wal"
+        names = self.files.listdir(logs) if self.files.exists(logs) else []
+        found = sorted(int(match[1]) for name in names if (match := _LOG_DIRECTORY.fullmatch(name)))
+        if not found:
+            raise InvalidArgumentError(f"{self.directory} holds no data of a server")
+        return found
+
+    def _find_holder(self) -> str:
+        """Read who holds the lock, without trying it: a process that exists, on this machine."""
+        path = f"{self.directory}/{LOCK_NAME}"
+        if not self.files.exists(path):
+            return ""
+        fd = self.files.open(path, os.O_RDONLY)
+        try:
+            buffer = bytearray(_HOLDER_BYTES_MAX)
+            count = self.files.pread_into(fd, memoryview(buffer), 0)
+        finally:
+            self.files.close(fd)
+        try:
+            holder = json.loads(bytes(buffer[:count]))
+            pid, host, since = int(holder["pid"]), holder["host"], holder["since"]
+        except (ValueError, KeyError, TypeError):
+            return ""
+        if host == socket.gethostname() and not _exists(pid):
+            return ""
+        return f"pid {pid} on {host} since {since}"
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def open_data(chosen: argparse.Namespace) -> InspectedData:
+    """Open the directory the caller named; say on stderr if a server is using it."""
+    data = InspectedData(chosen.data_dir)
+    if data.holder:
+        progress(f"{data.directory} is in use by {data.holder}: what follows may be out of date already")
+    if data.problem:
+        progress(data.problem)
+    return data
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time as people and programs read it, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,293 @@
+"""What ``headrace inspect wal``, ``frames`` and ``operations`` print: a container's log at three depths."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from headrace.cli.inspect_data import InspectedData, open_data, time_text
+from headrace.cli.output import print_columns, print_fields, print_json, print_line
+from headrace.cli.streamed_columns import StreamedColumns
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row
+from headrace.segmentstore.inspection.container_log import ContainerLog
+from headrace.segmentstore.inspection.frames import FoundOperation, read_operations, summarise_frames
+from headrace.segmentstore.inspection.operation_words import OperationWords, describe_operation
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.wal.inspect import InspectedFile, RecordStatus, inspect_records
+from headrace.wal.record_format import RecordHeader
+
+_DAMAGE_SHOWN: Final = 100
+
+
+# ------------------------------------------------------------------------------------------ wal
+
+
+@dataclass(slots=True)
+class FileSummary:
+    """One segment file of a log; ``living_bytes`` is the content of its living records."""
+
+    file: str
+    size_bytes: int
+    epoch: int | None
+    number: int | None
+    head: str
+    first_address: int | None = None
+    last_address: int | None = None
+    living: int = 0
+    living_bytes: int = 0
+    dropped: int = 0
+    recycled: int = 0
+    damaged: int = 0
+
+
+def inspect_wal(chosen: argparse.Namespace) -> None:
+    """Files, owner, addresses of each log; what is torn or damaged, and where."""
+    data = open_data(chosen)
+    problems = []
+    for container_id in data.chosen(chosen.container):
+        found = ContainerLog(data.log_directory(container_id), data.files)
+        torn: list[dict[str, Any]] = []
+        files = [_summarise_file(found, file, data, torn) for file in found.log.files]
+        if chosen.json:
+            print_json(_wal_document(container_id, found, files, torn))
+        else:
+            _print_wal(container_id, found, files, torn)
+        if found.problem:
+            problems.append(f"container {container_id}: {found.problem}")
+    if problems:
+        raise DataCorruptionError("; ".join(problems))
+
+
+def _summarise_file(
+    found: ContainerLog, file: InspectedFile, data: InspectedData, torn: list[dict[str, Any]]
+) -> FileSummary:
+    head = file.head
+    summary = FileSummary(
+        file.name,
+        file.size_bytes,
+        head.epoch if head else None,
+        head.number if head else None,
+        "whole" if head else "damaged",
+    )
+    for record in inspect_records(found.log, file.name, data.files):
+        match record.status:
+            case RecordStatus.LIVING:
+                _count_living(summary, record.header)
+            case RecordStatus.DROPPED:
+                summary.dropped += 1
+            case RecordStatus.RECYCLED:
+                summary.recycled += 1
+            case RecordStatus.DAMAGED:
+                summary.damaged += 1
+                if len(torn) < _DAMAGE_SHOWN:
+                    torn.append(
+                        {
+                            "file": file.name,
+                            "offset": record.offset,
+                            "address": record.header.sequence,
+                            "bytes": record.header.length,
+                            "verdict": "damaged"
+                            if found.problem
+                            else "torn or dropped: recovery does not need it",
+                        }
+                    )
+    return summary
+
+
+def _count_living(summary: FileSummary, header: RecordHeader) -> None:
+    if summary.first_address is None:
+        summary.first_address = header.sequence
+    summary.last_address = header.sequence
+    summary.living += 1
+    summary.living_bytes += header.length
+
+
+def _wal_document(
+    container_id: int, found: ContainerLog, files: list[FileSummary], torn: list[dict[str, Any]]
+) -> dict[str, Any]:
+    owner, recovered = found.log.owner, found.log.recovered
+    return {
+        "container": container_id,
+        "directory": found.directory,
+        "owner": None
+        if owner is None
+        else {
+            "container_epoch": owner.epoch,
+            "taken_at_ms": owner.taken_at_ms,
+            "token": owner.token.hex(),
+            "log_id": owner.log_id.hex(),
+        },
+        "first_address": None if recovered is None else recovered.truncation_sequence,
+        "next_address": None if recovered is None else recovered.next_sequence,
+        "problem": found.problem,
+        "files": [asdict(file) for file in files],
+        "damaged_records": torn,
+    }
+
+
+def _print_wal(
+    container_id: int, found: ContainerLog, files: list[FileSummary], torn: list[dict[str, Any]]
+) -> None:
+    owner, recovered = found.log.owner, found.log.recovered
+    print_fields(
+        [
+            ("container", container_id),
+            ("log", found.directory),
+            ("state", found.problem or "whole"),
+            (
+                "owner",
+                None
+                if owner is None
+                else f"container epoch {owner.epoch}, since {time_text(owner.taken_at_ms)}, "
+                f"token {owner.token.hex()}",
+            ),
+            (
+                "addresses",
+                None
+                if recovered is None
+                else f"{recovered.truncation_sequence} up to {recovered.next_sequence} (not included)",
+            ),
+            ("frames", sum(file.living for file in files)),
+            ("bytes", sum(file.living_bytes for file in files)),
+        ]
+    )
+    titles = (
+        "FILE",
+        "SIZE",
+        "EPOCH",
+        "HEAD",
+        "FIRST",
+        "LAST",
+        "FRAMES",
+        "BYTES",
+        "DROPPED",
+        "RECYCLED",
+        "DAMAGED",
+    )
+    print_columns(
+        titles,
+        [
+            (
+                file.file,
+                file.size_bytes,
+                file.epoch,
+                file.head,
+                file.first_address,
+                file.last_address,
+                file.living,
+                file.living_bytes,
+                file.dropped,
+                file.recycled,
+                file.damaged,
+            )
+            for file in files
+        ],
+    )
+    for record in torn:
+        print_line("record {address} in {file} at offset {offset}, {bytes} bytes: {verdict}".format(**record))
+    print_line("")
+
+
+# ------------------------------------------------------------------------------------------ frames
+
+
+def inspect_frames(chosen: argparse.Namespace) -> None:
+    """One line per living data frame."""
+    data = open_data(chosen)
+    found = ContainerLog(data.log_directory(data.only(chosen.container)), data.files)
+    table = StreamedColumns(
+        ("ADDRESS", "EPOCH", "TIME", "SIZE", "ENTRIES", "OPERATIONS", "FIRST", "LAST", "FILE", "OFFSET")
+    )
+    try:
+        for summary in summarise_frames(found.frames()):
+            frame = summary.frame
+            if chosen.json:
+                print_json(
+                    {
+                        "address": frame.address,
+                        "container_epoch": frame.epoch,
+                        "time_ms": summary.time_ms,
+                        "size": summary.size_bytes,
+                        "entries": summary.entries,
+                        "operations": summary.operations,
+                        "first_sequence": summary.first_sequence or None,
+                        "last_sequence": summary.last_sequence or None,
+                        "file": frame.file,
+                        "offset": frame.offset,
+                    }
+                )
+                continue
+            table.add(
+                frame.address,
+                frame.epoch,
+                time_text(summary.time_ms),
+                summary.size_bytes,
+                summary.entries,
+                summary.operations,
+                summary.first_sequence,
+                summary.last_sequence,
+                frame.file,
+                frame.offset,
+            )
+    finally:
+        if not chosen.json:
+            table.close()
+
+
+# ------------------------------------------------------------------------------------------ operations
+
+
+def inspect_operations(chosen: argparse.Namespace) -> None:
+    """One line per operation of the durable log."""
+    data = open_data(chosen)
+    container_id = chosen.container
+    if container_id is None and chosen.segment is not None:
+        container_id = data.container_of(chosen.segment)
+    found = ContainerLog(data.log_directory(data.only(container_id)), data.files)
+    names = _names_of_first_checkpoint(found)
+    table = StreamedColumns(("SEQUENCE", "KIND", "SEGMENT", "ID", "ADDRESS", "DETAILS"))
+    shown = 0
+    try:
+        for operation, words in _described(found, names):
+            if operation.operation.sequence < chosen.from_sequence:
+                continue
+            if chosen.segment is not None and not words.is_about(chosen.segment):
+                continue
+            if chosen.limit is not None and shown >= chosen.limit:
+                break
+            shown += 1
+            address = operation.begin_address
+            if chosen.json:
+                print_json(words.document() | {"address": address})
+            else:
+                sequence, segment_id = operation.operation.sequence, words.segment_id or None
+                table.add(sequence, words.kind, words.segment, segment_id, address, words.details())
+    finally:
+        if not chosen.json:
+            table.close()
+
+
+def _described(found: ContainerLog, names: dict[int, str]) -> Iterator[tuple[FoundOperation, OperationWords]]:
+    for item in read_operations(found.frames()):
+        if isinstance(item.operation, ops.MapSegment):
+            names[item.operation.segment_id] = item.operation.name
+        yield item, describe_operation(item.operation, names)
+
+
+def _names_of_first_checkpoint(found: ContainerLog) -> dict[int, str]:
+    """Names of the segments the log begins with: operations mention their ids only."""
+    names: dict[int, str] = {}
+    try:
+        for item in read_operations(found.frames()):
+            if isinstance(item.operation, ops.CheckpointPart):
+                for row in item.operation.segment_rows:
+                    state = decode_segment_row(row)
+                    names[state.segment_id] = state.name
+            elif isinstance(item.operation, ops.CheckpointEnd):
+                break
+    except DataCorruptionError:
+        pass  # said again, in its place, by the reading that follows
+    return names

@@ -1,0 +1,38 @@
+"""What the REST interface tells about the inside of a running process: every ``statistics()`` there is.
+
+The answer follows the classes: a field that is added to one of them appears here by itself. Its size follows
+the number of containers, not what they hold. Source: ``docs/reference/rest.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headrace.controller.server import Controller
+from headrace.runtime.statistics import plain_values
+
+PATH = "/v1/debug/statistics"
+
+
+def debug_routes(controller: Controller, statistics: Callable[[], dict[str, object]] | None) -> list[Route]:
+    """Return the routes under ``/v1/debug``; ``statistics`` tells about the segment store, if one is here."""
+
+    async def show(request: Request) -> Response:
+        found = dict(statistics()) if statistics is not None else {}
+        wanted = request.query_params.get("container")
+        if wanted is not None:
+            containers = found.get("containers")
+            by_name = (
+                {str(key): value for key, value in containers.items()} if isinstance(containers, dict) else {}
+            )
+            if wanted not in by_name:
+                return Response(status_code=404)
+            found["containers"] = {wanted: by_name[wanted]}
+        found["controller"] = controller.statistics()
+        return JSONResponse(plain_values(found))
+
+    return [Route(PATH + tail, show, methods=["GET"]) for tail in ("", "/")]

@@ -1,0 +1,89 @@
+"""Chunk objects as files, seen without a provider: which are there, how long, and whether their blocks are
+what was written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from headrace.errors import ChecksumMismatchError, StorageReadError
+from headrace.runtime.filesystem import Filesystem
+from headrace.storage.chunks.checksums import verify_blocks
+from headrace.storage.chunks.read_plan import find_checksums
+from headrace.storage.chunks.segment_layout import Chunk
+from headrace.storage.providers.chunk_paths import FILE_SUFFIX, decode_chunk_path, encode_chunk_path
+
+_STEP_BLOCKS: Final = 64
+
+
+class ChunkFiles:
+    """The files below ``root``; a root that does not exist holds none."""
+
+    def __init__(self, root: str, files: Filesystem) -> None:
+        self.root = root
+        self._files = files
+
+    def path(self, chunk: str) -> str:
+        return f"{self.root}/{encode_chunk_path(chunk)}"
+
+    def find_length(self, chunk: str) -> int | None:
+        """Return the bytes the object holds, None if there is none. Raises: OSError."""
+        try:
+            return self._files.stat_size(self.path(chunk))
+        except FileNotFoundError:
+            return None
+
+    def verify(self, chunk: Chunk, get: Callable[[str], bytes | None]) -> None:
+        """Read every committed byte of a chunk and compare it with its checksums.
+
+        Raises:
+            ChecksumMismatchError: with path and offset of the first bad block.
+            DataCorruptionError: its checksums are missing or damaged.
+            StorageReadError: the file ends before the committed length.
+            OSError: it cannot be read.
+        """
+        path = self.path(chunk.name)
+        fd = self._files.open(path, os.O_RDONLY)
+        try:
+            step = _STEP_BLOCKS * chunk.block_bytes
+            buffer = memoryview(bytearray(min(step, max(chunk.length, 1))))
+            for offset in range(0, chunk.length, step):
+                data = buffer[: min(step, chunk.length - offset)]
+                self._read(fd, path, data, offset)
+                first = offset // chunk.block_bytes
+                end = first - (-len(data) // chunk.block_bytes)
+                checksums = find_checksums(chunk, first, end, get)
+                try:
+                    verify_blocks(data, chunk.block_bytes, checksums, path, offset)
+                except ChecksumMismatchError:
+                    # A bit that flipped on the way is right the second time.
+                    self._read(fd, path, data, offset)
+                    verify_blocks(data, chunk.block_bytes, checksums, path, offset)
+        finally:
+            self._files.close(fd)
+
+    def _read(self, fd: int, path: str, data: memoryview, offset: int) -> None:
+        done = 0
+        while done < len(data):
+            count = self._files.pread_into(fd, data[done:], offset + done)
+            if count == 0:
+                raise StorageReadError(f"{path} ends at {offset + done}")
+            done += count
+
+    def objects(self) -> Iterator[tuple[str, str]]:
+        """Yield (chunk name, path) of every object, directory by directory."""
+        pending = [""]
+        while pending:
+            path = pending.pop()
+            name = decode_chunk_path(path)
+            if name is not None:
+                yield name, f"{self.root}/{path}"
+            elif not path.endswith(FILE_SUFFIX):
+                inside = f"{path}/" if path else ""
+                try:
+                    entries = self._files.listdir(f"{self.root}/{path}" if path else self.root)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                pending += [inside + entry for entry in reversed(entries)]

@@ -1,0 +1,136 @@
+"""Checks every invariant of a container that can be checked without running it.
+
+In this order: the log decodes and replays; segments keep their invariants; every durable byte is in the log
+or in chunks; rows of storage fit each other, the log and the files. Objects that no row names are garbage.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from headrace.errors import DataCorruptionError, SnapshotLostError
+from headrace.runtime.filesystem import Filesystem
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
+from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
+from headrace.segmentstore.inspection.storage_check import StorageCheck
+from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
+
+_ATTEMPTS: Final = 5
+_LOG_DAMAGED: Final = (
+    "copy the data directory aside, then put the file back from a copy; the container does not start before"
+)
+_BYTES_LOST: Final = "the log was cut too early; keep the data directory and report it"
+
+
+def check_container(
+    container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem, *, deep: bool
+) -> CheckReport:
+    """Check one container; ``deep`` also reads every stored byte and compares it with its checksum.
+
+    Raises:
+        SnapshotLostError: a running server cut the log again and again meanwhile.
+        OSError: the log cannot be read.
+    """
+    report = CheckReport(container_id)
+    try:
+        replayed = replay_steadily(container_id, log_directory, files)
+    except DataCorruptionError as error:
+        report.damage(str(error), log_directory, _LOG_DAMAGED)
+        return report
+    except FileNotFoundError:
+        report.damage("the log of this container is missing", log_directory, _LOG_DAMAGED)
+        return report
+    report.complete = True
+    report.epoch = replayed.state.epoch
+    report.frames, report.operations = replayed.frames, replayed.operations
+    report.segments = len(replayed.state.by_name)
+    _check_state(replayed, report)
+    _check_coverage(replayed, report)
+    catalogue = f"_system/containers/metadata_{container_id}" in replayed.state.by_name
+    StorageCheck(replayed.state, chunks, report, deep=deep, catalogue=catalogue).run()
+    return report
+
+
+def replay_steadily(container_id: int, log_directory: str, files: Filesystem) -> ReplayedContainer:
+    """Replay, again if a running server cut the log under our eyes. Raises as ``replay_container``."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return replay_container(container_id, log_directory, files)
+        except SnapshotLostError:
+            continue
+    return replay_container(container_id, log_directory, files)
+
+
+def _check_state(replayed: ReplayedContainer, report: CheckReport) -> None:
+    for segment in replayed.state.by_id.values():
+        try:
+            segment.check()
+        except AssertionError as error:
+            where = f"segment {segment.name!r} (id {segment.segment_id})"
+            report.damage(f"invariant broken: {_invariant(error)}", where, _BYTES_LOST)
+    if report.findings:
+        return
+    try:
+        replayed.state.check()
+    except AssertionError as error:
+        where = f"container {report.container_id}"
+        report.damage(f"invariant broken: {_invariant(error)}", where, _BYTES_LOST)
+
+
+def _invariant(error: AssertionError) -> str:
+    """Return the assertion as it stands in the code."""
+    line = traceback.extract_tb(error.__traceback__)[-1].line or "unknown"
+    return line.removeprefix("assert ")
+
+
+def _check_coverage(replayed: ReplayedContainer, report: CheckReport) -> None:
+    for segment in replayed.state.by_id.values():
+        if not replayed.is_leaving(segment):
+            _check_covered(replayed, segment, report)
+
+
+def _check_covered(replayed: ReplayedContainer, segment: SegmentState, report: CheckReport) -> None:
+    missing = replayed.coverage.first_uncovered(segment)
+    if missing is not None:
+        report.damage(
+            f"durable bytes from offset {missing} on are neither in the log nor in chunks",
+            f"segment {segment.name!r} (id {segment.segment_id}), durable to {segment.durable_length}",
+            _BYTES_LOST,
+        )
+
+
+# ------------------------------------------------------------------------------------------ orphans
+
+
+def find_orphans(
+    chunks: ChunkFiles, reports: Sequence[CheckReport], *, all_checked: bool
+) -> Iterator[Finding]:
+    """Yield the objects that no row names. Those of containers that were not checked are left out."""
+    owners = {report.incarnation: report for report in reports if report.incarnation}
+    everybody = all_checked and all(report.complete for report in reports)
+    for name, path in chunks.objects():
+        parsed = parse_chunk_name(name)
+        owner = owners.get(parsed.incarnation) if parsed is not None else None
+        if owner is not None and parsed is not None:
+            if name not in owner.chunk_names:
+                yield _orphan(parsed, owner, path)
+        elif everybody:
+            yield Finding(
+                Severity.GARBAGE,
+                "an object that belongs to no container of this directory",
+                path,
+                "never deleted by itself: what lost metadata can be restored from; remove it by hand if not",
+            )
+
+
+def _orphan(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:
+    return Finding(
+        Severity.GARBAGE,
+        f"no row of container {owner.container_id} names this object of epoch {parsed.epoch}",
+        path,
+        "nothing: left by an interrupted write, deleted some time after the next start",
+    )

@@ -1,0 +1,144 @@
+"""The write-ahead log of one container as a reader without rights finds it: its living frames, in order, each
+with its place on disk.
+
+A log that a running server goes on writing is read as a snapshot: what looks like damage is looked at again,
+because a record in flight looks the same for a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.errors import DataCorruptionError, SnapshotLostError
+from headrace.runtime.filesystem import Filesystem
+from headrace.wal.file.recovery_plan import FoundFile, LogExtent, RecordCursor
+from headrace.wal.file.segment_files import FileReader
+from headrace.wal.file.segment_format import parse_name, short_log_id
+from headrace.wal.inspect import InspectedLog, inspect_log
+from headrace.wal.record_format import KIND_DATA, RecordHeader
+
+_ATTEMPTS: Final = 5
+
+
+@dataclass(slots=True)
+class LogFrame:
+    """One living record: a data frame and where it lies. ``payload`` is valid until the next one."""
+
+    file: str
+    offset: int
+    address: int
+    epoch: int
+    payload: memoryview
+
+
+class ContainerLog:
+    """One container's log in ``directory``, as it was when this object was made.
+
+    Raises:
+        SnapshotLostError: a running server cut the log again and again while it was read.
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, directory: str, files: Filesystem) -> None:
+        self.directory = directory
+        self._files = files
+        self.log = _inspect(directory, files)
+
+    @property
+    def problem(self) -> str:
+        """Why an owner would refuse this log; empty if it would not."""
+        return self.log.problem
+
+    def frames(self) -> Iterator[LogFrame]:
+        """Yield the log from its truncation point. Of a damaged log: what lies in front of the damage.
+
+        Raises:
+            DataCorruptionError: behind the last readable frame of a damaged log.
+            SnapshotLostError: a running server has recycled what was to be read.
+        """
+        log = self.log
+        if log.owner is None:
+            raise DataCorruptionError(log.problem, path=self.directory)
+        short = short_log_id(log.owner.log_id)
+        reader = FileReader(self.directory, self._files)
+        try:
+            if log.recovered is None:
+                yield from self._readable_prefix(reader, short)
+                raise DataCorruptionError(log.problem)
+            for extent in log.recovered.extents:
+                cursor = RecordCursor(reader.read_at, extent.file, short)
+                yield from self._extent_frames(extent, cursor, log.recovered.truncation_sequence)
+        except FileNotFoundError as error:
+            raise SnapshotLostError(f"the log in {self.directory} was cut while it was read") from error
+        finally:
+            reader.close()
+
+    def _extent_frames(self, extent: LogExtent, cursor: RecordCursor, truncation: int) -> Iterator[LogFrame]:
+        for sequence in range(extent.first_sequence, extent.end_sequence):
+            at = cursor.offset
+            found = cursor.next_record()
+            if found is None or found[0].sequence != sequence:
+                # It was whole a moment ago.
+                raise SnapshotLostError(f"{self.directory}/{extent.file.name} changed while it was read")
+            if sequence >= truncation:
+                yield LogFrame(extent.file.name, at, sequence, found[0].epoch, found[1])
+
+    def _readable_prefix(self, reader: FileReader, short: int) -> Iterator[LogFrame]:
+        """What can be read in front of the damage, without the judgement of recovery."""
+        heads = [file.head for file in self.log.files if file.head is not None]
+        marks = [mark for file in self.log.files for mark in file.marks if mark is not None]
+        points = [head.truncation_sequence for head in heads]
+        points += [mark.truncation_sequence for mark in marks]
+        truncation = max(points, default=0)
+        began = sorted({(head.epoch, head.epoch_first_sequence) for head in heads})
+        found = [FoundFile(file.name, *name) for file in self.log.files if (name := parse_name(file.name))]
+        expected = None
+        for file in sorted(found, key=lambda item: (item.epoch, item.number)):
+            end = next((first for epoch, first in began if epoch > file.epoch), None)
+            for at, header, payload in _records(RecordCursor(reader.read_at, file, short)):
+                if header.sequence == end:
+                    break
+                if expected is not None and header.sequence != expected and header.sequence > truncation:
+                    return
+                expected = header.sequence + 1
+                if header.sequence >= truncation:
+                    yield LogFrame(file.name, at, header.sequence, header.epoch, payload)
+
+
+def _records(cursor: RecordCursor) -> Iterator[tuple[int, RecordHeader, memoryview]]:
+    at = cursor.offset
+    while (record := cursor.next_record()) is not None and record[0].kind == KIND_DATA:
+        yield at, record[0], record[1]
+        at = cursor.offset
+
+
+def _inspect(directory: str, files: Filesystem) -> InspectedLog:
+    """Damage is believed when it was seen twice in the same place."""
+    seen: str | None = None
+    for _ in range(_ATTEMPTS):
+        try:
+            log = inspect_log(directory, files)
+        except FileNotFoundError:
+            if not files.exists(directory):
+                raise
+            continue
+        if not log.problem:
+            log = replace(log, problem=_owner_problem(log))
+        if not log.problem or log.problem == seen:
+            return log
+        seen = log.problem
+    raise SnapshotLostError(f"the log in {directory} does not hold still: a running server is cutting it")
+
+
+def _owner_problem(log: InspectedLog) -> str:
+    """The owner record and the files must fit each other, as an owner wants it before it takes the log."""
+    assert log.owner is not None
+    newest = max((name[1] for file in log.files if (name := parse_name(file.name))), default=0)
+    where = f"({log.directory}/owner)"
+    if log.owner.epoch < newest:
+        return f"the owner record says epoch {log.owner.epoch}, but files of epoch {newest} exist {where}"
+    if log.owner.files_epoch > newest:
+        return f"log files of epoch {log.owner.files_epoch} are missing {where}"
+    return ""

@@ -1,0 +1,148 @@
+"""Recovers a container's metadata from its log the way its next owner would, and takes nothing over.
+
+The work is done by ``LogReplay``, the code of recovery. It is given a read index that keeps ranges instead of
+bytes and a memory log that keeps nothing, so the memory it takes follows the segments, not the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from headrace.errors import DataCorruptionError
+from headrace.runtime.filesystem import Filesystem
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.container.stored_lengths import StoredLengths
+from headrace.segmentstore.contract import ReadIndex, StorageOperation
+from headrace.segmentstore.durablelog.log_replay import LogReplay
+from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.durablelog.truncation import TruncationPoints
+from headrace.segmentstore.inspection.container_log import ContainerLog
+from headrace.segmentstore.inspection.frames import FoundOperation, located, read_operations
+from headrace.segmentstore.inspection.log_coverage import LogCoverage
+from headrace.segmentstore.operations import catalogue as ops
+
+CHECKPOINTS_KEPT: Final = 1000
+
+
+class _NoMemoryLog(OperationMemoryLog):
+    """Nothing will be stored: what is handed over is forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def add_append(self, sequence: int, segment: SegmentState, offset: int, length: int) -> None:
+        pass
+
+    def add(self, operation: StorageOperation) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class FoundCheckpoint:
+    """A whole metadata checkpoint of the log; ``address`` is the frame in which it begins."""
+
+    begin_sequence: int
+    end_sequence: int
+    container_epoch: int
+    address: int
+    segments: int
+    storage_rows: int
+
+
+@dataclass(slots=True)
+class ReplayedContainer:
+    """What the next owner of a container would know, and where the log ended."""
+
+    log: ContainerLog
+    state: ContainerState
+    coverage: LogCoverage
+    recovered: bool
+    """False: the log is new, nothing was ever written."""
+
+    departed_in_log: set[int]
+    checkpoints: list[FoundCheckpoint] = field(default_factory=list)
+    frames: int = 0
+    operations: int = 0
+    operations_after_checkpoint: int = 0
+
+    def is_leaving(self, segment: SegmentState) -> bool:
+        """Whether the segment is merged or deleted and kept only until storage has let go of it."""
+        return segment.merged or segment.deleted
+
+    def has_left(self, segment: SegmentState) -> bool:
+        """Whether storage has let go of a merged segment already: its next owner forgets it at once."""
+        return segment.merged and segment.segment_id not in self.departed_in_log
+
+    def find(self, name: str) -> list[SegmentState]:
+        """Return every segment of that name: the live one first, then those that are leaving."""
+        found = [state for state in self.state.by_id.values() if state.name == name]
+        return sorted(found, key=lambda state: (self.is_leaving(state), -state.segment_id))
+
+
+def replay_container(container_id: int, directory: str, files: Filesystem) -> ReplayedContainer:
+    """Replay the log in ``directory``.
+
+    Raises:
+        DataCorruptionError: the log is damaged, or contradicts itself; names file and offset.
+        SnapshotLostError: a running server cut the log meanwhile; try again.
+        OSError: it cannot be read.
+    """
+    log = ContainerLog(directory, files)
+    if log.problem:
+        raise DataCorruptionError(log.problem)
+    owner = log.log.owner
+    assert owner is not None
+    state = ContainerState(container_id, owner.epoch)
+    coverage = LogCoverage()
+    # It has what a replay calls; nobody will ever read through it.
+    read_index = cast("ReadIndex", coverage)
+    on_rows = StoredLengths(state, read_index).on_rows
+    replay = LogReplay(state, read_index, _NoMemoryLog(), TruncationPoints(), on_rows)
+    result = ReplayedContainer(log, state, coverage, False, replay.departed)
+    begins: dict[int, tuple[int, int]] = {}
+    address = -1
+    for found in read_operations(log.frames()):
+        _feed(replay, found)
+        result.operations += 1
+        result.operations_after_checkpoint += 1
+        if found.frame.address != address:
+            result.frames += 1
+            address = found.frame.address
+        _note_checkpoint(result, begins, found)
+    result.recovered = replay.finish()
+    return result
+
+
+def _feed(replay: LogReplay, found: FoundOperation) -> None:
+    try:
+        replay.feed(found.operation, found.time_ms, found.begin_address)
+    except DataCorruptionError as error:
+        raise located(error, found.frame) from error
+    except KeyError as error:
+        unknown = DataCorruptionError(f"the log refers to segment {error} before mapping it")
+        raise located(unknown, found.frame) from error
+
+
+def _note_checkpoint(
+    result: ReplayedContainer, begins: dict[int, tuple[int, int]], found: FoundOperation
+) -> None:
+    operation = found.operation
+    if isinstance(operation, ops.CheckpointBegin):
+        begins.clear()
+        begins[operation.sequence] = (operation.container_epoch, found.begin_address)
+    elif isinstance(operation, ops.CheckpointEnd) and operation.begin_sequence in begins:
+        epoch, address = begins.pop(operation.begin_sequence)
+        result.checkpoints.append(
+            FoundCheckpoint(
+                operation.begin_sequence,
+                operation.sequence,
+                epoch,
+                address,
+                operation.segment_count,
+                operation.storage_row_count,
+            )
+        )
+        del result.checkpoints[:-CHECKPOINTS_KEPT]
+        result.operations_after_checkpoint = 0

@@ -1,0 +1,68 @@
+"""Which bytes of each segment a log holds: the read index of a replay that keeps ranges instead of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.segmentstore.container.segment_state import SegmentState
+
+
+@dataclass(slots=True)
+class LogRange:
+    """``[offset, end)`` of a segment lies in the log, or is what ``source`` held when it was merged."""
+
+    offset: int
+    end: int
+    source: SegmentState | None = None
+
+
+class LogCoverage:
+    """Fed by a replay with what it would put into a read index. Appends that continue each other are joined,
+    so its size follows the segments, not the events.
+    """
+
+    def __init__(self) -> None:
+        self._ranges: dict[SegmentState, list[LogRange]] = {}
+
+    def append(self, segment: SegmentState, offset: int, data: memoryview) -> None:
+        """See ``ReadIndex.append``; the bytes are not kept."""
+        ranges = self._ranges.setdefault(segment, [])
+        if ranges and ranges[-1].end == offset and ranges[-1].source is None:
+            ranges[-1].end += len(data)
+        else:
+            ranges.append(LogRange(offset, offset + len(data)))
+
+    def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
+        """See ``ReadIndex.begin_merge``."""
+        if length:
+            self._ranges.setdefault(target, []).append(LogRange(offset, offset + length, source))
+
+    def on_changed(self, segment: SegmentState) -> None:
+        """See ``ReadIndex.on_changed``; nobody reads and nothing is freed."""
+
+    def ranges(self, segment: SegmentState) -> list[LogRange]:
+        """Return what the log holds of a segment, in order, stored or not."""
+        return self._ranges.get(segment, [])
+
+    def unstored(self, segment: SegmentState) -> list[LogRange]:
+        """Return the part of a segment that only the log holds."""
+        stored = segment.stored_length
+        return [
+            LogRange(max(item.offset, stored), item.end, item.source)
+            for item in self.ranges(segment)
+            if item.end > stored
+        ]
+
+    def first_uncovered(self, segment: SegmentState) -> int | None:
+        """Return the first durable offset that neither storage nor the log holds, or None.
+
+        A range that came by merge is covered if its source was, for as long as storage has not joined them.
+        """
+        position = segment.stored_length
+        for item in self.unstored(segment):
+            if item.offset > position:
+                break
+            if item.source is not None and self.first_uncovered(item.source) is not None:
+                break
+            position = max(position, item.end)
+        return position if position < segment.durable_length else None

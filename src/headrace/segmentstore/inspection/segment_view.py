@@ -1,0 +1,104 @@
+"""What is known about one segment of a stopped container: its state, its chunks, what only the log holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.errors import DataCorruptionError, StorageReadError
+from headrace.model import attributes as attr
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.inspection.attribute_names import segment_type_words
+from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.segmentstore.inspection.container_replay import ReplayedContainer
+from headrace.segmentstore.inspection.log_coverage import LogRange
+from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_layout
+
+
+@dataclass(slots=True)
+class ChunkView:
+    """One chunk: ``[start, start + length)`` of the segment; ``object_bytes`` None if its file is missing."""
+
+    name: str
+    path: str
+    start: int
+    length: int
+    epoch: int
+    blocks: int
+    object_bytes: int | None
+    state: str
+
+
+@dataclass(slots=True)
+class SegmentView:
+    """A segment with its storage."""
+
+    state: SegmentState
+    status: str
+    kind: str
+    layout: SegmentLayout | None
+    chunks: list[ChunkView]
+    log_only: list[LogRange]
+    storage_problem: str
+
+
+def status_of(replayed: ReplayedContainer, segment: SegmentState) -> str:
+    """Return ``open``, ``sealed``, ``merged`` or ``deleted``; the latter two until storage has let go."""
+    if segment.deleted:
+        return "deleted"
+    if segment.merged:
+        return "merged away" if replayed.has_left(segment) else "merged"
+    return "sealed" if segment.sealed else "open"
+
+
+def kind_of(segment: SegmentState) -> str:
+    """Return what kind of segment it is, in words."""
+    return segment_type_words(max(0, segment.attribute(attr.SEGMENT_TYPE)))
+
+
+def view_segment(
+    replayed: ReplayedContainer, segment: SegmentState, files: ChunkFiles, *, deep: bool
+) -> SegmentView:
+    """Gather what the log, the rows and the files say; ``deep`` verifies every stored byte."""
+    rows, problem, layout = replayed.state.storage_rows, "", None
+    try:
+        layout = load_layout(segment.storage_name, rows.get)
+    except DataCorruptionError as error:
+        problem = str(error)
+    chunks = []
+    if layout is not None:
+        for chunk, start in zip(layout.chunks, layout.starts, strict=True):
+            length = files.find_length(chunk.name)
+            state = _chunk_state(files, chunk, length, replayed) if deep else _length_state(chunk, length)
+            blocks = -(-chunk.length // chunk.block_bytes)
+            path = files.path(chunk.name)
+            chunks.append(
+                ChunkView(chunk.name, path, start, chunk.length, chunk.epoch, blocks, length, state)
+            )
+    return SegmentView(
+        segment,
+        status_of(replayed, segment),
+        kind_of(segment),
+        layout,
+        chunks,
+        [] if replayed.is_leaving(segment) else replayed.coverage.unstored(segment),
+        problem,
+    )
+
+
+def _length_state(chunk: Chunk, length: int | None) -> str:
+    if length is None:
+        return "missing"
+    return "not verified" if length >= chunk.length else "too short"
+
+
+def _chunk_state(files: ChunkFiles, chunk: Chunk, length: int | None, replayed: ReplayedContainer) -> str:
+    state = _length_state(chunk, length)
+    if state != "not verified":
+        return state
+    try:
+        files.verify(chunk, replayed.state.storage_rows.get)
+    except DataCorruptionError as error:
+        return "damaged" if error.offset is None else f"damaged at {error.offset}"
+    except (OSError, StorageReadError) as error:
+        return f"unreadable: {error}"
+    return "verified"

@@ -1,0 +1,147 @@
+"""Checks long-term storage of one container: rows against each other, against the log, and against files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.errors import ChecksumMismatchError, DataCorruptionError, StorageReadError
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.stored_lengths import segment_id_of
+from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.segmentstore.inspection.findings import CheckReport
+from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_chunk, load_layout
+from headrace.storage.metadata.rows import (
+    CHECKSUM_PREFIX,
+    CHUNK_PREFIX,
+    GARBAGE_PREFIX,
+    INCARNATION_KEY,
+    SEGMENT_PREFIX,
+    decode_garbage_row,
+    decode_incarnation_row,
+)
+
+_RESTORE: Final = "restore the file from a copy; until then reads of these bytes fail, all others work"
+_KEEP: Final = "keep a copy of the data directory and report it: rows change together or not at all"
+_GROUP_CHARS: Final = 9
+
+
+class StorageCheck:
+    """One pass over the rows and files of a container."""
+
+    def __init__(
+        self, state: ContainerState, files: ChunkFiles, report: CheckReport, *, deep: bool, catalogue: bool
+    ) -> None:
+        self._state = state
+        self._rows = state.storage_rows
+        self._files = files
+        self._report = report
+        self._deep = deep
+        self._catalogue = catalogue
+        """Whether inactive segments live in a table, so that a stored one may be unknown to the log."""
+        self._reached: set[str] = set()
+
+    def run(self) -> None:
+        keys = sorted(self._rows)
+        self._report.chunk_names = {key[len(CHUNK_PREFIX) :] for key in keys if key.startswith(CHUNK_PREFIX)}
+        self._check_incarnation()
+        for key in keys:
+            if key.startswith(SEGMENT_PREFIX):
+                self._check_segment(key[len(SEGMENT_PREFIX) :])
+            elif key.startswith(GARBAGE_PREFIX):
+                self._check_garbage(key)
+        for key in keys:
+            self._check_reached(key)
+
+    def _check_incarnation(self) -> None:
+        data = self._rows.get(INCARNATION_KEY)
+        try:
+            if data is not None:
+                self._report.incarnation = decode_incarnation_row(data)
+            elif self._report.chunk_names:
+                self._report.damage(
+                    "chunks have rows but the incarnation has none", f"row {INCARNATION_KEY!r}", _KEEP
+                )
+        except DataCorruptionError as error:
+            self._report.damage(str(error), f"row {INCARNATION_KEY!r}", _KEEP)
+
+    def _check_segment(self, name: str) -> None:
+        try:
+            layout = load_layout(name, self._rows.get)
+        except DataCorruptionError as error:
+            self._report.damage(str(error), f"segment {name!r}", _KEEP)
+            return
+        assert layout is not None
+        self._check_owner(layout)
+        for chunk, start in zip(layout.chunks, layout.starts, strict=True):
+            self._reached.add(chunk.name)
+            self._check_chunk(layout, chunk, start)
+
+    def _check_owner(self, layout: SegmentLayout) -> None:
+        where = f"segment {layout.segment!r}"
+        if layout.owner_epoch > self._state.epoch:
+            self._report.damage(
+                f"its row is of epoch {layout.owner_epoch}, the log's owner of {self._state.epoch}",
+                where,
+                "an older log was put back in place of a newer one: find the newer one",
+            )
+        try:
+            segment = self._state.by_id.get(segment_id_of(layout.segment))
+        except ValueError:
+            self._report.damage("its stored name ends with no segment id", where, _KEEP)
+            return
+        if segment is None:
+            if not self._catalogue:
+                self._report.damage(
+                    "storage holds a segment that the log does not know",
+                    where,
+                    "its chunks are never deleted by themselves; report it",
+                )
+        elif layout.sealed and not segment.sealed:
+            self._report.damage("sealed in storage, not in the log", where, _KEEP)
+
+    def _check_chunk(self, layout: SegmentLayout, chunk: Chunk, start: int) -> None:
+        report, path = self._report, self._files.path(chunk.name)
+        report.chunks += 1
+        report.chunk_bytes += chunk.length
+        part = f"[{start}, {start + chunk.length}) of segment {layout.segment!r}"
+        try:
+            length = self._files.find_length(chunk.name)
+            if length is None:
+                report.damage(f"the chunk that holds {part} is missing", path, _RESTORE)
+            elif length < chunk.length:
+                report.damage(
+                    f"the chunk that holds {part} has {length} bytes instead of {chunk.length}",
+                    f"{path} at offset {length}",
+                    _RESTORE,
+                )
+            elif self._deep:
+                self._files.verify(chunk, self._rows.get)
+                report.verified_bytes += chunk.length
+        except ChecksumMismatchError as error:
+            where = f"{error.path} at offset {error.offset}"
+            report.damage(f"a block of the chunk that holds {part} fails its checksum", where, _RESTORE)
+        except DataCorruptionError as error:
+            report.damage(f"checksums of the chunk that holds {part}: {error}", path, _KEEP)
+        except (OSError, StorageReadError) as error:
+            report.damage(f"the chunk that holds {part} cannot be read: {error}", path, "look at the disk")
+
+    def _check_garbage(self, key: str) -> None:
+        try:
+            data = self._rows[key]
+            row = decode_garbage_row(data, key)
+            name = row.first_chunk
+            for _ in range(row.chunk_count):
+                self._reached.add(name)
+                _, name = load_chunk(name, self._rows.get)
+        except DataCorruptionError as error:
+            self._report.damage(str(error), f"row {key!r}", _KEEP)
+
+    def _check_reached(self, key: str) -> None:
+        if key.startswith(CHUNK_PREFIX):
+            chunk = key[len(CHUNK_PREFIX) :]
+        elif key.startswith(CHECKSUM_PREFIX):
+            chunk = key[len(CHECKSUM_PREFIX) : -_GROUP_CHARS]
+        else:
+            return
+        if chunk not in self._reached:
+            self._report.damage("no segment and no garbage run leads to this row", f"row {key!r}", _KEEP)
