@@ -52,7 +52,7 @@ class WriterConfig:
     room. What a writer has been given and is not durable is bounded by ``window_bytes_max``.
     """
 
-    block_bytes_max: int = 1 * MIB
+    block_bytes_max: int = 256 * KIB
     blocks_in_flight_max: int = 64
     bytes_in_flight_max: int = 8 * MIB
     window_bytes_max: int = 32 * MIB

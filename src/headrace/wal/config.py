@@ -18,10 +18,10 @@ class WalConfig:
     """How one container's log is laid out and how much of it may be in the air."""
 
     frame_bytes_max: int = tunable(
-        1 * MIB, low=64, high=16 * MIB, simulate=(512, 4 * KIB), help="Content one frame can hold, in bytes."
+        2 * MIB, low=64, high=16 * MIB, simulate=(512, 4 * KIB), help="Content one frame can hold, in bytes."
     )
     frames_max: int = tunable(
-        12,
+        8,
         low=2,
         high=1024,
         simulate=(3, 6),

@@ -9,6 +9,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, Final
 
 from headrace.client.vectors import find_numpy, get_arrow, int32_array
@@ -67,17 +68,28 @@ def frame_list(events: Sequence[Event]) -> tuple[bytes, list[int]]:
     """
     try:
         lengths = list(map(len, events))
-        for bound in (min(lengths), max(lengths)):
-            event_header(bound)
-        parts: list[Event] = [b""] * (2 * len(lengths))
+        shortest, longest = min(lengths), max(lengths)
+        header = event_header(shortest)
+        event_header(longest)
+        count = len(lengths)
+        parts: list[Event] = [header] * (2 * count)
+        parts[1::2] = events
+        if shortest == longest:
+            step = longest + EVENT_HEADER_BYTES
+            return b"".join(parts), list(range(step, step * count + 1, step))
         parts[0::2] = [
             SHORT_HEADERS[length] if length < SHORT_EVENT_BYTES else _HEADER.pack(length)
             for length in lengths
         ]
-        parts[1::2] = events
         return b"".join(parts), list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
     except TypeError as error:
         raise InvalidArgumentError(f"events are bytes: {error}") from None
+
+
+def choose_events(events: Sequence[Event], chosen: Any) -> Sequence[Event]:
+    """Return the events with these indices (a list or a numpy array, not empty)."""
+    indices = chosen if isinstance(chosen, list) else chosen.tolist()
+    return itemgetter(*indices)(events) if len(indices) > 1 else (events[indices[0]],)
 
 
 def frame_pieces(column: Any, bytes_max: int) -> Iterator[tuple[memoryview, Any, int]]:

@@ -23,6 +23,7 @@ from headrace.client.writer.ack import Ack
 from headrace.client.writer.event_frames import (
     SHORT_EVENT_BYTES,
     SHORT_HEADERS,
+    choose_events,
     cut_into_blocks,
     event_header,
     frame_list,
@@ -31,7 +32,7 @@ from headrace.client.writer.event_frames import (
 )
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.places import Places, choose_places, resolve_places, slice_places
-from headrace.client.writer.routing import SpreadPositions, checked_keys, key_positions
+from headrace.client.writer.routing import KeyPositions, SpreadPositions, checked_keys
 from headrace.client.writer.segment_map import SegmentMap
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import (
@@ -73,6 +74,7 @@ class RoutedWriter:
         self._map = segments
         self._outputs: dict[int, SegmentOutput] = {}
         self._spread = SpreadPositions(services.entropy.token(8))
+        self._key_positions = KeyPositions()
         self._inner_bounds: list[float] = []
         self._route: list[SegmentOutput | None] = []
         self._only_output: SegmentOutput | None = None
@@ -183,7 +185,7 @@ class RoutedWriter:
             if len(routing_keys) != count:
                 raise InvalidArgumentError(f"{len(routing_keys)} keys do not fit {count} events")
             if len(self._map.ids) > 1:
-                return key_positions(routing_keys)
+                return self._key_positions.of(routing_keys)
             routing_keys = checked_keys(routing_keys)
         if len(self._map.ids) > 1:
             return resolve_places(routing_keys, count, self._spread)
@@ -206,7 +208,7 @@ class RoutedWriter:
             shares = [(targets, frame_list(events), places)]
         else:
             shares = [
-                (segment_id, frame_list([events[index] for index in chosen]), choose_places(places, chosen))
+                (segment_id, frame_list(choose_events(events, chosen)), choose_places(places, chosen))
                 for segment_id, chosen in targets
             ]
         total = sum(len(data) for _, (data, _), _ in shares)

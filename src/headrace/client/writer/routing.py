@@ -16,6 +16,9 @@ from headrace.errors import InvalidArgumentError
 from headrace.model.hashing import SEED_ROUTING_KEY
 from headrace.model.key_space import hash_to_position, key_position
 
+KNOWN_KEYS_MAX: Final = 1 << 16
+KNOWN_KEY_CHARS_MAX: Final = 256
+
 _MANY: Final = 512
 _C1: Final = 0x87C3_7B91_1142_53D5
 _C2: Final = 0x4CF5_AD43_2745_937F
@@ -77,6 +80,40 @@ def key_positions(keys: Any) -> Any:
     indices = keys.indices.cast(pa.int32())
     # Read from the buffer: ``to_numpy`` would import pandas, which takes a second of CPU.
     return places[np.frombuffer(indices.buffers()[1], np.int32, len(indices), 4 * indices.offset)]
+
+
+class KeyPositions:
+    """Places of keys that come as lists, remembered: most writers use the same keys again and again.
+
+    Holds at most ``KNOWN_KEYS_MAX`` keys of at most ``KNOWN_KEY_CHARS_MAX`` characters.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, float] = {}
+
+    def of(self, keys: Any) -> Any:
+        """Return the place of each key. Arguments, result and errors as in :func:`key_positions`."""
+        if is_arrow(keys):
+            return key_positions(keys)
+        try:
+            return self._look_up(keys)
+        except (KeyError, TypeError):  # a new key, or none at all
+            keys = checked_keys(keys)
+        distinct = list(dict.fromkeys(keys))
+        if 2 * len(distinct) > KNOWN_KEYS_MAX or max(map(len, distinct), default=0) > KNOWN_KEY_CHARS_MAX:
+            return _positions_of_list(keys)
+        if len(self._known) + len(distinct) > KNOWN_KEYS_MAX:
+            self._known.clear()
+        self._known.update(zip(distinct, _positions_of_list(distinct), strict=True))
+        return self._look_up(keys)
+
+    def _look_up(self, keys: Any) -> Any:
+        places = map(self._known.__getitem__, keys)
+        if len(keys) < _MANY or (np := find_numpy()) is None:
+            return list(places)
+        return np.fromiter(places, np.float64, len(keys))
 
 
 def _positions_of_list(keys: list[str]) -> Any:

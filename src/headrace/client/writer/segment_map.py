@@ -92,11 +92,16 @@ class SegmentMap:
             return found[0][0] if len(found) == 1 else found
         owners = np.minimum(np.searchsorted(self.highs, positions), len(self.ids) - 1)
         order = np.argsort(owners, kind="stable")
-        present, begins = np.unique(owners[order], return_index=True)
-        if len(present) == 1:
-            return self.ids[int(present[0])]
-        parts = np.split(order, begins[1:])
-        return [(self.ids[owner], part) for owner, part in zip(present.tolist(), parts, strict=True)]
+        grouped = owners[order]
+        ends = [*(np.flatnonzero(np.diff(grouped)) + 1).tolist(), len(order)]
+        if len(ends) == 1:
+            return self.ids[int(grouped[0])]
+        begins = [0, *ends[:-1]]
+        present = grouped[begins].tolist()
+        return [
+            (self.ids[owner], order[begin:end])
+            for owner, begin, end in zip(present, begins, ends, strict=True)
+        ]
 
     def __contains__(self, segment_id: int) -> bool:
         return segment_id in self._ranges

@@ -4,7 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.writer.places import choose_places, resolve_places, slice_places
-from headrace.client.writer.routing import SpreadPositions, checked_keys, key_positions
+from headrace.client.writer.routing import (
+    KNOWN_KEYS_MAX,
+    KeyPositions,
+    SpreadPositions,
+    checked_keys,
+    key_positions,
+)
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import key_position
 
@@ -66,3 +72,28 @@ def test_parts_of_places_follow_their_events():
         assert choose_places(same, [1]) == same
     assert slice_places(["a", "b", "c"], 1, 3) == ["b", "c"]
     assert choose_places(["a", "b", "c"], [0, 2]) == ["a", "c"]
+
+
+@pytest.mark.parametrize("count", [3, 2_000])
+def test_remembered_places_are_those_of_fresh_keys(count):
+    remembered = KeyPositions()
+    keys = [f"key-{number % 700}" for number in range(count)]
+    for extra in ("", "é" * 300, "new"):
+        mixed = [*keys, extra]
+        assert list(remembered.of(mixed)) == [key_position(key) for key in mixed]
+        assert list(remembered.of(tuple(mixed))) == [key_position(key) for key in mixed]
+
+
+def test_remembered_keys_are_bounded():
+    remembered = KeyPositions()
+    for first in range(0, 3 * KNOWN_KEYS_MAX, KNOWN_KEYS_MAX // 4):
+        remembered.of([str(number) for number in range(first, first + KNOWN_KEYS_MAX // 4)])
+        assert len(remembered._known) <= KNOWN_KEYS_MAX
+
+
+@pytest.mark.parametrize("keys", [["a", None], ["a", 1], ["a", ["b"]]])
+def test_what_is_no_key_is_refused_beside_remembered_ones(keys):
+    remembered = KeyPositions()
+    remembered.of(["a"])
+    with pytest.raises(InvalidArgumentError):
+        remembered.of(keys)
