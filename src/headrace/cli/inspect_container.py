@@ -71,6 +71,7 @@ def _summary(replayed: ReplayedContainer) -> dict[str, Any]:
 
 
 def _segment_row(replayed: ReplayedContainer, state: SegmentState) -> dict[str, Any]:
+    unstored = [] if replayed.is_leaving(state) else replayed.coverage.unstored(state)
     return {
         "segment": state.name,
         "segment_id": state.segment_id,
@@ -79,7 +80,7 @@ def _segment_row(replayed: ReplayedContainer, state: SegmentState) -> dict[str, 
         "start_offset": state.start_offset,
         "stored_length": state.stored_length,
         "durable_length": state.durable_length,
-        "unstored_bytes": sum(item.end - item.offset for item in replayed.coverage.unstored(state)),
+        "unstored_bytes": sum(item.end - item.offset for item in unstored),
     }
 
 
