@@ -40,6 +40,10 @@ class LogCoverage:
     def on_changed(self, segment: SegmentState) -> None:
         """See ``ReadIndex.on_changed``; nobody reads and nothing is freed."""
 
+    def drop(self, segment: SegmentState) -> None:
+        """See ``ReadIndex.drop``: the segment left memory."""
+        self._ranges.pop(segment, None)
+
     def ranges(self, segment: SegmentState) -> list[LogRange]:
         """Return what the log holds of a segment, in order, stored or not."""
         return self._ranges.get(segment, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,6 +31,8 @@ class OperationWords:
     def is_about(self, segment: str) -> bool:
         """Whether the operation changes, merges or stores a segment of that name."""
         if self.segment == segment or self.fields.get("source") == segment:
+            return True
+        if segment in self.fields.get("segments_named", ()):
             return True
         return any(_row_segment(key) == segment for key in self.rows)
 
@@ -96,11 +99,11 @@ def describe_operation(operation: Operation, names: Mapping[int, str]) -> Operat
                 key: None if value is None else len(value) for key, value in operation.changes.items()
             }
         case _:
-            words.fields = _checkpoint_fields(operation)
+            words.fields = _checkpoint_fields(operation, names)
     return words
 
 
-def _checkpoint_fields(operation: Operation) -> dict[str, Any]:
+def _checkpoint_fields(operation: Operation, names: Mapping[int, str]) -> dict[str, Any]:
     match operation:
         case ops.CheckpointBegin():
             return {"container": operation.container_id, "container_epoch": operation.container_epoch}
@@ -117,7 +120,21 @@ def _checkpoint_fields(operation: Operation) -> dict[str, Any]:
                 "storage_rows": operation.storage_row_count,
             }
         case _:
-            return {}
+            return _other_fields(operation, names)
+
+
+def _other_fields(operation: Operation, names: Mapping[int, str]) -> dict[str, Any]:
+    """Fields of a kind that needs no words of its own: numbers as they are, bytes by their length."""
+    found: dict[str, Any] = {}
+    for each in dataclasses.fields(operation):
+        value = getattr(operation, each.name)
+        if each.name == "segment_ids":
+            found["segments_named"] = [names.get(segment_id, segment_id) for segment_id in value]
+        elif isinstance(value, bytes | bytearray | memoryview):
+            found[f"{each.name}_bytes"] = len(value)
+        elif each.name not in {"sequence", "segment_id"}:
+            found[each.name] = value
+    return found
 
 
 def _row_segment(key: str) -> str:
