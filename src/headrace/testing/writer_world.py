@@ -102,7 +102,6 @@ class StrictReadIndex:
         segment.check()
 
     def read_direct(self, segment: SegmentState, offset: int, length: int) -> list[memoryview] | None:
-        assert offset >= segment.stored_length
         for source, (target, at) in self._merges.items():
             if target is segment and at < offset + length and offset < at + source.durable_length:
                 return None

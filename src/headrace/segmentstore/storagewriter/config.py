@@ -21,11 +21,25 @@ class StorageWriterConfig:
         help="A segment with so many bytes waiting is flushed at once.",
     )
     flush_age_s: float = tunable(
+        30.0,
+        low=0.0,
+        high=600.0,
+        simulate=(0.0, 0.05),
+        help="A segment whose oldest waiting byte is older than this is flushed.",
+    )
+    change_age_s: float = tunable(
         2.0,
         low=0.0,
         high=600.0,
         simulate=(0.0, 0.05),
-        help="A segment whose oldest waiting operation is older than this is flushed.",
+        help="The same for a seal, merge or truncation, if less: so long they wait to go together.",
+    )
+    checkpoint_age_s: float = tunable(
+        2.0,
+        low=0.0,
+        high=600.0,
+        simulate=(0.0, 0.05),
+        help="A checkpoint waiting longer for the log to be cut there makes flush what stands in the way.",
     )
     write_bytes_max: int = tunable(
         16 * MIB,
@@ -46,7 +60,14 @@ class StorageWriterConfig:
         low=1,
         high=1000,
         simulate=(1, 2),
-        help="Segments flushed at the same time.",
+        help="Segments flushed at the same time; besides, as many that failed before or are slow.",
+    )
+    slow_flush_s: float = tunable(
+        2.0,
+        low=0.0,
+        high=600.0,
+        simulate=(0.0, 0.1),
+        help="A flush that takes longer gives its place to another segment.",
     )
     take_operations_max: int = tunable(
         1000,

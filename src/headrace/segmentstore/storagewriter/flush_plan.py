@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course, is_absorbable
 from headrace.segmentstore.storagewriter.segment_aggregator import (
@@ -18,7 +19,7 @@ from headrace.segmentstore.storagewriter.segment_aggregator import (
 
 @dataclass(slots=True)
 class WriteStep:
-    """Write ``length`` bytes at ``offset``, the segment's stored length."""
+    """Write ``length`` bytes at ``offset``, where storage says the segment ends."""
 
     offset: int
     length: int = 0
@@ -27,6 +28,14 @@ class WriteStep:
 
     absorbed: list[PendingMerge] = field(default_factory=list)
     """Merges that this write completes."""
+
+
+@dataclass(slots=True)
+class CompareStep:
+    """Storage claims to have bytes ``[offset, end)`` already: they must be those of the log."""
+
+    offset: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -63,7 +72,9 @@ class DeleteStep:
     item: PendingDelete
 
 
-Step = WriteStep | ConcatStep | FinishMergeStep | WaitStep | SealStep | TruncateStep | DeleteStep
+Step = (
+    WriteStep | CompareStep | ConcatStep | FinishMergeStep | WaitStep | SealStep | TruncateStep | DeleteStep
+)
 
 
 def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | None:
@@ -72,12 +83,18 @@ def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | 
     Raises:
         DataCorruptionError: bytes that the queue speaks of exist nowhere.
     """
-    aggregator.drop_stored()
     if not aggregator.queue:
         return None
     head = aggregator.queue[0]
     match head:
         case PendingAppend():
+            if aggregator.compares:
+                return _compare(aggregator, head)
+            if head.offset > aggregator.claimed:
+                raise DataCorruptionError(
+                    f"segment {aggregator.segment.name!r}: bytes [{aggregator.claimed}, {head.offset}) are "
+                    "neither in the log nor in storage"
+                )
             return _gather(aggregator, write_bytes_max)
         case PendingMerge():
             match choose_course(aggregator, head, absorb_bytes_max=write_bytes_max):
@@ -97,16 +114,23 @@ def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | 
             return DeleteStep(head)
 
 
+def _compare(aggregator: SegmentAggregator, head: PendingAppend) -> CompareStep:
+    """Take what storage claims of the append at the head; items are small, so reads of storage are."""
+    begin = max(head.offset, aggregator.confirmed or 0)
+    return CompareStep(begin, min(head.end, aggregator.claimed))
+
+
 def _gather(aggregator: SegmentAggregator, write_bytes_max: int) -> WriteStep:
     """Collect the appends and absorbable merges at the head, as one write."""
     segment = aggregator.segment
-    at = segment.stored_length
+    at = aggregator.claimed
     step = WriteStep(at)
     for item in aggregator.queue:
         room = write_bytes_max - step.length
         if room <= 0:
             break
         if type(item) is PendingAppend:
+            item.closed = True
             part = min(item.end - at, room)
             _add_range(step, segment, at, part)
             at += part

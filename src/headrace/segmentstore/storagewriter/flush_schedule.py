@@ -1,4 +1,8 @@
-"""Decides which segments to flush now: by size, by age, under pressure, on request; failed ones later."""
+"""Decides which segments to flush now: by size, by age, under pressure, on request; failed ones later.
+
+Failing and slow segments are *suspects*. They have places of their own to be flushed in, so that however many
+there are, a segment that storage takes without trouble never waits for them.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,12 @@ _STALE_MIN = 1024
 
 
 class FlushSchedule:
-    """A queue of segments that are due and a heap of those that will be. ``now`` is loop time in seconds."""
+    """Queues of segments that are due and a heap of those that will be. ``now`` is loop time in seconds."""
 
     def __init__(self, config: StorageWriterConfig) -> None:
         self._config = config
         self._due: dict[SegmentAggregator, None] = {}
+        self._due_suspects: dict[SegmentAggregator, None] = {}
         self._timers: list[tuple[float, int, SegmentAggregator]] = []
         self._ticket = 0
         self.forced = False
@@ -25,7 +30,7 @@ class FlushSchedule:
 
     @property
     def due_count(self) -> int:
-        return len(self._due)
+        return len(self._due) + len(self._due_suspects)
 
     def due_at(self, aggregator: SegmentAggregator) -> float:
         """Return when the segment wants to be flushed; inf if something else has to happen first."""
@@ -33,19 +38,24 @@ class FlushSchedule:
             return inf
         if aggregator.is_source and not aggregator.urgent:
             return inf
-        at = aggregator.since + self._config.flush_age_s
-        if self.forced or aggregator.urgent or aggregator.pending_bytes >= self._config.flush_bytes:
+        config = self._config
+        enough = aggregator.pending_bytes >= config.flush_bytes
+        if enough or self.forced or aggregator.urgent or aggregator.compares:
             at = 0.0
+        else:
+            age = config.flush_age_s
+            at = aggregator.since + (min(age, config.change_age_s) if aggregator.changes else age)
         return max(at, aggregator.not_before)
 
     def update(self, aggregator: SegmentAggregator, now: float) -> None:
         """Something about the segment changed: note when it is due."""
-        if aggregator in self._due:
+        due = self._due_suspects if aggregator.suspect else self._due
+        if aggregator in due:
             return
         at = self.due_at(aggregator)
         if at <= now:
             aggregator.scheduled_at = inf
-            self._due[aggregator] = None
+            due[aggregator] = None
         elif at < aggregator.scheduled_at:
             aggregator.scheduled_at = at
             self._ticket += 1
@@ -61,11 +71,12 @@ class FlushSchedule:
                 aggregator.scheduled_at = inf
                 self.update(aggregator, now)
 
-    def next_due(self) -> SegmentAggregator | None:
-        """Take the segment that has been due longest."""
-        while self._due:
-            aggregator = next(iter(self._due))
-            del self._due[aggregator]
+    def next_due(self, *, suspect: bool) -> SegmentAggregator | None:
+        """Take the segment that has been due longest, among the suspects or the others."""
+        due = self._due_suspects if suspect else self._due
+        while due:
+            aggregator = next(iter(due))
+            del due[aggregator]
             if self.due_at(aggregator) < inf:
                 return aggregator
         return None
@@ -76,7 +87,7 @@ class FlushSchedule:
 
     def relieve(self, aggregators: Iterable[SegmentAggregator], now: float) -> None:
         """Too many bytes wait: make the largest due, until what is left is half of what is bearable."""
-        idle = [found for found in aggregators if found.queue and not found.busy and found not in self._due]
+        idle = [found for found in aggregators if found.queue and not found.busy and not self._is_due(found)]
         waiting = sum(found.pending_bytes for found in idle if not found.is_source)
         idle.sort(key=_pending_bytes, reverse=True)
         for aggregator in idle:
@@ -87,6 +98,17 @@ class FlushSchedule:
             waiting -= aggregator.pending_bytes
             aggregator.urgent = True
             self.update(aggregator, now)
+
+    def press(self, aggregators: Iterable[SegmentAggregator], sequence: int, now: float) -> None:
+        """The log cannot be cut at ``sequence``: make due what stands in the way."""
+        for aggregator in aggregators:
+            lowest = aggregator.lowest_sequence
+            if lowest is not None and lowest < sequence and not aggregator.is_source:
+                aggregator.urgent = True
+                self.update(aggregator, now)
+
+    def _is_due(self, aggregator: SegmentAggregator) -> bool:
+        return aggregator in self._due or aggregator in self._due_suspects
 
     def _drop_stale(self) -> None:
         """Keep the heap within twice the number of live timers: each segment has at most one."""

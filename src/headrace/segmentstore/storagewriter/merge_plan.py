@@ -31,17 +31,22 @@ def choose_course(target: SegmentAggregator, merge: PendingMerge, *, absorb_byte
     """Decide. Asked anew whenever the merge is at the head: a failed attempt may have changed the answer.
 
     Raises:
-        DataCorruptionError: the bytes are neither in the target, nor in the source, nor in the queue.
+        DataCorruptionError: the bytes are neither in the target, nor in the source, nor in the queue; or
+            the target has a part of them, which no call leaves behind.
     """
     source = merge.source
     length = merge.end - merge.offset
     if source.busy:
         return MergeCourse.WAIT
-    if length == 0 or merge.end <= target.segment.stored_length:
+    if length == 0 or merge.end <= target.claimed:
         return MergeCourse.FINISH
+    if merge.offset != target.claimed:
+        raise DataCorruptionError(
+            f"storage has {target.claimed} bytes of {target.segment.name!r}; {source.segment.name!r} was "
+            f"merged into [{merge.offset}, {merge.end})"
+        )
     if is_absorbable(merge) and length <= absorb_bytes_max:
         return MergeCourse.ABSORB
-    source.drop_stored()
     if source.queue:
         return MergeCourse.WAIT
     if not source.in_storage:
@@ -55,7 +60,7 @@ def choose_course(target: SegmentAggregator, merge: PendingMerge, *, absorb_byte
 def is_absorbable(merge: PendingMerge) -> bool:
     """Whether all bytes of the source are in the cache and none in storage."""
     source = merge.source
-    if source.busy or source.in_storage or source.segment.stored_length:
+    if source.busy or source.in_storage or source.claimed or source.segment.stored_length:
         return False
     length = merge.end - merge.offset
     if source.reach != length or not all(

@@ -1,18 +1,21 @@
 """Accepting what long-term storage says, and refusing what it cannot say.
 
 After recovery, and after a call whose outcome is unknown, storage may hold more than the segment's state
-says. Its committed rows are the truth; only an impossible truth is an error.
+says: a former owner, or the call, may have got further. Its committed rows tell how far; they are believed
+once the bytes have been compared with those of the log. What no call can have left behind is an error.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.storage.chunks.segment_storage import StoredSegmentInfo
 
 
-def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) -> bool:
-    """Make ``segment`` agree with storage; return whether its stored length changed.
+def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) -> int:
+    """Take over what storage says about a seal; return the length that it claims.
 
     Raises:
         DataCorruptionError: storage has bytes or a seal the log does not know, or has lost bytes.
@@ -26,19 +29,36 @@ def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) ->
                 segment, f"storage does not know it, {segment.stored_length} bytes were stored"
             )
         segment.stored_sealed = segment.sealed and segment.durable_length == 0
-        return False
+        return 0
     else:
         length = info.length
         if info.sealed and not segment.sealed:
             raise _contradiction(segment, "storage has it sealed, the log does not")
+        if info.sealed and length < segment.durable_length:
+            raise _contradiction(segment, f"storage has it sealed with {length} bytes")
+        if info.start_offset > segment.start_offset:
+            raise _contradiction(
+                segment, f"storage has it from {info.start_offset} on, the log from {segment.start_offset}"
+            )
         segment.stored_sealed = info.sealed
     if length > segment.durable_length:
         raise _contradiction(segment, f"storage has {length} bytes, the log {segment.durable_length}")
     if length < segment.stored_length:
         raise _contradiction(segment, f"storage has {length} of {segment.stored_length} stored bytes")
-    changed = length != segment.stored_length
-    segment.stored_length = length
-    return changed
+    return length
+
+
+def first_difference(stored: memoryview, cached: Sequence[memoryview]) -> int | None:
+    """Return where ``stored`` and the joined ``cached`` bytes, of the same length, differ; None if not."""
+    at = 0
+    for view in cached:
+        size = len(view)
+        part = stored[at : at + size]
+        if bytes(part) != bytes(view):  # memcmp; views are compared item by item
+            return at + next(i for i in range(size) if part[i] != view[i])
+        at += size
+    assert at == len(stored)
+    return None
 
 
 def _contradiction(segment: SegmentState, what: str) -> DataCorruptionError:

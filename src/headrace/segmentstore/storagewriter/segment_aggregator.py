@@ -2,12 +2,12 @@
 
 ::
 
-    stored_length          reach             durable_length
-    |----------------------|.................|
-      in the queue here      not taken from the memory log yet
+    confirmed     claimed           reach             durable_length
+    |-------------|-----------------|.................|
+     to be compared  to be written    not taken from the memory log yet
 
-The queue is re-made from the recovered log after a crash, so it begins with operations storage may know
-already: what lies below ``stored_length`` is dropped when it is met.
+The queue is re-made from the recovered log after a crash, and a call whose reply was lost may have happened:
+so storage may *claim* bytes that are still in the queue. They stay there until they were compared with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.limits import MIB
 from headrace.segmentstore.container.segment_state import SegmentState
 
 AGGREGATE_BYTES_MAX: Final = 1 * MIB
-"""Appends are joined up to this size: a log is cut between them, so the last one must not grow for ever."""
+"""Appends are joined up to this size; the log is cut between two items, never within one."""
 
 
 @dataclass(slots=True)
@@ -32,6 +32,8 @@ class PendingAppend:
     sequence: int
     offset: int
     end: int
+    closed: bool = False
+    """A write has taken it. If it grew on, a slow segment that is never quite stored would hold the log."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,13 @@ class PendingDelete:
 Pending = PendingAppend | PendingMerge | PendingSeal | PendingTruncate | PendingDelete
 
 
+@dataclass(slots=True)
+class QueuedBytes:
+    """Appended bytes in the queues of all segments, by whole items. Shared by them."""
+
+    count: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class SegmentAggregator:
     """One segment with something to store. Lives from its first operation until its queue is empty.
@@ -74,9 +83,21 @@ class SegmentAggregator:
     in_storage: bool
     """Storage has a row of this segment."""
 
+    claimed: int = 0
+    """The length storage tells; bytes of the queue below it are compared, not written."""
+
+    confirmed: int | None = None
+    """Bytes below it are stored as the log has them: written or compared by this owner, or not in its log.
+    None before the first operation with bytes.
+    """
+
     queue: deque[Pending] = field(default_factory=deque)
+    account: QueuedBytes = field(default_factory=QueuedBytes)
     seen: int | None = None
     """Where the last operation with bytes ended, and the next one has to begin."""
+
+    changes: int = 0
+    """Items of the queue that are no appends."""
 
     since: float = 0.0
     """Loop time of the oldest operation in the queue."""
@@ -89,6 +110,9 @@ class SegmentAggregator:
 
     urgent: bool = False
     """To be flushed whatever its size and age."""
+
+    suspect: bool = False
+    """Its last flush failed or is slow: it may not take the place of a segment that does neither."""
 
     waiting: bool = False
     """The head of the queue waits for a merge source to be flushed."""
@@ -107,40 +131,57 @@ class SegmentAggregator:
 
     def add_append(self, sequence: int, offset: int, length: int) -> None:
         """Bytes became durable. Raises: DataCorruptionError if they do not continue what came before."""
+        if not self.grow(offset, length):
+            end = offset + length
+            self._extend(offset, end)
+            self.queue.append(PendingAppend(sequence, offset, end))
+            self.account.count += length
+
+    def grow(self, offset: int, length: int) -> bool:
+        """Add an append to the last item if it may grow; else do nothing and say so. The hot path."""
+        queue = self.queue
+        if not queue or offset != self.seen:
+            return False
+        last = queue[-1]
+        if type(last) is not PendingAppend or last.closed:
+            return False
         end = offset + length
-        self._extend(offset, end)
-        if end <= self.segment.stored_length:
-            return  # storage had them before the crash
-        last = self.queue[-1] if self.queue else None
-        if type(last) is PendingAppend and last.end - last.offset < AGGREGATE_BYTES_MAX:
-            last.end = end  # a flush under way takes what it has seen; the rest stays
-            return
-        self.queue.append(PendingAppend(sequence, offset, end))
+        if end - last.offset > AGGREGATE_BYTES_MAX or end > self.segment.durable_length:
+            return False
+        last.end = self.seen = end
+        self.account.count += length
+        return True
 
     def add_merge(self, sequence: int, offset: int, length: int, source: SegmentAggregator) -> None:
         """Another segment became part of this one. Raises: DataCorruptionError as ``add_append``."""
         self._extend(offset, offset + length)
         source.merging = True
+        self.changes += 1
         self.queue.append(PendingMerge(sequence, offset, offset + length, source))
 
     def add_seal(self, sequence: int) -> None:
-        """No more bytes will come. Raises: DataCorruptionError if some are missing."""
-        if self.segment.stored_sealed:
-            return
+        """No more bytes will come. Raises: DataCorruptionError if some are missing, or it was sealed."""
         complete = self.reach == self.segment.durable_length or self._may_be_elsewhere
-        if not complete or not self.segment.sealed:
+        if not complete or not self.segment.sealed or self._seal_queued:
             raise DataCorruptionError(
                 f"segment {self.segment.name!r} is sealed at {self.segment.durable_length}; "
                 f"operations cover {self.reach} bytes"
             )
+        self.changes += 1
         self.queue.append(PendingSeal(sequence))
 
     def add_truncate(self, sequence: int, offset: int) -> None:
-        """Bytes below ``offset`` are not wanted any more."""
+        """Bytes below ``offset`` are not wanted. Raises: DataCorruptionError if the segment has them."""
+        if offset > self.segment.start_offset:
+            raise DataCorruptionError(
+                f"segment {self.segment.name!r} starts at {self.segment.start_offset}; an operation "
+                f"truncates it at {offset}"
+            )
         last = self.queue[-1] if self.queue else None
         if type(last) is PendingTruncate:
             last.offset = max(last.offset, offset)
             return
+        self.changes += 1
         self.queue.append(PendingTruncate(sequence, offset))
 
     def add_delete(self, sequence: int) -> list[PendingMerge]:
@@ -150,7 +191,8 @@ class SegmentAggregator:
         source, for nothing else in the log speaks of it.
         """
         merges = [item for item in self.queue if type(item) is PendingMerge]
-        self.queue.clear()
+        self.clear()
+        self.changes = 1
         self.queue.append(PendingDelete(sequence))
         self.urgent = True
         return merges
@@ -159,20 +201,29 @@ class SegmentAggregator:
         """Note that the operations seen reach ``end`` now."""
         segment = self.segment
         if self.seen is not None:
-            continues = offset == self.seen
+            continues = offset == self.seen and not self._seal_queued
         else:
-            continues = offset <= segment.stored_length or self._may_be_elsewhere
+            continues = offset <= max(segment.stored_length, self.claimed) or self._may_be_elsewhere
         if not continues or end > segment.durable_length:
             raise DataCorruptionError(
                 f"segment {segment.name!r}: an operation covers [{offset}, {end}); those before end at "
                 f"{self.reach}, the durable bytes at {segment.durable_length}"
             )
         self.seen = end
+        if self.confirmed is None:
+            self.confirmed = min(offset, self.claimed)
+
+    @property
+    def _seal_queued(self) -> bool:
+        """Whether a seal waits; behind it only truncations and a deletion may come."""
+        return self.changes > 0 and any(type(item) is PendingSeal for item in self.queue)
 
     @property
     def _may_be_elsewhere(self) -> bool:
-        """Storage may have joined the segment to its target already and forgotten it: the merge will tell."""
-        return self.segment.merged and not self.in_storage
+        """Storage may have joined the segment to its target, or the target be deleted and the log cut behind
+        some of the bytes: only the merge will tell whether any are missing.
+        """
+        return self.segment.merged
 
     # ---------------------------------------------------------------------------------- looking
 
@@ -194,36 +245,60 @@ class SegmentAggregator:
     @property
     def reach(self) -> int:
         """Where the bytes end that are stored or in the queue."""
-        return max(self.segment.stored_length, self.seen or 0)
+        return max(self.segment.stored_length, self.claimed, self.seen or 0)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the head of the queue has bytes that storage claims to have already."""
+        if self.confirmed is None or self.confirmed >= self.claimed or not self.queue:
+            return False
+        head = self.queue[0]
+        return isinstance(head, PendingAppend | PendingMerge) and head.offset < self.claimed
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the appends in the queue, whole items. O(items)."""
+        return sum(item.end - item.offset for item in self.queue if type(item) is PendingAppend)
 
     @property
     def pending_bytes(self) -> int:
         """Bytes in the queue, those of merges included."""
         return self.reach - self.segment.stored_length
 
-    def drop_stored(self) -> None:
-        """Forget appends at the head that storage holds."""
-        stored = self.segment.stored_length
+    def clear(self) -> None:
+        """Nothing that was queued matters any more."""
+        self.account.count -= self.queued_bytes
+        self.queue.clear()
+        self.changes = 0
+
+    def confirm(self, length: int) -> None:
+        """Storage has the bytes below ``length`` as the log has them: forget appends that end there."""
+        self.confirmed = max(length, self.confirmed or 0)
+        self.claimed = max(length, self.claimed)
         while self.queue:
             head = self.queue[0]
-            if type(head) is not PendingAppend or head.end > stored:
+            if type(head) is not PendingAppend or head.end > length:
                 return
             self.queue.popleft()
+            self.account.count -= head.end - head.offset
 
     def finish(self, item: Pending) -> None:
         """``item`` is done; it is at the head, unless a deletion has cleared the queue meanwhile."""
         if self.queue and self.queue[0] is item:
             self.queue.popleft()
+            self.changes -= 1
 
     def check(self) -> None:
         """Assert the invariants: what storage does not have yet is contiguous and ends at ``reach``."""
         assert self.segment.stored_length <= self.reach <= self.segment.durable_length
+        assert (self.confirmed or 0) <= self.claimed
         sequences = [item.sequence for item in self.queue]
         assert sequences == sorted(sequences)
+        assert self.changes == sum(type(item) is not PendingAppend for item in self.queue)
         at: int | None = None
         for item in self.queue:
             if isinstance(item, PendingAppend | PendingMerge):
-                assert at is None or item.offset == at or at < item.offset <= self.segment.stored_length
+                assert at is None or item.offset == at
                 at = item.end
-        assert at is None or self.reach in {at, self.segment.stored_length}
+        assert at is None or at == self.seen
         assert not any(isinstance(item, PendingDelete) for item in list(self.queue)[1:])

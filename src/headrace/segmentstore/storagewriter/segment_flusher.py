@@ -8,13 +8,15 @@ either none or all of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.errors import DataCorruptionError
+from headrace.limits import MIB
 from headrace.model.attributes import ROLLOVER_SIZE
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.storagewriter.flush_plan import (
+    CompareStep,
     ConcatStep,
     DeleteStep,
     FinishMergeStep,
@@ -23,15 +25,23 @@ from headrace.segmentstore.storagewriter.flush_plan import (
     TruncateStep,
     WriteStep,
 )
-from headrace.segmentstore.storagewriter.reconcile_plan import adopt_stored_state
-from headrace.segmentstore.storagewriter.segment_aggregator import PendingMerge, SegmentAggregator
+from headrace.segmentstore.storagewriter.reconcile_plan import adopt_stored_state, first_difference
+from headrace.segmentstore.storagewriter.segment_aggregator import (
+    PendingMerge,
+    QueuedBytes,
+    SegmentAggregator,
+)
 from headrace.storage.chunks.segment_storage import StoredSegmentInfo
+
+_COMPARED_BYTES: Final = 1 * MIB
 
 
 class SegmentStorage(Protocol):
     """What is asked of :class:`headrace.storage.chunks.segment_storage.ChunkedSegmentStorage`."""
 
     def info(self, segment: str) -> StoredSegmentInfo | None: ...
+
+    async def read_stored(self, segment: str, offset: int, length: int) -> memoryview: ...
 
     async def create(self, segment: str, rollover_bytes: int = 0) -> None: ...
 
@@ -67,30 +77,36 @@ class SegmentFlusher:
         self.bytes_written = 0
         self.merges_absorbed = 0
         self.merges_joined = 0
+        self.reconciliations = 0
+        """How often storage claimed more than was known to be stored."""
+        self.bytes_compared = 0
 
-    def make_aggregator(self, segment: SegmentState) -> SegmentAggregator:
+    def make_aggregator(self, segment: SegmentState, account: QueuedBytes) -> SegmentAggregator:
         """First contact with a segment: begin with what storage has. Raises: DataCorruptionError."""
-        aggregator = SegmentAggregator(segment, in_storage=False)
+        aggregator = SegmentAggregator(segment, in_storage=False, account=account)
         self.adopt(aggregator)
         return aggregator
 
     def adopt(self, aggregator: SegmentAggregator) -> None:
-        """Make the segment's state agree with storage. Raises: DataCorruptionError."""
+        """Learn what storage claims to have. Raises: DataCorruptionError if that cannot be."""
         segment = aggregator.segment
         info = self._storage.info(segment.storage_name)
+        claimed = adopt_stored_state(segment, info)
+        if claimed > max(segment.stored_length, aggregator.claimed):
+            self.reconciliations += 1
         aggregator.in_storage = info is not None
-        if adopt_stored_state(segment, info):
-            self._read_index.on_changed(segment)
+        aggregator.claimed = claimed
 
     async def perform(self, aggregator: SegmentAggregator, step: Step) -> None:
         match step:
             case WriteStep():
                 await self._write(aggregator, step)
+            case CompareStep():
+                await self._compare(aggregator, step)
             case ConcatStep():
                 await self._concat(aggregator, step.merge)
             case FinishMergeStep():
-                await self._delete_from_storage(step.merge.source)
-                self._complete_merge(aggregator, step.merge)
+                await self._finish_merge(aggregator, step.merge)
             case SealStep():
                 await self._seal(aggregator, step)
             case TruncateStep():
@@ -132,17 +148,82 @@ class SegmentFlusher:
                 merge.source.busy = False
         aggregator.in_storage = True
         self.bytes_written += step.length
-        self._advance(segment, step.offset + step.length)
+        self._check_length(segment, step.offset + step.length)
+        self._advance(aggregator, step.offset + step.length)
         for merge in step.absorbed:
             self.merges_absorbed += 1
-            aggregator.drop_stored()
             self._complete_merge(aggregator, merge)
-        aggregator.drop_stored()
+            aggregator.confirm(step.offset + step.length)
+
+    async def _compare(self, aggregator: SegmentAggregator, step: CompareStep) -> None:
+        """Storage says it has these bytes already; believe it if they are those of the log."""
+        segment = aggregator.segment
+        if (
+            step.end > segment.stored_length
+            and self._read_index.read_direct(segment, step.offset, step.end - step.offset) is None
+            and not segment.deleted
+        ):
+            raise DataCorruptionError(
+                f"segment {segment.name!r}: [{step.offset}, {step.end}), which storage claims, is not cached"
+            )
+        await self._check_claim(segment, step.offset, step.end, segment, step.offset)
+        if not segment.deleted:  # else its deletion is on the way here
+            self._advance(aggregator, step.end)
+
+    async def _finish_merge(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
+        """The target has the source's bytes already, or there are none."""
+        target, source = aggregator.segment, merge.source
+        if merge.end == merge.offset:
+            await self._delete_from_storage(source)
+        else:
+            if self._storage.info(source.segment.storage_name) is not None:
+                raise DataCorruptionError(
+                    f"storage has {source.segment.name!r} beside the bytes it gave to {target.name!r}"
+                )
+            await self._check_claim(target, merge.offset, merge.end, source.segment, 0)
+            if target.deleted:
+                return
+            self._advance(aggregator, merge.end)
+        self._complete_merge(aggregator, merge)
+
+    async def _check_claim(
+        self, segment: SegmentState, offset: int, end: int, holder: SegmentState, holder_offset: int
+    ) -> None:
+        """Compare ``[offset, end)`` in storage with the cached bytes of ``holder``, as far as there are any.
+
+        Of a log that was recovered some may have left the cache: those were believed when it was replayed.
+
+        Raises:
+            DataCorruptionError: they differ.
+            StorageReadError: storage did not answer; ask again.
+        """
+        info = self._storage.info(segment.storage_name)
+        assert info is not None
+        for at in range(max(offset, info.start_offset), end, _COMPARED_BYTES):
+            length = min(_COMPARED_BYTES, end - at)
+            cached_at = holder_offset + at - offset
+            if self._read_index.read_direct(holder, cached_at, length) is None:
+                continue
+            stored = await self._storage.read_stored(segment.storage_name, at, length)
+            # What is stored may leave the cache at any time: ask again rather than hold on to it.
+            cached = self._read_index.read_direct(holder, cached_at, length)
+            if cached is None:
+                continue
+            different = first_difference(stored, cached)
+            if different is not None:
+                raise DataCorruptionError(
+                    f"segment {segment.name!r}: storage has other bytes than the log at {at + different}"
+                )
+            self.bytes_compared += length
 
     async def _concat(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
         target, source = aggregator.segment, merge.source.segment
         length = merge.end - merge.offset
         info = self._storage.info(source.storage_name)
+        if info is None:
+            self.adopt(aggregator)  # did it happen without our knowing?
+            if aggregator.claimed >= merge.end:
+                return
         if info is None or info.length != length:
             raise DataCorruptionError(
                 f"segment {source.name!r} was merged with {length} bytes, storage has "
@@ -155,7 +236,8 @@ class SegmentFlusher:
             aggregator.in_storage = True
         await self._storage.concat(target.storage_name, merge.offset, source.storage_name)
         self.merges_joined += 1
-        self._advance(target, merge.end)
+        self._check_length(target, merge.end)
+        self._advance(aggregator, merge.end)
         self._complete_merge(aggregator, merge)
 
     async def _seal(self, aggregator: SegmentAggregator, step: SealStep) -> None:
@@ -179,15 +261,28 @@ class SegmentFlusher:
 
     # ---------------------------------------------------------------------------------- telling
 
-    def _advance(self, segment: SegmentState, stored_length: int) -> None:
-        segment.stored_length = stored_length
-        segment.check()
-        self._read_index.on_changed(segment)
+    def _check_length(self, segment: SegmentState, expected: int) -> None:
+        """What was just stored must be what storage tells. Raises: DataCorruptionError."""
+        info = self._storage.info(segment.storage_name)
+        if info is None or info.length != expected:
+            raise DataCorruptionError(
+                f"segment {segment.name!r}: {expected} bytes were stored, storage tells of "
+                f"{'none' if info is None else info.length}"
+            )
+
+    def _advance(self, aggregator: SegmentAggregator, length: int) -> None:
+        """The bytes below ``length`` are stored; of recovered ones that is no news."""
+        segment = aggregator.segment
+        aggregator.confirm(length)
+        if length > segment.stored_length:
+            segment.stored_length = length
+            segment.check()
+            self._read_index.on_changed(segment)
 
     def _complete_merge(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
         """The target has the source's bytes: nobody needs the source any more."""
         source = merge.source
-        source.queue.clear()
+        source.clear()
         source.in_storage = False
         source.merging = False
         source.segment.stored_deleted = True

@@ -35,7 +35,7 @@ from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgement
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_plan import WaitStep, plan_step, sources_of
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
-from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
+from headrace.segmentstore.storagewriter.segment_aggregator import QueuedBytes, SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher, SegmentStorage
 
 _logger = logging.getLogger(__name__)
@@ -46,17 +46,24 @@ _WARNING_INTERVAL_S: Final = 5.0
 
 @dataclass(slots=True)
 class StorageWriterStatistics:
-    """Counts since creation, and gauges of now."""
+    """Counts since creation, and gauges of now. Bytes; ages in seconds."""
 
     operations_taken: int
     taken_sequence: int
     acknowledged_sequence: int
+    operations_queued: int
+    bytes_queued: int
+    oldest_age_s: float
     segments_pending: int
     segments_due: int
     segments_failing: int
+    segments_suspect: int
     flushes_active: int
     flushes: int
     flush_failures: int
+    retries: int
+    reconciliations: int
+    bytes_compared: int
     bytes_written: int
     merges_absorbed: int
     merges_joined: int
@@ -90,6 +97,7 @@ class StorageWriter:
         self._on_progress = on_progress
         self._flusher = SegmentFlusher(storage, read_index)
         self._aggregators: dict[SegmentState, SegmentAggregator] = {}
+        self._queued = QueuedBytes()
         self._acknowledgements = Acknowledgements()
         self._schedule = FlushSchedule(self._config)
         self._blocker: SegmentAggregator | None = None
@@ -100,13 +108,17 @@ class StorageWriter:
         self._quiet_waiters: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
         self._ended = False
-        self._active = 0
+        self._active = {False: 0, True: 0}
+        """Flushes under way of segments that are no suspects, and of suspects."""
         self._operations_taken = 0
         self._queued_operations = 0
         """Operations waiting, at most: exact after each ``_measure``."""
         self._unmeasured_bytes = 0
         self._flushes = 0
         self._flush_failures = 0
+        self._retries = 0
+        self._blocked_checkpoint: int | None = None
+        self._blocked_since = 0.0
         self._failures_unsaid = 0
         self._next_warning_at = 0.0
 
@@ -173,17 +185,33 @@ class StorageWriter:
         self._running.cancel()
         await asyncio.wait([self._running])
 
+    @property
+    def unstored_bytes(self) -> int:
+        """Appended bytes that were taken from the memory log and are not stored; by whole items. O(1)."""
+        return self._queued.count
+
     def statistics(self) -> StorageWriterStatistics:
+        """Look at every segment that owes something."""
+        aggregators = self._aggregators.values()
+        oldest = min((found.since for found in aggregators if found.queue), default=None)
+        now = asyncio.get_running_loop().time()
         return StorageWriterStatistics(
             operations_taken=self._operations_taken,
             taken_sequence=self._acknowledgements.taken,
             acknowledged_sequence=self._acknowledgements.acknowledged,
+            operations_queued=sum(len(found.queue) for found in aggregators),
+            bytes_queued=self._queued.count,
+            oldest_age_s=0.0 if oldest is None else now - oldest,
             segments_pending=len(self._aggregators),
             segments_due=self._schedule.due_count,
-            segments_failing=sum(found.failures > 0 for found in self._aggregators.values()),
-            flushes_active=self._active,
+            segments_failing=sum(found.failures > 0 for found in aggregators),
+            segments_suspect=sum(found.suspect for found in aggregators),
+            flushes_active=sum(self._active.values()),
             flushes=self._flushes,
             flush_failures=self._flush_failures,
+            retries=self._retries,
+            reconciliations=self._flusher.reconciliations,
+            bytes_compared=self._flusher.bytes_compared,
             bytes_written=self._flusher.bytes_written,
             merges_absorbed=self._flusher.merges_absorbed,
             merges_joined=self._flusher.merges_joined,
@@ -194,6 +222,8 @@ class StorageWriter:
         self._acknowledgements.check()
         for aggregator in self._aggregators.values():
             aggregator.check()
+        assert self._queued.count == sum(found.queued_bytes for found in self._aggregators.values())
+        assert all(count >= 0 for count in self._active.values())
 
     # ---------------------------------------------------------------------------------- intake
 
@@ -212,7 +242,8 @@ class StorageWriter:
                 continue
             now = loop.time()
             for operation in operations:
-                self._add(operation, now)
+                if type(operation) is not StoredAppend or not self._grow(operation, now):
+                    self._add(operation, now)
             self._operations_taken += len(operations)
             self._queued_operations += len(operations)
             if self._unmeasured_bytes >= config.pressure_bytes // 8 or (
@@ -222,6 +253,18 @@ class StorageWriter:
             self._wake.set()
             self._progress.set()
             await asyncio.sleep(0)  # a log that is never empty must not keep the loop to itself
+
+    def _grow(self, operation: StoredAppend, now: float) -> bool:
+        """Queue an append that continues the last one of its segment, or say that it does not: mostly so."""
+        segment = operation.segment
+        aggregator = self._aggregators.get(segment)
+        if aggregator is None or not aggregator.grow(operation.offset, operation.length):
+            return False
+        self._acknowledgements.on_taken(operation.sequence)
+        self._unmeasured_bytes += operation.length
+        if operation.offset + operation.length - segment.stored_length >= self._config.flush_bytes:
+            self._schedule.update(aggregator, now)
+        return True
 
     def _add(self, operation: StorageOperation, now: float) -> None:
         """Queue one operation. Raises: DataCorruptionError if it contradicts what is known."""
@@ -268,7 +311,7 @@ class StorageWriter:
     def _aggregator_of(self, segment: SegmentState, now: float) -> SegmentAggregator:
         aggregator = self._aggregators.get(segment)
         if aggregator is None:
-            aggregator = self._flusher.make_aggregator(segment)
+            aggregator = self._flusher.make_aggregator(segment, self._queued)
             aggregator.since = now
             self._aggregators[segment] = aggregator
         return aggregator
@@ -300,13 +343,8 @@ class StorageWriter:
         while True:
             self._wake.clear()
             self._schedule.advance(loop.time())
-            while self._active < self._config.flushes_max:
-                aggregator = self._schedule.next_due()
-                if aggregator is None:
-                    break
-                aggregator.busy = True
-                self._active += 1
-                tasks.create_task(self._flush(aggregator))
+            for suspect in (False, True):
+                self._start_flushes(tasks, suspect=suspect)
             wake_at = self._schedule.wake_at()
             try:
                 async with asyncio.timeout_at(None if wake_at == inf else wake_at):
@@ -314,34 +352,67 @@ class StorageWriter:
             except TimeoutError:
                 continue
 
+    def _start_flushes(self, tasks: asyncio.TaskGroup, *, suspect: bool) -> None:
+        while self._active[suspect] < self._config.flushes_max:
+            aggregator = self._schedule.next_due(suspect=suspect)
+            if aggregator is None:
+                return
+            aggregator.busy = True
+            self._active[aggregator.suspect] += 1
+            tasks.create_task(self._flush(aggregator))
+
     async def _flush(self, aggregator: SegmentAggregator) -> None:
         """Work on one segment until what was queued at the start is stored or it has to wait."""
         loop = asyncio.get_running_loop()
+        began = loop.time()
+        slow = loop.call_later(self._config.slow_flush_s, self._on_slow, aggregator)
         self._flushes += 1
+        self._retries += aggregator.failures > 0
         aggregator.urgent = False
-        last = aggregator.queue[-1].sequence
+        error: HeadraceError | None = None
         try:
-            while aggregator.queue and aggregator.queue[0].sequence <= last:
-                step = plan_step(aggregator, write_bytes_max=self._config.write_bytes_max)
-                if step is None:
-                    break
-                if isinstance(step, WaitStep):
-                    self._wait_for(aggregator, step.source, loop.time())
-                    break
-                await self._flusher.perform(aggregator, step)
-                aggregator.failures = 0
-                aggregator.since = loop.time()
-                for source in sources_of(step):
-                    self._settle(source, loop.time())
-                self._report_progress()
+            await self._perform_steps(aggregator, aggregator.queue[-1].sequence)
         except _FATAL:
             raise
-        except HeadraceError as error:
-            self._back_off(aggregator, error, loop.time())
+        except HeadraceError as failure:
+            error = failure
         finally:
-            self._active -= 1
+            slow.cancel()
+            self._active[aggregator.suspect] -= 1
             aggregator.busy = False
-        self._on_flushed(aggregator, loop.time())
+        now = loop.time()
+        aggregator.suspect = error is not None or now - began >= self._config.slow_flush_s
+        if error is not None:
+            self._back_off(aggregator, error, now)
+        elif not aggregator.waiting:
+            aggregator.since = began  # what waits now came after that
+        self._on_flushed(aggregator, now)
+
+    async def _perform_steps(self, aggregator: SegmentAggregator, last: int) -> None:
+        """Perform the steps for what is queued up to sequence number ``last``."""
+        loop = asyncio.get_running_loop()
+        while aggregator.queue and aggregator.queue[0].sequence <= last:
+            step = plan_step(aggregator, write_bytes_max=self._config.write_bytes_max)
+            if step is None:
+                return
+            if isinstance(step, WaitStep):
+                self._wait_for(aggregator, step.source, loop.time())
+                return
+            await self._flusher.perform(aggregator, step)
+            aggregator.failures = 0
+            for source in sources_of(step):
+                self._settle(source, loop.time())
+            self._report_progress()
+
+    def _on_slow(self, aggregator: SegmentAggregator) -> None:
+        """A flush takes long: let another segment have its place, unless too many have been let in so."""
+        if aggregator.suspect:
+            return
+        if self._active[True] < self._config.flushes_max:
+            self._active[False] -= 1
+            self._active[True] += 1
+            aggregator.suspect = True
+            self._wake.set()
 
     def _wait_for(self, target: SegmentAggregator, source: SegmentAggregator, now: float) -> None:
         """The merge at the head needs its source in storage first: ask for that."""
@@ -360,7 +431,6 @@ class StorageWriter:
         aggregator.urgent = True  # it was due, for whatever reason
         self._log_failure(aggregator, error, now)
         self._flusher.adopt(aggregator)
-        aggregator.drop_stored()
 
     def _log_failure(self, aggregator: SegmentAggregator, error: HeadraceError, now: float) -> None:
         """Say so, but not for each of ten thousand segments when storage is away as a whole."""
@@ -397,8 +467,7 @@ class StorageWriter:
     async def _acknowledge_progress(self) -> None:
         failures = 0
         while True:
-            await self._progress.wait()
-            self._progress.clear()
+            await self._wait_for_progress()
             sequence = self._acknowledgeable()
             if sequence is not None:
                 try:
@@ -414,9 +483,31 @@ class StorageWriter:
                     continue
                 failures = 0
                 self._acknowledgements.on_acknowledged(sequence)
+            self._press_blockers()
             self._wake_quiet_waiters()
             interval = self._config.acknowledge_interval_s
             await asyncio.sleep(interval / 20 if self._schedule.forced else interval)
+
+    async def _wait_for_progress(self) -> None:
+        """Wait until something was taken or stored, or a checkpoint has waited long enough."""
+        waiting = self._acknowledgements.first_checkpoint is not None
+        try:
+            async with asyncio.timeout(self._config.checkpoint_age_s if waiting else None):
+                await self._progress.wait()
+        except TimeoutError:
+            return
+        self._progress.clear()
+
+    def _press_blockers(self) -> None:
+        """Flush what stands before a checkpoint that waits too long: so the log stays short under load."""
+        first = self._acknowledgements.first_checkpoint
+        now = asyncio.get_running_loop().time()
+        if first is None or first != self._blocked_checkpoint:
+            self._blocked_checkpoint, self._blocked_since = first, now
+        elif now - self._blocked_since >= self._config.checkpoint_age_s:
+            self._blocked_since = now
+            self._schedule.press(self._aggregators.values(), first, now)
+            self._wake.set()
 
     def _acknowledgeable(self) -> int | None:
         """Return the checkpoint up to which the log may be cut, if there is a new one."""

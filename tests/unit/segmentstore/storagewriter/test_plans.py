@@ -9,6 +9,7 @@ from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.acknowledgements import CHECKPOINTS_MAX, Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_plan import (
+    CompareStep,
     ConcatStep,
     DeleteStep,
     FinishMergeStep,
@@ -25,11 +26,12 @@ from headrace.segmentstore.storagewriter.segment_aggregator import AGGREGATE_BYT
 CONFIG = StorageWriterConfig(flush_bytes=100, write_bytes_max=1000, flush_age_s=2.0, pressure_bytes=400)
 
 
-def aggregator(durable=10_000, stored=0, *, in_storage=False, merged=False, sealed=False):
+def aggregator(durable=10_000, stored=0, *, in_storage=False, merged=False, sealed=False, start=0):
     segment = SegmentState(1, "s", stored_length=stored, durable_length=durable, accepted_length=durable)
+    segment.start_offset = segment.accepted_start_offset = start
     segment.merged = segment.accepted_merged = merged
     segment.sealed = segment.accepted_sealed = sealed or merged
-    return SegmentAggregator(segment, in_storage=in_storage)
+    return SegmentAggregator(segment, in_storage=in_storage, claimed=stored)
 
 
 def source_with(length, **arguments):
@@ -60,15 +62,104 @@ def test_neighbouring_appends_become_one_item_until_it_is_large():
     found.check()
 
 
-def test_what_storage_has_is_not_queued_and_a_straddling_append_is_cut():
+def test_what_storage_claims_is_compared_and_what_follows_is_written():
     found = aggregator(stored=25)
     found.add_append(1, 0, 10)
     found.add_append(2, 10, 10)
-    assert not found.queue
     found.add_append(3, 20, 10)
+    assert found.lowest_sequence == 1  # the log is kept until the bytes were compared
+    assert step_of(found) == CompareStep(0, 25)
+    found.confirm(25)
+    found.check()
     step = step_of(found)
     assert (step.offset, step.length) == (25, 5)
-    assert found.lowest_sequence == 3
+    found.confirm(30)
+    assert not found.queue
+    assert found.account.count == 0
+
+
+def test_comparing_goes_on_where_it_was_interrupted():
+    found = aggregator(stored=25)
+    found.add_append(1, 0, 30)
+    found.confirm(7)
+    assert step_of(found) == CompareStep(7, 25)
+
+
+def test_bytes_that_the_log_does_not_have_any_more_are_not_compared():
+    found = aggregator(stored=25)
+    found.add_append(9, 25, 5)
+    assert not found.compares
+    assert isinstance(step_of(found), WriteStep)
+
+
+def test_an_item_that_a_write_has_taken_does_not_grow():
+    found = aggregator()
+    found.add_append(1, 0, 10)
+    assert step_of(found).length == 10
+    found.add_append(2, 10, 10)  # comes while the first ten bytes are written
+    found.confirm(10)
+    assert found.lowest_sequence == 2
+
+
+def test_a_slow_stream_whose_appends_come_during_each_write_does_not_hold_the_log():
+    found = aggregator()
+    found.add_append(0, 0, 1)
+    for number in range(1, 1000):
+        step = step_of(found)
+        found.add_append(number, number, 1)
+        found.confirm(step.offset + step.length)
+        assert found.lowest_sequence == number
+
+
+def test_no_item_is_larger_than_its_bound():
+    found = aggregator(10 * AGGREGATE_BYTES_MAX)
+    size = AGGREGATE_BYTES_MAX // 3 + 1
+    for number in range(20):
+        found.add_append(number, number * size, size)
+    assert max(item.end - item.offset for item in found.queue) <= AGGREGATE_BYTES_MAX
+    found.check()
+
+
+@pytest.mark.parametrize("late", ["append", "merge", "seal"])
+def test_behind_a_seal_only_truncations_and_a_deletion_may_follow(late):
+    found = aggregator(10, sealed=True)
+    found.add_append(1, 0, 10)
+    found.add_seal(2)
+    found.add_truncate(3, 0)
+    add_late = {
+        "append": lambda: found.add_append(4, 10, 0),
+        "merge": lambda: found.add_merge(4, 10, 0, source_with(0)),
+        "seal": lambda: found.add_seal(4),
+    }
+    with pytest.raises(DataCorruptionError):
+        add_late[late]()
+    found.add_truncate(5, 0)
+    found.add_delete(6)
+    found.check()
+
+
+def test_a_seal_the_segment_does_not_know_of_is_corruption():
+    found = aggregator(10)
+    found.add_append(1, 0, 10)
+    with pytest.raises(DataCorruptionError):
+        found.add_seal(2)
+
+
+def test_a_truncation_beyond_the_start_of_the_segment_is_corruption():
+    with pytest.raises(DataCorruptionError):
+        aggregator(10, start=4).add_truncate(1, 5)
+
+
+def test_a_hole_between_storage_and_log_is_corruption():
+    found = aggregator(30, merged=True)  # merged: its head may be in the target, so it is added
+    found.add_append(1, 20, 10)
+    with pytest.raises(DataCorruptionError):
+        step_of(found)
+
+
+def test_a_merge_that_storage_has_in_part_is_corruption():
+    with pytest.raises(DataCorruptionError):
+        course(aggregator(stored=15), source_with(10), 10, offset=10)
 
 
 @pytest.mark.parametrize(("offset", "length"), [(11, 1), (9, 5), (0, 10), (10, 9_991)])
@@ -94,7 +185,7 @@ def test_a_seal_with_bytes_missing_is_corruption(seen):
 
 
 def test_truncations_are_joined_and_keep_the_oldest_sequence():
-    found = aggregator()
+    found = aggregator(start=99)
     for sequence in range(1, 6):
         found.add_truncate(sequence, 100 - sequence)
     assert len(found.queue) == 1
@@ -117,7 +208,7 @@ def test_a_deletion_replaces_everything_and_names_the_merges_that_go_with_it():
 
 
 def test_steps_come_in_the_order_of_the_log():
-    found = aggregator(10, sealed=True)
+    found = aggregator(10, sealed=True, start=5)
     found.add_append(1, 0, 10)
     found.add_truncate(2, 5)
     found.add_seal(3)
@@ -125,7 +216,7 @@ def test_steps_come_in_the_order_of_the_log():
     while (step := step_of(found)) is not None:
         kinds.append(type(step))
         if isinstance(step, WriteStep):
-            found.segment.stored_length = step.offset + step.length
+            found.confirm(step.offset + step.length)
         else:
             found.finish(step.item)
     assert kinds == [WriteStep, TruncateStep, SealStep]
@@ -156,7 +247,7 @@ def test_a_write_stops_at_its_bound_and_before_what_cannot_be_absorbed():
     found.add_merge(4, 900, 200, source_with(200))
     step = step_of(found)
     assert (step.length, step.absorbed) == (900, [])
-    found.segment.stored_length = 900
+    found.confirm(900)
     assert step_of(found).absorbed
     large = aggregator()
     large.add_append(1, 0, 5000)
@@ -216,7 +307,7 @@ def test_each_course_has_its_step():
     source.busy = True
     assert isinstance(step_of(target), WaitStep)
     source.busy = False
-    target.segment.stored_length = 10
+    target.confirm(10)
     assert isinstance(step_of(target), FinishMergeStep)
 
 
@@ -295,12 +386,48 @@ def test_due_segments_are_taken_in_the_order_in_which_they_became_due():
     found = [pending(1, since=float(number)) for number in (2, 0, 1)]
     for one in found:
         schedule.update(one, 0.0)
-    assert schedule.next_due() is None
+    assert schedule.next_due(suspect=False) is None
     assert schedule.wake_at() == 2.0
     schedule.advance(3.0)
-    assert [schedule.next_due(), schedule.next_due(), schedule.next_due()] == [found[1], found[2], None]
+    assert [schedule.next_due(suspect=False) for _ in range(3)] == [found[1], found[2], None]
     schedule.advance(100.0)
-    assert schedule.next_due() is found[0]
+    assert schedule.next_due(suspect=False) is found[0]
+
+
+def test_suspects_queue_apart():
+    schedule = FlushSchedule(CONFIG)
+    found = [pending(100) for _ in range(4)]
+    found[0].suspect = found[2].suspect = True
+    for one in found:
+        schedule.update(one, 0.0)
+    assert schedule.due_count == 4
+    assert [schedule.next_due(suspect=False) for _ in range(3)] == [found[1], found[3], None]
+    assert [schedule.next_due(suspect=True) for _ in range(3)] == [found[0], found[2], None]
+
+
+def test_a_seal_a_merge_and_a_truncation_wait_a_shorter_time_than_bytes():
+    schedule = FlushSchedule(StorageWriterConfig(flush_age_s=30.0, change_age_s=2.0))
+    found = pending(1, since=5.0)
+    assert schedule.due_at(found) == 35.0
+    found.add_truncate(2, 0)
+    assert schedule.due_at(found) == 7.0
+
+
+def test_bytes_that_storage_claims_are_compared_at_once():
+    schedule = FlushSchedule(CONFIG)
+    found = aggregator(stored=10)
+    found.since = 5.0
+    found.add_append(1, 0, 20)
+    assert schedule.due_at(found) == 0.0
+
+
+def test_what_keeps_the_log_from_being_cut_becomes_due():
+    schedule = FlushSchedule(CONFIG)
+    found = [pending(1) for _ in range(3)]
+    found[1].queue[0].sequence = 10
+    source = source_with(5)
+    schedule.press([*found, source], 10, 0.0)
+    assert [one.urgent for one in (*found, source)] == [True, False, True, False]
 
 
 def test_timers_of_segments_that_are_no_longer_due_do_not_pile_up():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from headrace.errors import (
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.simulation import simulate
-from headrace.testing.storage_faults import Fault
+from headrace.testing.storage_faults import Fault, fail_reads
 from headrace.testing.writer_world import WriterWorld
 
 CONFIG = StorageWriterConfig(
@@ -261,6 +262,264 @@ async def test_appends_that_come_during_a_flush_are_stored_by_the_next():
         await asyncio.sleep(10.0)
     await world.check_stored()
     assert world.storage.statistics().writes < 12
+
+
+@simulated
+async def test_many_hanging_segments_do_not_take_the_places_of_the_others():
+    world = make_world(writer_config=replace(CONFIG, flushes_max=3))
+    world.provider.delay_s = lambda name: 50.0 if name.startswith("slow") else 0.0
+    async with running(world):
+        for number in range(5):
+            world.append(f"slow{number}", b"x" * 1000)
+        for number in range(5):
+            world.append(f"fast{number}", b"x" * 1000)
+        await asyncio.sleep(2 * CONFIG.slow_flush_s)
+        assert sum(segment.stored_length for segment in world.segments.values()) == 5000
+        assert world.writer.statistics().segments_suspect >= 3
+        await asyncio.sleep(200.0)
+    await world.check_stored()
+    assert world.writer.statistics().flushes_active == 0
+
+
+@simulated
+async def test_many_failing_segments_do_not_take_the_places_of_the_others():
+    world = make_world(writer_config=replace(CONFIG, flushes_max=2))
+    broken = [True]
+    world.provider.inject = lambda call: Fault.FAIL if broken[0] and call.name.startswith("bad") else None
+    world.provider.delay_s = lambda name: 1.5 if name.startswith("bad") else 0.0
+    async with running(world):
+        for _ in range(10):
+            for number in range(20):
+                world.append(f"bad{number}", b"x" * 1000)
+            world.append("good", b"y" * 1000)
+            await asyncio.sleep(2.0)
+        assert world.segments["good"].stored_length >= 5000
+        broken[0] = False
+        await asyncio.sleep(120.0)
+        assert world.writer.statistics().segments_suspect == 0
+    await world.check_stored()
+
+
+# ---------------------------------------------------------------------------------- what storage really holds
+
+
+@simulated
+async def test_what_a_lost_reply_left_in_storage_is_compared_and_not_written_again():
+    world = make_world()
+    lost = [Fault.LOSE_REPLY]
+    world.rows.inject = lambda call: lost.pop() if lost and "s/s." in call.name else None
+    async with running(world):
+        world.append("s", b"0123456789" * 100)
+        world.checkpoint()
+        await asyncio.sleep(10.0)
+    await world.check_stored()
+    found = world.writer.statistics()
+    assert (found.reconciliations, found.bytes_compared, found.retries) == (1, 1000, 1)
+    assert sum(len(data) for data in world.objects.objects.values()) == 1000
+    assert world.acknowledged == world.sequence
+
+
+@simulated
+async def test_other_bytes_in_storage_than_in_the_log_are_corruption():
+    world = make_world()
+    world.append("s", b"0123456789" * 10)
+    storage_name = world.segments["s"].storage_name
+    await world.storage.write(storage_name, 0, [b"0123456789" * 5 + b"012345678X"], create=True)
+    with pytest.raises(DataCorruptionError, match="other bytes than the log at 59"):
+        await world.run_until_stored()
+    assert world.acknowledged == -1
+    assert world.segments["s"].stored_length == 0
+
+
+@simulated
+async def test_bytes_stored_by_a_former_owner_are_compared_before_the_log_is_cut():
+    world = make_world()
+    world.append("s", b"0123456789" * 100)
+    world.checkpoint()
+    world.writer._acknowledge = lambda _: asyncio.Event().wait()
+    async with running(world):
+        await asyncio.sleep(5.0)
+    world.restart()
+    (name,) = world.objects.objects
+    world.objects.objects[name] = world.objects.objects[name][:500]
+    with pytest.raises(DataCorruptionError):
+        await world.run_until_stored()
+    assert world.acknowledged == -1
+
+
+@simulated
+async def test_comparing_waits_for_a_storage_that_is_away():
+    world = make_world()
+    world.append("s", b"0123456789" * 100)
+    await world.run_until_stored()
+    world.restart()
+    world.provider.on_read = fail_reads
+    async with running(world):
+        world.append("t", b"x" * 1000)
+        world.checkpoint()
+        await asyncio.sleep(20.0)
+        assert world.segments["t"].stored_length == 1000
+        assert world.segments["s"].stored_length == 0
+        assert world.acknowledged == -1
+        world.provider.on_read = lambda _: None
+        await asyncio.sleep(CONFIG.retry_max_s)
+        assert world.acknowledged == world.sequence
+    await world.check_stored()
+
+
+@simulated
+async def test_several_reconciliations_in_a_row_each_go_on_where_storage_is():
+    world = make_world()
+    faults = [Fault.LOSE_REPLY, Fault.FAIL, Fault.LOSE_REPLY, Fault.LOSE_REPLY, Fault.FAIL, Fault.LOSE_REPLY]
+    world.rows.inject = lambda call: faults.pop() if faults and "s/s." in call.name else None
+    async with running(world):
+        for number in range(20):
+            world.append("s", bytes([number]) * 1000)
+            await asyncio.sleep(1.0)
+        await asyncio.sleep(30.0)
+    assert not faults
+    await world.check_stored()
+    assert world.writer.statistics().reconciliations == 4
+
+
+@simulated
+async def test_a_zombie_that_goes_on_writing_to_its_own_chunks_changes_nothing():
+    world = make_world()
+    for number in range(5):
+        world.append("s", bytes([number]) * 1000)
+        world.checkpoint()
+        await world.run_until_stored()
+        for name in list(world.objects.objects):  # whoever wrote them goes on
+            world.objects.objects[name] += b"garbage of a zombie"
+        world.append("s", bytes([number]) * 500)
+        world.restart()
+        for name in list(world.objects.objects):
+            world.objects.objects[name] += b"more of it"
+    await world.run_until_stored()
+    await world.check_stored()
+
+
+@simulated
+async def test_a_seal_that_storage_has_already_is_fine_and_one_that_came_too_early_is_not():
+    world = make_world()
+    world.append("s", b"x" * 10)
+    world.seal("s")
+    world.checkpoint()
+    await world.run_until_stored()
+    world.restart()
+    await world.run_until_stored()
+    await world.check_stored()
+    early = make_world()
+    early.append("s", b"x" * 10)
+    name = early.segments["s"].storage_name
+    await early.storage.write(name, 0, [b"x" * 5], create=True)
+    await early.storage.seal(name)
+    early.seal("s")
+    await expect_corruption(early, "sealed with 5 bytes")
+
+
+@simulated
+async def test_a_source_that_stands_beside_the_bytes_it_gave_is_corruption():
+    world = make_world()
+    world.append("s#1", b"t" * 10)
+    source = world.segments["s#1"]
+    await world.storage.write(source.storage_name, 0, [b"t" * 10], create=True)
+    world.seal("s#1")
+    world.merge("s", "s#1")
+    await world.storage.write(world.segments["s"].storage_name, 0, [b"t" * 10], create=True)
+    await expect_corruption(world, "beside the bytes")
+
+
+@simulated
+async def test_a_merge_whose_reply_was_lost_is_compared_with_the_source_that_is_gone():
+    world = make_world()
+    async with running(world):
+        world.append("s#1", b"t" * 1500)
+        await asyncio.sleep(1.0)
+        lost = [Fault.LOSE_REPLY]
+        world.rows.inject = lambda call: (
+            lost.pop() if lost and "s/s." in call.name and "s/s#1." in call.name else None
+        )
+        world.append("s#1", b"u" * 10)
+        world.seal("s#1")
+        world.merge("s", "s#1")
+        world.append("s", b"tail")
+        world.checkpoint()
+        await asyncio.sleep(40.0)
+    assert not lost
+    await world.check_stored()
+    assert world.writer.statistics().bytes_compared == 1510
+    assert world.acknowledged == world.sequence
+
+
+@simulated
+async def test_a_deletion_ends_a_comparison_that_storage_does_not_answer():
+    world = make_world()
+    segment = world._segment("s")
+    world.append("s", b"x" * 1000)
+    await world.run_until_stored()
+    world.restart()
+    segment = world.segments["s"]
+    world.provider.on_read = fail_reads
+    async with running(world):
+        await asyncio.sleep(5.0)
+        world.delete("s")
+        world.checkpoint()
+        await asyncio.sleep(CONFIG.retry_max_s + 10.0)
+    assert segment.stored_deleted
+    assert world.acknowledged == world.sequence
+
+
+# ---------------------------------------------------------------------------------- what is told
+
+
+@simulated
+async def test_the_backlog_is_told_by_operations_bytes_and_age():
+    world = make_world()
+    heal = failing(world, "bad")
+    async with running(world):
+        for _ in range(3):
+            world.append("bad", b"x" * 1000)
+            world.append("good", b"x" * 1000)
+            await asyncio.sleep(4.0)
+        found = world.writer.statistics()
+        assert found.bytes_queued == world.writer.unstored_bytes == 3000
+        assert found.operations_queued == 3
+        assert 11.0 <= found.oldest_age_s <= 13.0
+        assert found.retries >= 3
+        heal()
+        await asyncio.sleep(CONFIG.retry_max_s)
+        found = world.writer.statistics()
+        assert (found.bytes_queued, found.operations_queued, found.oldest_age_s) == (0, 0, 0.0)
+
+
+@simulated
+async def test_a_checkpoint_that_waits_makes_those_flush_that_it_waits_for():
+    world = make_world(writer_config=replace(CONFIG, flush_age_s=300.0))
+    async with running(world):
+        world.append("s", b"x")
+        await asyncio.sleep(20.0)
+        assert world.segments["s"].stored_length == 0
+        world.checkpoint()
+        world.append("later", b"x")
+        await asyncio.sleep(3 * CONFIG.checkpoint_age_s)
+        assert world.acknowledged == world.sequence - 2
+        assert world.segments["later"].stored_length == 0
+
+
+@simulated
+async def test_seals_and_truncations_do_not_wait_as_long_as_bytes():
+    world = make_world(writer_config=replace(CONFIG, flush_age_s=300.0))
+    async with running(world):
+        world.append("sealed", b"x")
+        world.seal("sealed")
+        world.append("cut", b"x")
+        world.truncate("cut", 1)
+        world.append("s", b"x")
+        await asyncio.sleep(CONFIG.change_age_s + 1.0)
+        assert world.segments["sealed"].stored_sealed
+        assert world.storage.info(world.segments["cut"].storage_name).start_offset == 1
+        assert world.segments["s"].stored_length == 0
 
 
 # ---------------------------------------------------------------------------------- how far the log is cut
