@@ -9,13 +9,24 @@ FencedOutError.
 Frames are buffers lent by the log so that the caller serialises straight into what is written: the
 payload is copied once, from the socket to the frame. All methods are called on the owner's event loop;
 callbacks run there.
+
+Storage that is full holds frames up instead of failing them: they wait, unanswered, until there is space. So
+the owner runs out of frames (back-pressure), and whatever does not append goes on.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+#: Upper edges of the latency histograms, in seconds; longer ones fall into one more bucket.
+LATENCY_EDGES_S: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+def _no_latencies() -> list[int]:
+    return [0] * (len(LATENCY_EDGES_S) + 1)
 
 
 class WalFrame(Protocol):
@@ -43,15 +54,60 @@ class WalRecord:
 
 @dataclass(slots=True)
 class WalStatistics:
-    """Counters since open and gauges of now."""
+    """Counters since open and gauges of now. Bytes are of content, but for ``log_bytes``."""
 
     frames_written: int = 0
+    """Acknowledged."""
+
     bytes_written: int = 0
     frames_in_flight: int = 0
+    """Without an answer."""
+
+    frames_queued: int = 0
+    """Of those in flight: not handed to the storage yet."""
+
+    bytes_in_flight: int = 0
     frames_free: int = 0
     write_seconds_total: float = 0.0
+    """From ``append`` to the answer."""
+
     write_seconds_last: float = 0.0
+    write_seconds_max: float = 0.0
+    write_by_bucket: list[int] = field(default_factory=_no_latencies)
+    """Frames by ``LATENCY_EDGES_S``."""
+
+    disk_writes: int = 0
+    """Durable writes of one or more frames each."""
+
+    disk_seconds_total: float = 0.0
+    """From the hand-over of a durable write to its end, as the loop sees it."""
+
+    disk_by_bucket: list[int] = field(default_factory=_no_latencies)
+    """Durable writes by ``LATENCY_EDGES_S``."""
+
     log_bytes: int = 0
+    """What the log holds, with headers and padding."""
+
+    space_waits: int = 0
+    """How often full storage has held the log up."""
+
+    space_waiting: int = 0
+    """Whether it does now: 0 if not."""
+
+    def count_frame(self, length: int, seconds: float) -> None:
+        """Add one acknowledged frame."""
+        self.frames_written += 1
+        self.bytes_written += length
+        self.write_seconds_last = seconds
+        self.write_seconds_total += seconds
+        self.write_seconds_max = max(self.write_seconds_max, seconds)
+        self.write_by_bucket[bisect_left(LATENCY_EDGES_S, seconds)] += 1
+
+    def copy(self) -> WalStatistics:
+        """Return what they are now."""
+        return replace(
+            self, write_by_bucket=list(self.write_by_bucket), disk_by_bucket=list(self.disk_by_bucket)
+        )
 
 
 class Wal(Protocol):
@@ -94,15 +150,25 @@ class Wal(Protocol):
         """Give a frame back, written or not. Calls the ``on_frame_free`` hook."""
 
     @property
+    def frames_free(self) -> int:
+        """How many frames ``acquire_frame`` would lend now. Cheap."""
+
+    @property
     def slots_free(self) -> int:
         """How many frames could be handed over now without waiting behind one another."""
 
     def append(self, frame: WalFrame, done: Callable[[WalFrame, Exception | None], None]) -> None:
         """Write ``frame`` durably; ``done`` is called later on the loop, in submission order.
 
-        The error is None, FencedOutError, StorageFullError (nothing of it is durable and the log is still
-        consistent) or WalWriteError. After any error every later frame fails too; the log must be opened
-        anew.
+        The error is None, FencedOutError, StorageFullError (nobody is to wait for space any more; the log is
+        still consistent) or WalWriteError. After any error every later frame fails too; the log must be
+        opened anew.
+        """
+
+    def stop_waiting(self) -> None:
+        """From now on frames that find no space are answered with StorageFullError instead of waiting.
+
+        For an owner that is about to end. ``close`` does the same first.
         """
 
     def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:

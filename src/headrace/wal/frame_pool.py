@@ -43,11 +43,13 @@ class Frame:
         "error",
         "file",
         "finished",
+        "handed_at",
         "length",
         "lent",
         "offset",
         "padded",
         "started_at",
+        "starved",
         "view",
     )
 
@@ -67,7 +69,9 @@ class Frame:
         self.offset = 0
         self.padded = 0
         self.finished = False
+        self.starved = False
         self.started_at = 0.0
+        self.handed_at = 0.0
 
 
 class FramePool:

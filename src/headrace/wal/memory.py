@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headrace.errors import FencedOutError, StorageFullError
 from headrace.limits import GIB
@@ -30,16 +30,27 @@ class MemoryLog:
 
 
 class MemoryLogStore:
-    """Logs by name, with one bound in bytes for all of them: beyond it appends fail as on a full disk."""
+    """Logs by name, with one bound in bytes for all of them: beyond it appends wait as on a full disk."""
 
     def __init__(self, bytes_max: int = 4 * GIB) -> None:
         self.bytes_max = bytes_max
         self.bytes_used = 0
         self._logs: dict[str, MemoryLog] = {}
+        self._waiting: list[Callable[[], None]] = []
 
     def get_log(self, name: str) -> MemoryLog:
         """Return the log ``name``, new if nobody opened it before."""
         return self._logs.setdefault(name, MemoryLog())
+
+    def when_changed(self, retry: Callable[[], None]) -> None:
+        """Call ``retry`` once, when there may be room or another owner."""
+        self._waiting.append(retry)
+
+    def changed(self) -> None:
+        """Let those try again that wait for room."""
+        waiting, self._waiting = self._waiting, []
+        for retry in waiting:
+            retry()
 
 
 class MemoryWal:
@@ -54,6 +65,8 @@ class MemoryWal:
         self._in_flight: deque[Frame] = deque()
         self._next_address = 0
         self._failure: Exception | None = None
+        self._held_up = False
+        self._waits = True
         self._appended = False
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
@@ -75,6 +88,7 @@ class MemoryWal:
         self._epoch = self._log.epoch
         self._next_address = self._log.next_address
         self._statistics.log_bytes = sum(len(content) for _, content in self._log.records)
+        self._store.changed()
 
     def records(self) -> Iterator[WalRecord]:
         assert self._epoch
@@ -91,6 +105,10 @@ class MemoryWal:
 
     def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
         self._pool.set_on_frame_free(hook)
+
+    @property
+    def frames_free(self) -> int:
+        return self._pool.frames_free
 
     @property
     def slots_free(self) -> int:
@@ -110,24 +128,28 @@ class MemoryWal:
         self._in_flight.append(frame)
         loop = asyncio.get_running_loop()
         frame.started_at = loop.time()
-        loop.call_soon(self._store_next)
+        if not self._held_up:
+            loop.call_soon(self._store_next)
+
+    def stop_waiting(self) -> None:
+        """See ``Wal.stop_waiting``."""
+        self._waits = False
+        self._store.changed()
 
     def _store_next(self) -> None:
-        """Make the oldest frame in flight durable, unless it must not be, and answer it."""
-        frame = self._in_flight.popleft()
+        """Make the oldest frame in flight durable, unless it must not be or there is no room, and answer."""
+        if not self._in_flight:
+            return
+        frame = self._in_flight[0]
         if self._failure is None:
             self._failure = self._find_failure(frame)
+        if isinstance(self._failure, StorageFullError) and self._waits:
+            self._failure = None
+            self._hold_up()
+            return
+        self._in_flight.popleft()
         if self._failure is None:
-            content = bytes(frame.view[: frame.length])
-            self._log.records.append((frame.address, content))
-            self._log.next_address = frame.address + 1
-            self._store.bytes_used += len(content)
-            self._statistics.frames_written += 1
-            self._statistics.bytes_written += len(content)
-            self._statistics.log_bytes += len(content)
-            seconds = asyncio.get_running_loop().time() - frame.started_at
-            self._statistics.write_seconds_last = seconds
-            self._statistics.write_seconds_total += seconds
+            self._store_frame(frame)
         done = frame.done
         frame.done = None
         assert done is not None
@@ -136,12 +158,35 @@ class MemoryWal:
             self._idle = None
         done(frame, self._failure)
 
+    def _store_frame(self, frame: Frame) -> None:
+        content = bytes(frame.view[: frame.length])
+        self._log.records.append((frame.address, content))
+        self._log.next_address = frame.address + 1
+        self._store.bytes_used += len(content)
+        self._statistics.log_bytes += len(content)
+        self._statistics.count_frame(len(content), asyncio.get_running_loop().time() - frame.started_at)
+
     def _find_failure(self, frame: Frame) -> Exception | None:
         if self._log.epoch != self._epoch:
             return FencedOutError("a newer owner has taken the log")
         if self._store.bytes_used + frame.length > self._store.bytes_max:
             return StorageFullError("the memory of the log store is used up")
         return None
+
+    def _hold_up(self) -> None:
+        """All frames in flight wait until something changes; the calls they are owed are made then."""
+        if not self._held_up:
+            self._held_up = True
+            self._statistics.space_waits += 1
+            self._statistics.space_waiting = 1
+            self._store.when_changed(self._go_on)
+
+    def _go_on(self) -> None:
+        self._held_up = False
+        self._statistics.space_waiting = 0
+        loop = asyncio.get_running_loop()
+        for _ in self._in_flight:
+            loop.call_soon(self._store_next)
 
     async def truncate(self, address: int) -> None:
         if self._log.epoch != self._epoch:
@@ -152,18 +197,22 @@ class MemoryWal:
             _, content = log.records.popleft()
             self._store.bytes_used -= len(content)
             self._statistics.log_bytes -= len(content)
+        self._store.changed()
 
     async def close(self) -> None:
         self._closed = True
+        self.stop_waiting()
         while self._in_flight:
             if self._idle is None:
                 self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
     def statistics(self) -> WalStatistics:
-        return replace(
-            self._statistics, frames_in_flight=len(self._in_flight), frames_free=self._pool.frames_free
-        )
+        statistics = self._statistics.copy()
+        statistics.frames_in_flight = statistics.frames_queued = len(self._in_flight)
+        statistics.bytes_in_flight = sum(frame.length for frame in self._in_flight)
+        statistics.frames_free = self._pool.frames_free
+        return statistics
 
     def check(self) -> None:
         """Assert the invariants."""

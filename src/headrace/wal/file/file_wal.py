@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from headrace.errors import DataCorruptionError, FencedOutError
@@ -165,7 +164,14 @@ class FileWal:
             on_file_written=self._close_file,
         )
         self._tail = LogTail(
-            self._files, self._work, self._config, first, head, self._recycle, commit.on_tail_progress
+            self._files,
+            self._work,
+            self._config,
+            first,
+            head,
+            self._recycle,
+            commit.on_tail_progress,
+            self._statistics,
         )
         commit.attach(self._tail)
         self._truncation = Truncation(
@@ -238,6 +244,10 @@ class FileWal:
         self._pool.set_on_frame_free(hook)
 
     @property
+    def frames_free(self) -> int:
+        return self._pool.frames_free
+
+    @property
     def slots_free(self) -> int:
         assert self._commit is not None
         return max(0, self._config.frames_in_flight_max - self._commit.frames_pending)
@@ -269,12 +279,19 @@ class FileWal:
 
     # ---- ending
 
+    def stop_waiting(self) -> None:
+        """See ``Wal.stop_waiting``."""
+        if self._commit is not None and self._tail is not None:
+            self._commit.stop_waiting()
+            self._tail.stop_waiting()
+
     async def close(self) -> None:
         """Wait for frames in flight, vouch for the last of them, let go of files and threads."""
         if self._closed:
             return
         self._closed = True
         if self._commit is not None and self._tail is not None:
+            self.stop_waiting()
             await self._commit.wait_idle()
             self._tail.stop()
             await self._run(_work_is_done)  # jobs are answered in order: the tail's are over now
@@ -294,8 +311,11 @@ class FileWal:
         await self._work.wait_closed()
 
     def statistics(self) -> WalStatistics:
-        pending = 0 if self._commit is None else self._commit.frames_pending
-        return replace(self._statistics, frames_in_flight=pending, frames_free=self._pool.frames_free)
+        statistics = self._statistics.copy()
+        statistics.frames_free = self._pool.frames_free
+        if self._commit is not None:
+            self._commit.fill_statistics(statistics)
+        return statistics
 
     def check(self) -> None:
         """Assert the invariants of the parts."""

@@ -10,22 +10,28 @@ Answers wait for all earlier frames. Before a batch of answers is given the owne
 
     append ─▶ waiting (no room yet) ─▶ ready (no writer free) ─▶ handed over ─▶ finished ─▶ answered
               └────────────────────── all of them in ``pending``, in order ───────────────┘
+
+A write that finds the disk full is made again, the same bytes at the same place, until there is space;
+nothing else is handed over meanwhile. Any other error of a write is the end: only recovery knows then what is
+durable.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from headrace.errors import FencedOutError, HeadraceError, WalWriteError
+from headrace.errors import FencedOutError, HeadraceError, StorageFullError, WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.blocking import BlockingWork
-from headrace.wal.contract import WalStatistics
+from headrace.wal.contract import LATENCY_EDGES_S, WalStatistics
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
+from headrace.wal.file.space_wait import SpaceWait
 from headrace.wal.frame_pool import Done, Frame
 from headrace.wal.record_format import KIND_CLOSE, KIND_DATA, encode_header, padded_bytes
 
@@ -71,6 +77,8 @@ class GroupCommit:
         self._waiting: deque[Frame] = deque()
         self._ready: deque[Frame] = deque()
         self._ready_bytes = 0
+        self._starved: list[list[Frame]] = []
+        self._space = SpaceWait(files.directory, self._write_starved, statistics)
         self._idle: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -120,11 +128,18 @@ class GroupCommit:
             await self._writers.run(self._files.write_records, [frame])
 
     async def wait_idle(self) -> None:
-        """Wait until every frame has its answer."""
+        """Wait until every frame has its answer. A full disk may keep them waiting: see ``stop_waiting``."""
         while self._pending:
             if self._idle is None:
                 self._idle = self._loop.create_future()
             await asyncio.shield(self._idle)
+
+    def stop_waiting(self) -> None:
+        """Frames that find no space are answered with StorageFullError from now on."""
+        self._space.give_up()
+        starved, self._starved = self._starved, []
+        for batch in starved:
+            self._on_written(batch, None)
 
     def on_tail_progress(self) -> None:
         """Room was made, or there will be none: move on the frames that wait."""
@@ -155,7 +170,7 @@ class GroupCommit:
     def _can_write(self) -> bool:
         """Say whether frames are to be handed over now; waiting longer would make no larger write."""
         writes_max = self._writers_max if self._ready_bytes < WRITE_BYTES_MAX else 2 * self._writers_max
-        return self._writes < writes_max and bool(self._ready)
+        return self._writes < writes_max and bool(self._ready) and not self._starved
 
     def _write_ready(self) -> None:
         """Hand the oldest ready frame to a writer, with those right behind it."""
@@ -175,6 +190,7 @@ class GroupCommit:
             self._encode(frame, KIND_DATA)
         self._ready_bytes -= size
         self._writes += 1
+        batch[0].handed_at = self._loop.time()
         self._writers.submit(self._files.write_records, (batch,), self._on_written)
 
     def _encode(self, frame: Frame, kind: int) -> None:
@@ -195,35 +211,35 @@ class GroupCommit:
     def _check_tail(self) -> None:
         """Fail if the frame at the head of those waiting waits for a file that will not come."""
         assert self._tail is not None
-        error = self._tail.error
-        if error is not None and self._waiting and self._tail.needs_next(self._waiting[0].padded):
+        if not self._waiting or not self._tail.needs_next(self._waiting[0].padded):
+            return
+        error = self._tail.error or (self._find_fence() if self._statistics.space_waiting else None)
+        if error is not None:
             self._waiting[0].error = error
-            self._finish(self._waiting)
+            while self._waiting:
+                self._waiting.popleft().finished = True
             self._loop.call_soon(self._answer)
-
-    @staticmethod
-    def _finish(frames: deque[Frame]) -> None:
-        """Frames that will not be written have nothing to wait for but the answers of earlier ones."""
-        while frames:
-            frames.popleft().finished = True
 
     # ---- answering
 
     def _on_written(self, batch: list[Frame] | None, error: BaseException | None) -> None:
+        if batch is not None and batch[0].starved and self._wait_for_space(batch):
+            return
         self._writes -= 1
         if batch is None:
             # Not an answer of the disk but a mistake of ours: it is unknown which frames it is about.
             for frame in self._pending:
                 frame.error = frame.error or WalWriteError(f"the log writer failed: {error!r}")
                 frame.finished = True
-            self._waiting.clear()
-            self._ready.clear()
-            self._ready_bytes = 0
+            self._drop_unwritten()
         else:
+            if batch[0].error is None:
+                self._count_write(batch[0])
             for frame in batch:
                 frame.finished = True
-        while self._can_write():
-            self._write_ready()
+        if batch is not None and batch[0].error is None:
+            while self._can_write():
+                self._write_ready()
         self._answer()
 
     def _answer(self) -> None:
@@ -258,9 +274,42 @@ class GroupCommit:
 
     def _fail(self, error: Exception) -> None:
         self.failure = error
-        self._finish(self._ready)
+        self._drop_unwritten()
+
+    def _drop_unwritten(self) -> None:
+        """What is with no writer will not be written; only answers of earlier frames are waited for."""
+        for frames in (*self._starved, self._ready, self._waiting):
+            for frame in frames:
+                frame.finished = True
+        self._writes -= len(self._starved)
+        self._starved.clear()
+        self._ready.clear()
         self._ready_bytes = 0
-        self._finish(self._waiting)
+        self._waiting.clear()
+        self._space.cancel()
+
+    # ---- on a full disk
+
+    def _wait_for_space(self, batch: list[Frame]) -> bool:
+        """Keep a write that found no space, to make it again; return False if it has failed for good."""
+        error = batch[0].error
+        assert isinstance(error, StorageFullError)
+        if self.failure is not None or not self._space.begin(error):
+            return False
+        self._starved.append(batch)
+        return True
+
+    def _write_starved(self) -> None:
+        """Make the writes again that found no space, unless somebody else owns the log by now."""
+        starved, self._starved = self._starved, []
+        fence = self._find_fence()
+        for batch in starved:
+            if fence is None:
+                self._writers.submit(self._files.write_records, (batch,), self._on_written)
+            else:
+                batch[0].error = fence
+                batch[0].starved = False
+                self._on_written(batch, None)
 
     def _find_fence(self) -> HeadraceError | None:
         try:
@@ -269,15 +318,26 @@ class GroupCommit:
             return WalWriteError(f"the owner record cannot be read: {error}")
         return None if held else FencedOutError("a newer owner has taken the log")
 
+    def _count_write(self, first: Frame) -> None:
+        statistics = self._statistics
+        seconds = self._loop.time() - first.handed_at
+        statistics.disk_writes += 1
+        statistics.disk_seconds_total += seconds
+        statistics.disk_by_bucket[bisect_left(LATENCY_EDGES_S, seconds)] += 1
+        if not self._starved:
+            self._space.end()
+
     def _count(self, frame: Frame) -> None:
         self.durable_sequence = frame.address
         statistics = self._statistics
-        seconds = self._loop.time() - frame.started_at
-        statistics.frames_written += 1
-        statistics.bytes_written += frame.length
-        statistics.write_seconds_last = seconds
-        statistics.write_seconds_total += seconds
         statistics.log_bytes += frame.padded
+        statistics.count_frame(frame.length, self._loop.time() - frame.started_at)
+
+    def fill_statistics(self, statistics: WalStatistics) -> None:
+        """Add the gauges of now."""
+        statistics.frames_in_flight = len(self._pending)
+        statistics.frames_queued = len(self._waiting) + len(self._ready)
+        statistics.bytes_in_flight = sum(frame.length for frame in self._pending)
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -286,7 +346,7 @@ class GroupCommit:
         assert addresses == list(range(self.next_sequence - len(addresses), self.next_sequence))
         assert all(frame.done is not None for frame in self._pending)
         assert 0 <= self._writes <= 2 * self._writers_max
-        assert not self._ready or self._writes >= self._writers_max
+        assert not self._ready or self._writes >= self._writers_max or self._starved
         assert self._ready_bytes == sum(frame.padded for frame in self._ready)
         assert [f for f in self._pending if f in self._ready or f in self._waiting] == [
             *self._ready,

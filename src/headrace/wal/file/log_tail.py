@@ -3,6 +3,7 @@
 A log writes into its current file from front to back. Behind the scenes, one job at a time: the current
 file is zeroed ahead of the write position in steps, and when it is nearly full the next file is made
 ready, of a recycled one if there is any. A record never overlaps a step of zeroing in progress: it waits.
+It waits as well while the disk has no room for the file it needs.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StorageFullError
 from headrace.runtime.blocking import BlockingWork
 from headrace.wal.config import WalConfig
+from headrace.wal.contract import WalStatistics
 from headrace.wal.file.segment_files import SegmentFile, SegmentFiles, translate_error
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead
+from headrace.wal.file.space_wait import SpaceWait
 
 
 class LogTail:
@@ -30,6 +33,7 @@ class LogTail:
         head: FileHead,
         recycle: Callable[[SegmentFile, FileHead], SegmentFile],
         on_progress: Callable[[], None],
+        statistics: WalStatistics,
     ) -> None:
         self.current = current
         self.error: HeadraceError | None = None
@@ -49,6 +53,7 @@ class LogTail:
         self._refused = False
         self._stopped = False
         self._on_progress = on_progress
+        self._space = SpaceWait(files.directory, self._kick, statistics)
         self._work_at = 0
         """Write position from which there may be work to do."""
 
@@ -95,10 +100,20 @@ class LogTail:
     def add_spare(self, file: SegmentFile) -> None:
         """Keep a truncated file of this owner, closed, for recycling."""
         self._spare.append(file)
+        if self._wanted:
+            self._kick()
+
+    def stop_waiting(self) -> None:
+        """A record that needs a file for which there is no space is not to wait any more."""
+        held_up = self._space.pausing
+        self._space.give_up()
+        if held_up:
+            self._kick()  # one more attempt decides
 
     def stop(self) -> None:
         """Begin no more background work."""
         self._stopped = True
+        self._space.cancel()
 
     def open_files(self) -> list[SegmentFile]:
         """Return the files that ``close`` of the log has to close."""
@@ -125,7 +140,8 @@ class LogTail:
                 return
             prepare_at = size
         elif (current.position >= prepare_at and not self._refused) or self._wanted:
-            self._prepare_next()
+            if self._spare or not self._space.pausing:
+                self._prepare_next()
             return
         elif self._refused:
             prepare_at = size
@@ -168,13 +184,15 @@ class LogTail:
         if file is not None:
             self._next = file
             self._wanted = self._refused = False
+            self._space.end()
             self._kick()
         elif isinstance(error, OSError | HeadraceError):
             # Ahead of need it is no failure: there may be space again when the file is needed.
             self._refused = True
             if isinstance(error, OSError):
                 error = translate_error(error, "making the next log file")
-            if self._wanted:
+            held_up = isinstance(error, StorageFullError) and self._wanted and self._space.begin(error)
+            if self._wanted and not held_up:
                 self.error = error
         else:
             assert error is not None

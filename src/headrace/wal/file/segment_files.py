@@ -140,20 +140,31 @@ class SegmentFiles:
     def write_records(self, frames: list[Frame]) -> list[Frame]:
         """Seal the frames and write them, durably, where they were placed: one behind the other in one file.
 
-        Runs in a writer thread. An ``OSError`` is kept in the first frame: it says nothing about any of them.
+        Runs in a writer thread. An error is kept in the first frame: it says nothing about any of them.
+        ``starved`` says that it was lack of space and that writing the same once more is all it takes. That
+        is not so if syncing failed: the system may have dropped what it could not store.
         """
         first = frames[0]
         file = first.file
         assert file is not None
+        first.error = None
+        first.starved = False
         try:
             for frame in frames:
                 seal_record(frame.buffer, frame.length)
             if len(frames) == 1:
-                self._write(file.fd, first.buffer[: first.padded], first.offset)
+                self._write_fully(file.fd, first.buffer[: first.padded], first.offset)
             else:
                 self._write_many(file.fd, [frame.buffer[: frame.padded] for frame in frames], first.offset)
         except OSError as error:
             first.error = translate_error(error, f"writing the log record {first.address}")
+            first.starved = error.errno in _FULL
+            return frames
+        if not self.direct:
+            try:
+                self._filesystem.fdatasync(file.fd)
+            except OSError as error:
+                first.error = WalWriteError(f"syncing the log record {first.address} failed: {error}")
         return frames
 
     def write_mark(self, file: SegmentFile, mark: TruncationMark) -> None:
@@ -211,8 +222,6 @@ class SegmentFiles:
             else:
                 written -= len(data)
             offset += len(data)
-        if not self.direct:
-            self._filesystem.fdatasync(fd)
 
     def _write_fully(self, fd: int, data: memoryview, offset: int) -> None:
         written = self._filesystem.pwrite(fd, data, offset)

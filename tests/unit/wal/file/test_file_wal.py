@@ -27,30 +27,81 @@ def segment_names(machine):
     return [name for name in names if parse_name(name)]
 
 
+def set_capacity(machine, capacity):
+    object.__setattr__(machine.disk.config, "capacity_bytes", capacity)
+
+
+async def fill(wal, history):
+    """Append until the disk holds the log up; return what waits for its answers."""
+
+    async def append_for_ever():
+        for start in range(0, 10_000, 10):
+            await append_some(wal, history, contents(start, 10))
+            if history.errors or wal.statistics().frames_written > 200:
+                return
+
+    task = asyncio.ensure_future(append_for_ever())
+    while not wal.statistics().space_waiting:  # noqa: ASYNC110 - virtual time, and nobody tells
+        await asyncio.sleep(0.1)
+    return task
+
+
 class TestFullDisk:
     @pytest.mark.parametrize("direct", [True, False])
-    def test_frames_fail_typed_and_the_log_opens_again_when_there_is_space(self, direct):
+    @pytest.mark.parametrize("capacity", [200 * KIB, 200 * KIB + 5000, 221 * KIB, 235 * KIB])
+    def test_frames_wait_and_the_log_goes_on_when_there_is_space(self, direct, capacity):
+        machine, history = Machine(config=DiskConfig(capacity_bytes=capacity, direct=direct)), History()
+
+        async def scenario():
+            wal = await machine.open()
+            filling = await fill(wal, history)
+            written = wal.statistics().frames_written
+            assert written > 15
+            await asyncio.sleep(300)
+            assert not filling.done()
+            assert wal.statistics().frames_written <= written + 2
+            wal.check()
+            set_capacity(machine, 16 * MIB)
+            await asyncio.sleep(2)
+            assert wal.statistics().frames_written > written + 2
+            await filling
+            assert wal.statistics().space_waits >= 1
+            assert wal.statistics().space_waiting == 0
+            await wal.close()
+            wal = await machine.open()
+            history.check(read_all(wal))
+            await wal.close()
+
+        machine.run(scenario())
+        assert history.errors == []
+        assert list(history.acknowledged) == list(range(1, len(history.acknowledged) + 1))
+
+    @pytest.mark.parametrize("direct", [True, False])
+    @pytest.mark.parametrize("end", ["stop_waiting", "close"])
+    def test_frames_fail_typed_when_their_owner_ends_and_the_log_opens_again_when_there_is_space(
+        self, direct, end
+    ):
         machine, history = Machine(config=DiskConfig(capacity_bytes=200 * KIB, direct=direct)), History()
 
-        async def fill():
+        async def scenario():
             wal = await machine.open()
-            for start in range(0, 200, 10):
-                await append_some(wal, history, contents(start, 10))
-                if history.errors:
-                    break
-            assert {type(error) for error in history.errors} == {StorageFullError}
-            count = len(history.errors)
-            await append_some(wal, history, contents(900, 3))
-            assert len(history.errors) == count + 3
+            filling = await fill(wal, history)
+            if end == "stop_waiting":
+                wal.stop_waiting()
+                await filling
+                count = len(history.errors)
+                assert count >= 1
+                await append_some(wal, history, contents(900, 3))
+                assert len(history.errors) == count + 3
             await wal.close()
+            if end == "close":
+                filling.cancel()
+                await asyncio.gather(filling, return_exceptions=True)
+            assert {type(error) for error in history.errors} == {StorageFullError}
+            assert wal.statistics().space_waiting == 0
             with pytest.raises(StorageFullError):
                 await machine.open()
-
-        machine.run(fill())
-        assert len(history.acknowledged) > 15
-        object.__setattr__(machine.disk.config, "capacity_bytes", 4 * MIB)
-
-        async def go_on():
+            set_capacity(machine, 4 * MIB)
             history.errors.clear()
             wal = await machine.open()
             records = read_all(wal)
@@ -62,27 +113,64 @@ class TestFullDisk:
             history.check(read_all(wal))
             await wal.close()
 
-        machine.run(go_on())
+        machine.run(scenario())
         assert history.errors == []
 
-    def test_truncation_makes_space_on_a_full_disk(self):
-        machine, history = Machine(config=DiskConfig(capacity_bytes=200 * KIB)), History()
+    @pytest.mark.parametrize("spare", [0, 2])
+    def test_truncation_makes_space_and_the_log_goes_on_by_itself(self, spare):
+        config = replace(SMALL, spare_files_max=spare)
+        machine, history = Machine(config=DiskConfig(capacity_bytes=200 * KIB), wal=config), History()
 
         async def scenario():
             wal = await machine.open()
-            for start in range(0, 200, 10):
-                await append_some(wal, history, contents(start, 10))
-                if history.errors:
-                    break
-            await wal.truncate(max(history.acknowledged))
-            await wal.close()
+            filling = await fill(wal, history)
+            before = wal.statistics().frames_written
+            history.truncation_asked = max(history.acknowledged)
+            await wal.truncate(history.truncation_asked)
+            await asyncio.sleep(5)
+            assert wal.statistics().frames_written >= before + 5
+            wal.stop_waiting()
+            await filling
             history.errors.clear()
+            await wal.close()
+            set_capacity(machine, 4 * MIB)
             wal = await machine.open()
-            await append_some(wal, history, contents(300, 5))
+            history.check(read_all(wal))
             await wal.close()
 
         machine.run(scenario())
         assert history.errors == []
+
+    def test_an_owner_that_waits_for_space_is_fenced_like_any_other(self):
+        machine, history = Machine(config=DiskConfig(capacity_bytes=200 * KIB)), History()
+
+        async def scenario():
+            old = await machine.open()
+            filling = await fill(old, history)
+            set_capacity(machine, 4 * MIB)
+            new = await machine.open()
+            await asyncio.sleep(5)
+            await filling
+            assert {type(error) for error in history.errors} == {FencedOutError}
+            history.check(read_all(new))
+            await old.close()
+            await new.close()
+
+        machine.run(scenario())
+
+    def test_a_sync_that_finds_no_space_is_not_repeated(self):
+        """The system may have dropped what it could not store: a second sync would succeed and lie."""
+        config = replace(WIDE, zero_ahead_bytes=0)
+        machine, history = Machine(config=DiskConfig(direct=False), wal=config), History()
+
+        async def scenario():
+            wal = await machine.open()
+            machine.disk.fail("fdatasync", path="/log/", error=errno.ENOSPC)
+            await append_some(wal, history, contents(0, 3))
+            assert {type(error) for error in history.errors} == {WalWriteError}
+            await wal.close()
+
+        machine.run(scenario())
 
     def test_an_open_without_room_changes_nothing(self):
         machine, history = Machine(config=DiskConfig(capacity_bytes=200 * KIB)), History()

@@ -9,6 +9,7 @@ from headrace.wal.contract import WalStatistics
 from headrace.wal.file.group_commit import WRITE_BYTES_MAX, GroupCommit
 from headrace.wal.file.segment_files import SegmentFile
 from headrace.wal.file.segment_format import DATA_OFFSET
+from headrace.wal.file.space_wait import PAUSE_S
 from headrace.wal.frame_pool import FramePool
 from headrace.wal.record_format import decode_header
 
@@ -45,9 +46,10 @@ class Writers:
     def submit(self, fn, args, done):
         self.jobs.append((args[0], done))
 
-    def answer(self, index=0, error=None):
+    def answer(self, index=0, error=None, *, starved=False):
         batch, done = self.jobs.pop(index)
         batch[0].error = error
+        batch[0].starved = starved
         done(batch, None)
 
 
@@ -63,6 +65,7 @@ class Owner:
 
 
 class Files:
+    directory = "/log"
     write_records = None
 
 
@@ -182,9 +185,8 @@ async def test_after_an_error_every_later_frame_gets_it_and_none_is_written(benc
     bench.append(5)
     bench.writers.answer(0, WalWriteError("broken"))
     assert bench.answers == [(11, "WalWriteError")]
-    assert bench.in_the_air == [[12], [13, 14, 15]]  # was handed over before the answer was known
+    assert bench.in_the_air == [[12]]
     bench.append(2)
-    bench.writers.answer(0)
     bench.writers.answer(0)
     await asyncio.sleep(0)
     assert bench.answers == [(address, "WalWriteError") for address in range(11, 18)]
@@ -242,6 +244,71 @@ async def test_frames_for_which_there_will_be_no_room_fail_in_order(bench):
     assert bench.answers == []  # 11 is still in the air
     bench.writers.answer(0)
     assert bench.answers == [(11, None), (12, "StorageFullError"), (13, "StorageFullError")]
+
+
+async def test_a_write_that_finds_no_space_is_made_again_and_nothing_else_is_handed_over(bench):
+    bench.append(4)
+    bench.writers.answer(0, StorageFullError("full"), starved=True)
+    assert bench.statistics.space_waiting == 1
+    bench.writers.answer(0)
+    bench.append(1)
+    bench.commit.check()
+    assert bench.in_the_air == []
+    assert bench.answers == []
+    await asyncio.sleep(PAUSE_S * 1.5)
+    assert bench.in_the_air == [[11]]
+    bench.writers.answer(0, StorageFullError("full"), starved=True)
+    await asyncio.sleep(PAUSE_S * 2.5)
+    assert bench.in_the_air == [[11]]
+    bench.writers.answer(0)
+    bench.commit.check()
+    assert bench.in_the_air == [[13, 14, 15]]
+    bench.writers.answer(0)
+    assert bench.answers == [(address, None) for address in range(11, 16)]
+    assert (bench.statistics.space_waits, bench.statistics.space_waiting) == (1, 0)
+
+
+async def test_two_writes_that_find_no_space_are_both_made_again(bench):
+    bench.append(3)
+    bench.writers.answer(1, StorageFullError("full"), starved=True)
+    bench.writers.answer(0, StorageFullError("full"), starved=True)
+    await asyncio.sleep(PAUSE_S * 1.5)
+    assert sorted(bench.in_the_air) == [[11], [12]]
+    while bench.writers.jobs:
+        bench.writers.answer()
+        bench.commit.check()
+    assert bench.answers == [(11, None), (12, None), (13, None)]
+
+
+async def test_whoever_waits_for_space_is_told_when_nobody_is_to_wait_any_more(bench):
+    bench.append(3)
+    bench.writers.answer(0, StorageFullError("full"), starved=True)
+    bench.commit.stop_waiting()
+    assert bench.answers[0] == (11, "StorageFullError")
+    bench.writers.answer(0, StorageFullError("full"), starved=True)
+    assert bench.answers == [(address, "StorageFullError") for address in (11, 12, 13)]
+    assert bench.writers.jobs == []
+    assert bench.statistics.space_waiting == 0
+
+
+async def test_an_owner_that_waits_for_space_notices_its_successor(bench):
+    bench.append(3)
+    bench.writers.answer(0, StorageFullError("full"), starved=True)
+    bench.owner.held = False
+    bench.writers.answer(0)
+    await asyncio.sleep(PAUSE_S * 1.5)
+    assert bench.answers == [(address, "FencedOutError") for address in (11, 12, 13)]
+    assert bench.writers.jobs == []
+
+
+async def test_a_failure_ends_the_wait_for_space(bench):
+    bench.append(4)
+    bench.writers.answer(1, StorageFullError("full"), starved=True)
+    bench.writers.answer(0, WalWriteError("broken"))
+    assert bench.answers == [(address, "WalWriteError") for address in (11, 12, 13, 14)]
+    bench.commit.check()
+    await asyncio.sleep(PAUSE_S * 1.5)
+    assert bench.writers.jobs == []
 
 
 async def test_a_callback_that_raises_does_not_keep_others_from_their_answers(bench):

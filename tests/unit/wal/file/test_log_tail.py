@@ -1,15 +1,15 @@
 """Where records go and what is done ahead of them, with scripted background work."""
 
+import asyncio
 import errno
-
-import pytest
 
 from headrace.errors import FencedOutError, StorageFullError
 from headrace.limits import KIB
-from headrace.wal import WalConfig
+from headrace.wal import WalConfig, WalStatistics
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.segment_files import SegmentFile
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead
+from headrace.wal.file.space_wait import PAUSE_S
 
 CONFIG = WalConfig(
     frame_bytes_max=512,
@@ -25,6 +25,8 @@ LAZY = WalConfig(frame_bytes_max=512, segment_file_bytes=32 * KIB, zero_ahead_by
 
 
 class Files:
+    directory = "/log"
+
     def create(self, head):
         return SegmentFile(head.number, head.epoch, 3, DATA_OFFSET)
 
@@ -56,6 +58,7 @@ class Bench:
         self.work = Work()
         self.progress = 0
         self.recycled = []
+        self.statistics = WalStatistics()
         self.tail = LogTail(
             Files(),
             self.work,
@@ -64,6 +67,7 @@ class Bench:
             FileHead(bytes(16), 1, 1, 1, 1),
             self.recycle,
             self.on_progress,
+            self.statistics,
         )
 
     def recycle(self, old, head):
@@ -156,11 +160,11 @@ def test_spare_files_are_recycled_first_and_bounded():
     assert bench.tail.spare_room() == 2
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [(OSError(errno.ENOSPC, "full"), StorageFullError), (FencedOutError("gone"), FencedOutError)],
-)
-def test_a_file_that_cannot_be_made_is_an_error_once_it_is_needed(error, expected):
+FULL = OSError(errno.ENOSPC, "full")
+
+
+def fill_the_only_file(error):
+    """A bench whose file is full and whose next one could not be made ahead of need."""
     config = WalConfig(
         frame_bytes_max=512, segment_file_bytes=32 * KIB, zero_ahead_bytes=8 * KIB, zero_step_bytes=32 * KIB
     )
@@ -178,8 +182,47 @@ def test_a_file_that_cannot_be_made_is_an_error_once_it_is_needed(error, expecte
     assert bench.place() is None
     assert bench.doing == [("create",)]
     bench.work.answer(error)
-    assert type(bench.tail.error) is expected
     assert bench.tail.needs_next(4096)
+    return bench
+
+
+def test_a_file_that_cannot_be_made_is_an_error_once_it_is_needed():
+    bench = fill_the_only_file(FencedOutError("gone"))
+    assert type(bench.tail.error) is FencedOutError
+    assert bench.place() is None
+    assert bench.doing == []
+
+
+async def test_a_file_for_which_there_is_no_space_is_tried_again_after_a_pause():
+    bench = fill_the_only_file(FULL)
+    assert bench.tail.error is None
+    assert bench.statistics.space_waiting == 1
+    assert bench.place() is None
+    assert bench.doing == []
+    for pauses in (1, 2):
+        await asyncio.sleep(PAUSE_S * (pauses + 0.5))
+        assert bench.doing == [("create",)]
+        bench.work.answer(FULL if pauses == 1 else None)
+    bench.work.run_all()
+    assert bench.place() == (4 + 1, 12288)  # each attempt has a number of its own
+    assert (bench.statistics.space_waits, bench.statistics.space_waiting) == (1, 0)
+
+
+async def test_a_truncated_file_ends_the_wait_for_space_at_once():
+    bench = fill_the_only_file(FULL)
+    bench.tail.add_spare(SegmentFile(7, 1, -1, 32 * KIB))
+    bench.work.run_all()
+    assert len(bench.recycled) == 1
+    assert bench.place() is not None
+    assert bench.statistics.space_waiting == 0
+
+
+async def test_a_record_is_told_of_the_full_disk_when_nobody_is_to_wait_any_more():
+    bench = fill_the_only_file(FULL)
+    bench.tail.stop_waiting()
+    assert bench.doing == [("create",)]
+    bench.work.answer(FULL)
+    assert type(bench.tail.error) is StorageFullError
     assert bench.place() is None
     assert bench.doing == []
 
