@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from headrace.client.connections.reply_receiver import ReadBlock, ReplyReceiver
@@ -109,13 +109,18 @@ class Connection(asyncio.BufferedProtocol):
             self._schedule_turn()
 
     def send_append(
-        self, writer_id: bytes, data: Buffer, event_count: int, last_number: int, request_id: int
+        self,
+        writer_id: bytes,
+        pieces: Sequence[Buffer],
+        size: int,
+        event_count: int,
+        last_number: int,
+        request_id: int,
     ) -> None:
-        """Send one append as a whole; ``data`` must not change until it is acknowledged."""
-        size = len(data)
+        """Send one append as a whole; ``pieces``, ``size`` bytes, must not change until acknowledged."""
         outgoing = self._outgoing
         outgoing.append(_APPEND_HEAD.pack(_APPEND_BLOCK_END, _APPEND_OVERHEAD + size, writer_id, size, size))
-        outgoing.append(data)
+        outgoing.extend(pieces)
         outgoing.append(_APPEND_TAIL.pack(event_count, last_number, request_id))
         self._schedule_turn()
 

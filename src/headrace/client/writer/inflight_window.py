@@ -118,14 +118,23 @@ class InflightWindow:
     def has_unsent(self) -> bool:
         return bool(self._unsent)
 
-    def take_unsent(self) -> Block:
-        """Return the next block to send; it counts as sent from now on."""
-        block = self._unsent.popleft()
-        block.is_in_doubt = True
-        self._sent.append(block)
-        self.bytes_unsent -= block.size_bytes
-        self.bytes_sent += block.size_bytes
-        return block
+    def take_unsent(self, bytes_max: int) -> list[Block]:
+        """Return the next blocks to send, as one append; they count as sent from now on.
+
+        Blocks that had to wait travel together, up to ``bytes_max``: the server stores them as a unit, so the
+        number it remembers is still that of a block's last event. The first goes whatever its size.
+        """
+        unsent, size = self._unsent, 0
+        taken: list[Block] = []
+        while unsent and (not taken or size + unsent[0].size_bytes <= bytes_max):
+            block = unsent.popleft()
+            block.is_in_doubt = True
+            size += block.size_bytes
+            taken.append(block)
+        self._sent.extend(taken)
+        self.bytes_unsent -= size
+        self.bytes_sent += size
+        return taken
 
     def on_appended(self, previous_number: int, number: int) -> list[Block]:
         """The server acknowledged everything up to ``number``; return the blocks that are durable now.

@@ -181,9 +181,14 @@ class SegmentOutput:
             if not connection.has_room:
                 connection.wants_to_send(self)
                 return
-            block = window.take_unsent()
+            blocks = window.take_unsent(self._block_bytes_max)
             connection.send_append(
-                self._writer_id, block.data, block.event_count, block.last_number, self._request_id
+                self._writer_id,
+                [block.data for block in blocks],
+                sum(block.size_bytes for block in blocks),
+                sum(block.event_count for block in blocks),
+                blocks[-1].last_number,
+                self._request_id,
             )
 
     def on_appended(self, previous_number: int, number: int, segment_length: int) -> None:

@@ -19,7 +19,7 @@ def window_of(*counts, sent):
     for each in blocks:
         window.add(each)
     for _ in range(sent):
-        window.take_unsent()
+        window.take_unsent(0)
     return window, blocks
 
 
@@ -59,7 +59,17 @@ def test_an_acknowledgement_that_does_not_fit_changes_nothing(sent, previous, nu
 def test_a_setup_acknowledges_what_is_stored_and_repeats_the_rest():
     window, blocks = window_of(1, 3, 2, 1, sent=3)
     assert window.on_setup(4) == blocks[:2]
-    assert [window.take_unsent(), window.take_unsent()] == blocks[2:]
+    assert window.take_unsent(1 << 20) == blocks[2:]
+    window.check()
+
+
+def test_blocks_that_waited_travel_together_up_to_a_size():
+    window, blocks = window_of(1, 3, 2, 1, sent=0)
+    sizes = [each.size_bytes for each in blocks]
+    assert window.take_unsent(sizes[0] + sizes[1]) == blocks[:2]
+    assert window.take_unsent(sizes[2] + sizes[3] - 1) == [blocks[2]]
+    assert window.take_unsent(0) == [blocks[3]]
+    assert window.bytes_sent == sum(sizes)
     window.check()
 
 
@@ -67,7 +77,7 @@ def test_a_setup_of_a_new_writer_repeats_everything():
     window, blocks = window_of(1, 3, sent=2)
     assert window.on_setup(INT64_MIN) == []
     assert window.blocks_sent == 0
-    assert window.take_unsent() is blocks[0]
+    assert window.take_unsent(0) == blocks[:1]
 
 
 def test_a_server_that_forgot_what_it_acknowledged_is_corrupt():
@@ -124,18 +134,18 @@ class WindowAgainstServer(RuleBasedStateMachine):
         self.written.append(made)
 
     @precondition(lambda self: self.window.has_unsent())
-    @rule()
-    def send(self):
-        self.wire.append(self.window.take_unsent())
+    @rule(bytes_max=st.integers(0, 12))
+    def send(self, bytes_max):
+        self.wire.append(self.window.take_unsent(bytes_max))
 
     @precondition(lambda self: self.wire)
     @rule()
     def store(self):
-        made = self.wire.pop(0)
-        assert made.last_number > self.last
-        self.stored.append(made)
-        self.acks.append((self.last, made.last_number))
-        self.last = made.last_number
+        made = self.wire.pop(0)  # one append: stored as a unit
+        assert made[0].last_number > self.last
+        self.stored.extend(made)
+        self.acks.append((self.last, made[-1].last_number))
+        self.last = made[-1].last_number
 
     @precondition(lambda self: self.acks)
     @rule(data=st.data())
