@@ -134,6 +134,15 @@ class StorageReader(Protocol):
             DataCorruptionError: what was read is not what was written.
         """
 
+    def read_at_once(self, segment: str, offset: int, buffer: memoryview) -> tuple[int, int]:
+        """Fill ``buffer`` with verified bytes around ``offset``, as far as that takes no waiting.
+
+        Returns:
+            ``(begin, end)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]`` those
+            in front of it. An empty range says nothing but that ``read_stored`` has to be asked. Never
+            raises.
+        """
+
 
 class ReadIndex(Protocol):
     """Finds any byte of any segment of one container: in cache, in storage, in a merge source, in the future.

@@ -26,6 +26,7 @@ from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.readindex import (
     ContainerReadIndex,
     prefetch_policy,
+    read_index,
     read_plan,
     segment_index,
     storage_fetches,
@@ -41,6 +42,8 @@ SMALL = {
     (storage_fetches, "PIECE_BYTES"): 8 * KIB,
     (read_plan, "STORAGE_READ_ALIGNMENT"): 2 * KIB,
     (read_plan, "SEQUENTIAL_READ_ALIGNMENT"): 8 * KIB,
+    (read_index, "AT_ONCE_BYTES_MIN"): 8 * KIB,
+    (read_index, "AT_ONCE_BYTES_MAX"): 32 * KIB,
     (segment_index, "MERGE_COPY_BYTES_MAX"): 2 * KIB,
 }
 
@@ -236,6 +239,11 @@ class ReadIndexModel(RuleBasedStateMachine):
         self.world.storage.let_go()
         self.run(settle())
         self.run(self._finish_readings(wait=False))
+
+    @rule(warm=st.sampled_from([0, 5000, 50_000, 1 << 30]), block=st.sampled_from([64, 1000, 16 * KIB]))
+    def storage_gets_warm(self, warm: int, block: int) -> None:
+        self.world.storage.warm_bytes = warm
+        self.world.storage.block_bytes = block
 
     @rule(count=st.integers(1, 3))
     def storage_fails(self, count: int) -> None:

@@ -164,6 +164,55 @@ async def test_a_large_segment_is_read_across_many_chunks_and_blocks():
         assert await fresh.read_stored("s", offset, 1000) == content[offset : offset + 1000]
 
 
+async def test_what_is_read_at_once_is_whole_blocks_around_the_offset():
+    store = Store()
+    store.provider = store.objects
+    storage = store.owner(1)
+    content = bytes(number % 251 for number in range(3021))
+    await storage.write("s", 0, [content[:2001]], create=True)
+    storage = store.owner(2)  # a chunk of its own begins at 2001
+    await storage.write("s", 2001, [content[2001:]])
+    for size in (8, 16, 24, 64, 200, 4096):
+        position = 0
+        reads = 0
+        while position < len(content):
+            buffer = bytearray(size)
+            begin, end = storage.read_at_once("s", position, memoryview(buffer))
+            assert begin < end <= size, position
+            assert buffer[:end] == content[position - begin : position - begin + end]
+            position += end - begin
+            reads += 1
+            chunk = next(c for c in storage.chunks("s") if position <= c.start_offset + c.length)
+            inside = position - chunk.start_offset
+            assert inside % 8 == 0 or inside == chunk.length
+        assert reads <= len(content) // (size - 7) + len(storage.chunks("s"))
+    assert storage.read_at_once("s", 3, memoryview(bytearray(7))) == (0, 0)  # smaller than a block
+    for offset in (-1, 3021, 5000):
+        assert storage.read_at_once("s", offset, memoryview(bytearray(64))) == (0, 0)
+    assert storage.read_at_once("unknown", 0, memoryview(bytearray(64))) == (0, 0)
+    await storage.truncate("s", 1000)
+    assert storage.read_at_once("s", 999, memoryview(bytearray(64))) == (0, 0)
+
+
+async def test_nothing_behind_a_bit_that_flipped_is_read_at_once():
+    store = Store()
+    store.provider = store.objects
+    storage = store.owner(1)
+    content = bytes(range(96))
+    await storage.write("s", 0, [content], create=True)
+    (data,) = store.objects.objects.values()
+    for bit in range(8 * 96):
+        data[bit // 8] ^= 1 << bit % 8
+        buffer = bytearray(96)
+        begin, end = storage.read_at_once("s", 0, memoryview(buffer))
+        assert (begin, end) == (0, bit // 64 * 8)
+        assert buffer[:end] == content[:end]
+        data[bit // 8] ^= 1 << bit % 8
+    assert storage.statistics().checksum_failures == 8 * 96
+    del data[50:]
+    assert storage.read_at_once("s", 0, memoryview(bytearray(96))) == (0, 48)
+
+
 async def test_without_append_every_write_is_a_chunk_of_its_own():
     store = Store(supports_append=False)
     storage = store.owner(1)

@@ -47,6 +47,7 @@ class Outbox:
         "_transport",
         "_turn_given",
         "_waiters",
+        "_writes_vectors",
     )
 
     def __init__(self, bytes_max: int, on_drained: Callable[[], None]) -> None:
@@ -60,12 +61,15 @@ class Outbox:
         self._held: list[ReadResult] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._turn_given = False
+        self._writes_vectors = False
         self._statistics = OutboxStatistics()
 
     def open(self, transport: asyncio.Transport) -> None:
         """Send over ``transport`` from now on."""
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
+        # asyncio joins what is given to it, which copies; up to 3.11 always, later when the socket is full.
+        self._writes_vectors = type(transport).__module__.startswith("uvloop")
 
     @property
     def full(self) -> bool:
@@ -91,38 +95,53 @@ class Outbox:
         frames.append(head)
         if result.length <= JOIN_BYTES_MAX:
             frames.append(result.to_bytes())
+            self.send(trailer)
         else:
-            self._write_pieces(result.pieces)
+            self._write_pieces(result.pieces, trailer)
             self._hold(result)
-        self.send(trailer)
 
-    def _write_pieces(self, pieces: list[memoryview]) -> None:
-        """Write large pieces as they are, runs of small ones as copies of about ``JOIN_BYTES_MAX`` bytes."""
-        frames = self._frames
+    def _write_pieces(self, pieces: list[memoryview], trailer: bytes) -> None:
+        """Write large pieces as they are, runs of small ones as copies of about ``JOIN_BYTES_MAX`` bytes.
+
+        Where the transport can, all of it in one system call, with what waits in front and the trailer: two
+        small segments around a large one cost a quarter of its price, and wake the client twice more.
+        """
+        small = self._frames
+        parts: list[bytes | memoryview] = []
         joined_bytes = 0
         for piece in pieces:
             size = len(piece)
+            if size < PIECE_BYTES_MIN:
+                small.append(piece)
+                joined_bytes += size
+                if joined_bytes < JOIN_BYTES_MAX:
+                    continue
+            _join(small, parts)
             if size >= PIECE_BYTES_MIN:
-                self.flush()
-                self._write(piece)
-                joined_bytes = 0
-                continue
-            frames.append(piece)
-            joined_bytes += size
-            if joined_bytes >= JOIN_BYTES_MAX:
-                self.flush()
-                joined_bytes = 0
-        self.flush()  # views must not stay behind in the list
+                parts.append(piece)
+            joined_bytes = 0
+        if self._writes_vectors:
+            small.append(trailer)
+            _join(small, parts)
+            assert self._transport is not None
+            self._transport.writelines(parts)
+            self._statistics.writes += 1
+            self._statistics.bytes_sent += sum(map(len, parts))
+        else:
+            _join(small, parts)  # views must not stay behind in the list
+            for part in parts:
+                self._write(part)
+            self.send(trailer)
 
     def flush(self) -> None:
         """Write what was sent so far now."""
         frames = self._frames
         if not frames:
             return
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
-        frames.clear()
+        data: list[bytes | memoryview] = []
+        _join(frames, data)
         if self._transport is not None:
-            self._write(data)
+            self._write(data[0])
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -202,3 +221,10 @@ class Outbox:
     def statistics(self) -> OutboxStatistics:
         self._statistics.results_held = len(self._held)
         return self._statistics
+
+
+def _join(frames: list[bytes | memoryview], parts: list[bytes | memoryview]) -> None:
+    """Move ``frames``, if there are any, into one part."""
+    if frames:
+        parts.append(frames[0] if len(frames) == 1 else b"".join(frames))
+        frames.clear()

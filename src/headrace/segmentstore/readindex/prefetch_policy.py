@@ -35,6 +35,10 @@ class Run:
     ahead: int
     """Bytes below this offset have been asked for already."""
     window: int = 0
+    at_hand: bool = False
+    """Storage answered the last read of it without waiting: there is nothing to be gained by asking ahead."""
+    shared: bool = False
+    """Two readers go along it side by side."""
 
 
 class SequentialRuns:
@@ -53,24 +57,35 @@ class SequentialRuns:
         """Whether a read at ``offset`` continues a run, or may begin one at the start of the segment."""
         return offset in self._runs or offset == start_offset
 
+    def is_followed(self, offset: int, reach_bytes: int) -> bool:
+        """Whether somebody else comes to read what is at ``offset``, and is not more than ``reach_bytes``
+        behind.
+        """
+        run = self._runs.get(offset)
+        return (run is not None and run.shared) or any(
+            offset - reach_bytes < other < offset for other in self._runs
+        )
+
+    def on_at_hand(self, offset: int, length: int) -> None:
+        """A reader got ``length`` bytes at ``offset`` that storage had at hand."""
+        run = self._move(offset, offset + length)[0]
+        run.at_hand = True
+        self.active -= run.window > 0
+        run.window = 0
+
+    def on_fetched(self, offset: int) -> None:
+        """The read at ``offset`` has to wait for storage."""
+        if (run := self._runs.get(offset)) is not None:
+            run.at_hand = False
+
     def on_read(self, offset: int, length: int, start_offset: int, window_max: int) -> tuple[int, int] | None:
         """A reader got ``length`` bytes at ``offset``. Answer the range ``[from, to)`` to read ahead, if any.
 
         Ranges end on multiples of PIECE_BYTES. ``window_max`` is what the cache grants one run now.
         """
         end = offset + length
-        run = self._runs.pop(offset, None)
-        fresh = run is None
-        if run is None:
-            run = Run(end)
-            if len(self._runs) >= RUNS_MAX:
-                silent = self._runs.pop(next(iter(self._runs)))
-                self.active -= silent.window > 0
-        if (other := self._runs.pop(end, None)) is not None:  # two readers meet: they are one from here
-            self.active -= other.window > 0
-            run.ahead = max(run.ahead, other.ahead)
-        self._runs[end] = run
-        if (fresh and offset != start_offset) or window_max < PIECE_BYTES:
+        run, fresh = self._move(offset, end)
+        if run.at_hand or (fresh and offset != start_offset) or window_max < PIECE_BYTES:
             return None
         if run.window and (end + run.window) // PIECE_BYTES * PIECE_BYTES <= run.ahead:
             return None  # no whole piece has been used up since the last time
@@ -82,3 +97,20 @@ class SequentialRuns:
             return None
         run.ahead = target
         return begin, target
+
+    def _move(self, offset: int, end: int) -> tuple[Run, bool]:
+        """Let the run at ``offset`` go on to ``end``; answer it, and whether it is new."""
+        run = self._runs.pop(offset, None)
+        fresh = run is None
+        if run is None:
+            run = Run(end)
+            if len(self._runs) >= RUNS_MAX:
+                silent = self._runs.pop(next(iter(self._runs)))
+                self.active -= silent.window > 0
+        if (other := self._runs.pop(end, None)) is not None:  # two readers meet: they are one from here
+            self.active -= other.window > 0
+            run.ahead = max(run.ahead, other.ahead)
+            run.at_hand = run.at_hand or other.at_hand
+            run.shared = True
+        self._runs[end] = run
+        return run, fresh

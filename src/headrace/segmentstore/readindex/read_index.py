@@ -7,13 +7,17 @@ It decides nothing itself: ``read_plan`` says what a read needs, ``segment_index
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ContainerOfflineError, NoSuchSegmentError, SegmentSealedError
-from headrace.limits import MIB
+from headrace.limits import KIB, MIB
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
 from headrace.segmentstore.readindex.read_plan import (
+    SEQUENTIAL_READ_ALIGNMENT,
+    STORAGE_READ_ALIGNMENT,
     Need,
     ReadPlan,
     check_read,
@@ -25,6 +29,7 @@ from headrace.segmentstore.readindex.storage_fetches import FetchStatistics, Spa
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from headrace.segmentstore.container.segment_state import SegmentState
     from headrace.segmentstore.contract import StorageReader
@@ -33,6 +38,10 @@ if TYPE_CHECKING:
 
 WITHOUT_ROOM: Final = 1 << 62
 """What :meth:`ContainerReadIndex.unstored_bytes` answers when nothing more should be accepted."""
+AT_ONCE_BYTES_MIN: Final = 256 * KIB
+"""Who wants that much gets just that; for smaller reads more is read, and kept for those that follow."""
+AT_ONCE_BYTES_MAX: Final = 1 * MIB
+"""Read on the loop in one go: a third of a millisecond out of the page cache, checksums included."""
 RUNS_SEGMENTS_MAX: Final = 64
 """Segments whose readers are followed; the one read from storage longest ago is forgotten first."""
 
@@ -75,6 +84,7 @@ class ContainerReadIndex:
         config: ReadIndexConfig | None = None,
     ) -> None:
         self._cache = cache
+        self._storage = storage
         self._config = config or ReadIndexConfig()
         cache.join(self._config.accepted_bytes_max)
         self._fetches = StorageFetches(
@@ -176,14 +186,16 @@ class ContainerReadIndex:
             return None
         index = self._indexes.get(segment)
         if index is None:
-            return None
+            if offset >= segment.stored_length:
+                return None
+            index = self._index_of(segment)
         pieces: list[memoryview] = []
         blocks: list[int] = []
         size = index.collect(offset, limit, pieces, blocks)
         if not size:
-            if not index.redirects:
-                return None
             plan = plan_read(index, offset, limit)
+            if plan.need is Need.STORAGE:
+                return self._read_at_once(plan, segment, offset)
             if plan.need is not Need.CACHED:
                 return None
             size = plan.index.collect(plan.offset, plan.length, pieces, blocks)
@@ -194,6 +206,50 @@ class ContainerReadIndex:
         sealed = segment.sealed
         release = self._cache.hold(pieces, blocks, size)
         return ReadResult(offset, pieces, end == length and not sealed, end == length and sealed, release)
+
+    def _read_at_once(self, plan: ReadPlan, segment: SegmentState, offset: int) -> ReadResult | None:
+        """Answer from what storage has at hand, a warm page cache as a rule: no task, no copy.
+
+        The bytes go into lent memory and from there to the reader. They are cached only if somebody will
+        come for them: for the rest of what was read when the reader wanted less, for readers behind it.
+        """
+        index, start = plan.index, plan.offset
+        if self._fetches.is_pending(index, start):
+            return None
+        runs = self._runs_of(index)
+        wanted = plan.length
+        if wanted < AT_ONCE_BYTES_MIN:
+            sequential = runs.is_sequential(start, index.state.start_offset)
+            wanted = SEQUENTIAL_READ_ALIGNMENT if sequential else STORAGE_READ_ALIGNMENT
+        loan = self._cache.lend(min(wanted, AT_ONCE_BYTES_MAX))
+        if loan is None:
+            return None
+        block, memory = loan
+        begin, end = self._storage.read_at_once(index.state.storage_name, start, memory)
+        size = min(end - begin, plan.length)
+        if size <= 0:
+            self._cache.take_back(block)
+            return None
+        self._storage_reads += 1
+        if size < end - begin or runs.is_followed(start, self._cache.history_bytes_max):
+            index.insert_history(start - begin, memory[:end])
+        runs.on_at_hand(start, size)
+        piece = memory[begin : begin + size].toreadonly()
+        release: Callable[[], None] | None = partial(self._cache.take_back, block)
+        if size <= COPY_BYTES_MAX:
+            piece = memoryview(bytes(piece))
+            self._cache.take_back(block)
+            release = None
+        past = offset + size == segment.durable_length
+        return ReadResult(offset, [piece], past and not segment.sealed, past and segment.sealed, release)
+
+    def _runs_of(self, index: SegmentIndex) -> SequentialRuns:
+        """Return the runs of a segment that is read from storage."""
+        runs = self._runs.pop(index, None) or SequentialRuns()
+        self._runs[index] = runs
+        if len(self._runs) > RUNS_SEGMENTS_MAX:
+            del self._runs[next(iter(self._runs))]
+        return runs
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         waited_at_tail = False
@@ -252,10 +308,8 @@ class ContainerReadIndex:
         """Bytes from storage for a plan, and a look ahead."""
         self._storage_reads += 1
         index, start = plan.index, plan.index.state.start_offset
-        runs = self._runs.pop(index, None) or SequentialRuns()
-        self._runs[index] = runs
-        if len(self._runs) > RUNS_SEGMENTS_MAX:
-            del self._runs[next(iter(self._runs))]
+        runs = self._runs_of(index)
+        runs.on_fetched(plan.offset)
         sequential = runs.is_sequential(plan.offset, start)
         end = plan_storage_range(index, plan.offset, plan.length, sequential=sequential)
         data = await self._fetches.fetch(index, plan.offset, end)
@@ -272,8 +326,22 @@ class ContainerReadIndex:
         share = self._cache.history_bytes_max // self._cache.containers
         window_max = grant_window(share, sum(other.active for other in self._runs.values()))
         ahead = runs.on_read(offset, size, index.state.start_offset, window_max)
-        if ahead is not None:
+        if ahead is None:
+            return
+        if self._is_at_hand(index, ahead[0]):
+            runs.on_at_hand(offset + size, 0)
+        else:
             self._fetches.fetch_ahead(index, *ahead)
+
+    def _is_at_hand(self, index: SegmentIndex, offset: int) -> bool:
+        """Whether storage would answer a read at ``offset`` without waiting: the first block tells."""
+        loan = self._cache.lend(STORAGE_READ_ALIGNMENT)
+        if loan is None:
+            return False
+        block, memory = loan
+        begin, end = self._storage.read_at_once(index.state.storage_name, offset, memory)
+        self._cache.take_back(block)
+        return begin < end
 
     def read_direct(self, segment: SegmentState, offset: int, length: int) -> list[memoryview] | None:
         index = self._indexes.get(segment)
@@ -316,6 +384,12 @@ class ContainerReadIndex:
         count = self._unstored.count
         cache = self._cache
         return count if not count or count < cache.room_bytes - cache.reserved_bytes else WITHOUT_ROOM
+
+    def cache_pressure(self) -> float:
+        """Unstored bytes in parts of what the cache has left: at 1 ``unstored_bytes`` says WITHOUT_ROOM."""
+        count = self._unstored.count
+        left = self._cache.room_bytes - self._cache.reserved_bytes
+        return count / left if 0 < count < left else float(count > 0)
 
     def statistics(self) -> ReadIndexStatistics:
         return ReadIndexStatistics(

@@ -98,6 +98,10 @@ class StorageFetches:
                 self._start(index, position, piece_end, foreground=False)
                 position = piece_end
 
+    def is_pending(self, index: SegmentIndex, offset: int) -> bool:
+        """Whether the byte at ``offset`` is on its way."""
+        return self._find(index, offset) is not None
+
     def forget(self, index: SegmentIndex, error: HeadraceError) -> None:
         """The segment is gone: who waits for it gets ``error``, and what still arrives is not cached."""
         for fetch in self._pending.pop(index, ()):

@@ -51,9 +51,17 @@ def verify_blocks(data: memoryview, block_bytes: int, checksums: array[int], chu
     Raises:
         ChecksumMismatchError: with the offset of the first bad block.
     """
+    good = count_good(data, block_bytes, checksums)
+    if good < len(data):
+        raise ChecksumMismatchError("a block fails its checksum", path=chunk, offset=offset + good)
+
+
+def count_good(data: memoryview, block_bytes: int, checksums: array[int]) -> int:
+    """Return the size of the blocks at the beginning of ``data`` that are right."""
     assert len(checksums) == -(-len(data) // block_bytes)
     at = 0
     for expected in checksums:
         if crc32c(data[at : at + block_bytes]) != expected:
-            raise ChecksumMismatchError("a block fails its checksum", path=chunk, offset=offset + at)
+            return at
         at += block_bytes
+    return len(data)

@@ -9,14 +9,10 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.errors import DataCorruptionError, InvalidArgumentError, SegmentTruncatedError
+from headrace.errors import InvalidArgumentError, SegmentTruncatedError
+from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
-from headrace.storage.metadata.rows import (
-    CHECKSUM_GROUP_BLOCKS,
-    checksum_key,
-    decode_checksum_row,
-    full_group_count,
-)
+from headrace.storage.metadata.rows import CHECKSUM_GROUP_BLOCKS, full_group_count
 
 
 @dataclass(slots=True)
@@ -32,16 +28,14 @@ class ReadPiece:
     checksums: array[int]
 
 
-def plan_read(
-    layout: SegmentLayout, offset: int, length: int, get: Callable[[str], bytes | None]
-) -> list[ReadPiece]:
+def plan_read(layout: SegmentLayout, offset: int, length: int, groups: ChecksumGroups) -> list[ReadPiece]:
     """Return the pieces that hold ``[offset, offset + length)``, in order.
 
     Args:
         layout: the segment's chunks.
         offset: in the segment.
         length: all of it must be stored.
-        get: reads a row, for checksums that are not in the layout.
+        groups: the checksums that are not in the layout.
 
     Raises:
         SegmentTruncatedError: ``offset`` lies below the start offset.
@@ -62,40 +56,62 @@ def plan_read(
     while offset < end:
         chunk, start = layout.chunks[index], layout.starts[index]
         take = min(end, start + chunk.length) - offset
-        pieces.append(_plan_piece(chunk, offset - start, take, get))
+        pieces.append(_plan_piece(chunk, offset - start, take, groups))
         offset += take
         index += 1
     return pieces
 
 
-def _plan_piece(chunk: Chunk, begin: int, take: int, get: Callable[[str], bytes | None]) -> ReadPiece:
+def plan_at_once(
+    layout: SegmentLayout, offset: int, length_max: int, groups: ChecksumGroups
+) -> ReadPiece | None:
+    """Return whole blocks of one chunk, ``length_max`` bytes at most, that begin with the one of ``offset``.
+
+    None if no block is that small, or nothing is stored there. Where the piece ends the next block begins,
+    so somebody who reads on from there has no byte read twice.
+
+    Raises:
+        DataCorruptionError: checksums are missing or damaged.
+    """
+    if not layout.start_offset <= offset < layout.length:
+        return None
+    index = layout.index_of(offset)
+    chunk = layout.chunks[index]
+    block = chunk.block_bytes
+    begin = offset - layout.starts[index]
+    first = begin // block
+    end = first * block + length_max
+    end = chunk.length if end >= chunk.length else end // block * block
+    if end <= begin:
+        return None
+    return _plan_piece(chunk, begin, end - begin, groups)
+
+
+def _plan_piece(chunk: Chunk, begin: int, take: int, groups: ChecksumGroups) -> ReadPiece:
     block = chunk.block_bytes
     first = begin // block
     last = (begin + take - 1) // block
     aligned = first * block
     length = min((last + 1) * block, chunk.length) - aligned
-    checksums = find_checksums(chunk, first, last + 1, get)
+    checksums = _slice_checksums(chunk, first, last + 1, groups)
     return ReadPiece(chunk.name, aligned, length, begin - aligned, take, block, checksums)
 
 
 def find_checksums(chunk: Chunk, first: int, end: int, get: Callable[[str], bytes | None]) -> array[int]:
-    """Return the checksums of blocks ``[first, end)``.
+    """Return the checksums of blocks ``[first, end)``; ``get`` reads a row.
 
     Raises:
         DataCorruptionError: a row is missing or damaged.
     """
+    return _slice_checksums(chunk, first, end, ChecksumGroups(get))
+
+
+def _slice_checksums(chunk: Chunk, first: int, end: int, groups: ChecksumGroups) -> array[int]:
     tail_group = full_group_count(chunk.length, chunk.block_bytes)
     found: array[int] = array("I")
     for group in range(first // CHECKSUM_GROUP_BLOCKS, (end - 1) // CHECKSUM_GROUP_BLOCKS + 1):
         base = group * CHECKSUM_GROUP_BLOCKS
-        if group == tail_group:
-            checksums = chunk.checksums
-        else:
-            key = checksum_key(chunk.name, group)
-            data = get(key)
-            if data is None:
-                raise DataCorruptionError(f"row {key!r} is missing")
-            checksums = decode_checksum_row(data, key)
+        checksums = chunk.checksums if group == tail_group else groups.find(chunk.name, group)
         found += checksums[max(0, first - base) : end - base]
     assert len(found) == end - first
     return found

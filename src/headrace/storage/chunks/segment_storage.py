@@ -20,6 +20,7 @@ from headrace.errors import (
     ChunkOffsetError,
     DataCorruptionError,
     FencedOutError,
+    HeadraceError,
     InvalidArgumentError,
     NoSuchChunkError,
     NoSuchSegmentError,
@@ -28,6 +29,7 @@ from headrace.errors import (
     SegmentSealedError,
 )
 from headrace.runtime.entropy import Entropy
+from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.chunk_writer import ChunkWriter
 from headrace.storage.chunks.concat_plan import check_concat, plan_link
@@ -35,7 +37,7 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.garbage import GarbageQueue
 from headrace.storage.chunks.garbage_collector import GarbageCollector
 from headrace.storage.chunks.incarnation import Incarnation
-from headrace.storage.chunks.read_plan import plan_read
+from headrace.storage.chunks.read_plan import plan_at_once, plan_read
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout
 from headrace.storage.chunks.segment_locks import SegmentLocks
 from headrace.storage.chunks.truncate_plan import plan_delete, plan_truncate
@@ -121,6 +123,7 @@ class ChunkedSegmentStorage:
         )
         self._locks = SegmentLocks()
         self._layouts: OrderedDict[str, SegmentLayout] = OrderedDict()
+        self._checksums = ChecksumGroups(rows.get)
         self._garbage = GarbageQueue(
             runs_max=self._config.garbage_runs_max, orphans_max=10_000, delay_s=self._config.garbage_delay_s
         )
@@ -192,7 +195,7 @@ class ChunkedSegmentStorage:
         """
         for _ in range(_READ_ATTEMPTS):
             layout = self._get_layout(segment)
-            pieces = plan_read(layout, offset, length, self._rows.get)
+            pieces = plan_read(layout, offset, length, self._checksums)
             try:
                 data = await self._io.read(pieces)
             except (NoSuchChunkError, ChunkOffsetError) as error:
@@ -204,6 +207,27 @@ class ChunkedSegmentStorage:
             self._statistics.bytes_read += length
             return data
         raise DataCorruptionError(f"segment {segment!r}: its chunks vanish while they are read")
+
+    def read_at_once(self, segment: str, offset: int, buffer: memoryview) -> tuple[int, int]:
+        """Fill ``buffer`` with verified bytes around ``offset``, as far as that takes no waiting.
+
+        Returns:
+            ``(begin, end)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]`` those
+            in front. An empty range says nothing but that :meth:`read_stored` has to be asked. Never raises.
+        """
+        try:
+            layout = self._find_layout(segment)
+            piece = layout and plan_at_once(layout, offset, len(buffer), self._checksums)
+        except HeadraceError:
+            return 0, 0  # read_stored will say it
+        if not piece:
+            return 0, 0
+        end = self._io.read_at_once(piece, buffer)
+        if end <= piece.skip:
+            return 0, 0
+        self._statistics.reads += 1
+        self._statistics.bytes_read += end - piece.skip
+        return piece.skip, end
 
     # ---------------------------------------------------------------------------------- modifying
 

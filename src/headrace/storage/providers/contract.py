@@ -89,6 +89,12 @@ class ChunkProvider(Protocol):
             StorageReadError: the store did not answer.
         """
 
+    def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:
+        """Copy what can be had without waiting from ``offset`` on; return how many bytes that were.
+
+        0 says nothing about the object, only that ``read`` has to be asked. Never raises.
+        """
+
     async def delete(self, name: str) -> None:
         """Delete the object; fine if it does not exist. Reads in progress may still succeed."""
 

@@ -118,17 +118,36 @@ class FilesystemChunkProvider:
 
     async def read(self, name: str, offset: int, length: int) -> memoryview:
         view = memoryview(bytearray(length))
-        done = self._read_at_once(name, view, offset)
+        done = self.read_at_once(name, offset, view)
         if done < length:
-            done += await self._pool.run(
+            more = await self._pool.run(
                 _read_file, self._files, name, self._path(name), view[done:], offset + done
             )
+            done += more
+            self._statistics.bytes_read += more
             self._keep_open(name)
         if done < length:
             raise ChunkOffsetError(name, offset + length, offset + done)
         self._statistics.reads += 1
-        self._statistics.bytes_read += length
         return view
+
+    def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:
+        """Copy what the page cache holds; only of files that an earlier read has left open."""
+        descriptor = self._descriptors.get(name)
+        if descriptor is None or offset < 0 or not 0 < len(buffer) <= self._config.read_at_once_bytes_max:
+            return 0
+        try:
+            done = os.preadv(descriptor, (buffer,), offset, _RWF_NOWAIT)
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:  # some mounted file systems cannot
+                self._reads_at_once = False
+                self._close_descriptors()
+            return 0  # not cached, or a failure the thread will meet and translate
+        self._descriptors.move_to_end(name)
+        statistics = self._statistics
+        statistics.reads_at_once += done == len(buffer)
+        statistics.bytes_read += done
+        return done
 
     async def info(self, name: str) -> ChunkObject:
         length = await self._pool.run(_stat_file, self._files, name, self._path(name))
@@ -147,6 +166,9 @@ class FilesystemChunkProvider:
     # ---------------------------------------------------------------------------------- ending
 
     async def close(self) -> None:
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
         while self._descriptors:
             self._files.close(self._descriptors.popitem()[1])
 
@@ -166,23 +188,6 @@ class FilesystemChunkProvider:
             directory = directory.rpartition("/")[0]
         lineage.append(self._root)
         return lineage
-
-    def _read_at_once(self, name: str, view: memoryview, offset: int) -> int:
-        """Copy what the page cache holds, without blocking. Return the count, 0 if nothing can be said."""
-        if not self._reads_at_once or not 0 < len(view) <= self._config.read_at_once_bytes_max:
-            return 0
-        descriptor = self._descriptors.get(name)
-        if descriptor is None:
-            return 0
-        try:
-            done = os.preadv(descriptor, (view,), offset, _RWF_NOWAIT)
-        except OSError as error:
-            if error.errno == errno.EOPNOTSUPP:  # some mounted file systems cannot
-                self._reads_at_once = False
-            return 0  # not cached, or a failure the thread will meet and translate
-        self._descriptors.move_to_end(name)
-        self._statistics.reads_at_once += done == len(view)
-        return done
 
     def _keep_open(self, name: str) -> None:
         """Open for the next read. The thread has just opened the same path: its directories are in memory."""

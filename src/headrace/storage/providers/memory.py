@@ -62,6 +62,17 @@ class MemoryChunkProvider:
         self._statistics.bytes_read += length
         return memoryview(bytes(content[offset : offset + length]))
 
+    def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:
+        content = self.objects.get(name)
+        if content is None or not 0 <= offset < len(content):
+            return 0
+        with memoryview(content) as view:
+            size = min(len(buffer), len(content) - offset)
+            buffer[:size] = view[offset : offset + size]
+        self._statistics.reads_at_once += 1
+        self._statistics.bytes_read += size
+        return size
+
     async def delete(self, name: str) -> None:
         content = self.objects.pop(name, None)
         if content is not None:

@@ -132,6 +132,27 @@ class ChunkProviderContract:
             await provider.delete(name)
         assert await list_names(provider) == []
 
+    async def test_what_is_read_at_once_is_right_as_far_as_it_goes(self) -> None:
+        provider = await self.make()
+        content = bytes(range(200))
+        await provider.create("c", [content])
+        assert await read_bytes(provider, "c", 0, 200) == content  # may make later reads cheap
+        for offset, size in [
+            (0, 200),
+            (0, 1),
+            (150, 100),
+            (199, 1),
+            (200, 10),
+            (10**9, 10),
+            (-1, 10),
+            (5, 0),
+        ]:
+            buffer = bytearray(b"?" * size)
+            done = provider.read_at_once("c", offset, memoryview(buffer))
+            assert 0 <= done <= max(0, min(size, 200 - offset))
+            assert buffer[:done] == content[offset : offset + done]
+        assert provider.read_at_once("missing", 0, memoryview(bytearray(10))) == 0
+
     async def test_thousands_of_buffers_are_written_in_order(self) -> None:
         provider = await self.make()
         buffers = [b"%05d" % number for number in range(3000)]

@@ -209,3 +209,37 @@ def test_admission_gives_room_in_order_and_counts_it_back():
     admission.check()
     assert admission.statistics().bytes_running == 0
     assert admission.statistics().waiting == 0
+
+
+class VectorTransport(FakeTransport):
+    """Takes many pieces at once, as uvloop's transports do."""
+
+    __module__ = "uvloop.loop"
+
+    def __init__(self):
+        super().__init__()
+        self.vectors = []
+
+    def writelines(self, pieces):
+        self.vectors.append([len(piece) for piece in pieces])
+        self.write(b"".join(pieces))
+
+
+async def test_a_large_answer_leaves_in_one_call_where_the_transport_can(outbox):
+    transport = VectorTransport()
+    transport.protocol = Protocol(outbox)
+    outbox.open(transport)
+    outbox.send(b"a")
+    outbox.send_read(b"<", Result(64 * KIB), b">")
+    assert transport.vectors == [[2, *[16 * KIB] * 4, 1]]
+    result = Result(40 * KIB, pieces=40)
+    transport.stuck = True
+    outbox.send_read(b"<<", result, b">>")
+    assert sum(transport.vectors[1]) == 40 * KIB + 4
+    assert len(transport.vectors[1]) == 2
+    assert result.released == 0
+    outbox.send(b"b")
+    await asyncio.sleep(0)
+    transport.drain()
+    assert result.released == 1
+    assert b"".join(transport.written) == b"a<" + bytes(64 * KIB) + b"><<" + bytes(40 * KIB) + b">>b"

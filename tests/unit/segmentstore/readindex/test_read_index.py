@@ -468,6 +468,157 @@ async def test_a_reader_from_the_start_finds_its_next_bytes_read_already():
     await world.close()
 
 
+async def test_a_reader_of_a_warm_history_needs_no_task_and_always_the_same_memory():
+    world = World(BlockCache(CacheConfig(bytes_max=64 * MIB)))
+    world.storage.warm_bytes = 100 * MIB
+    segment = world.create_stored("s", 20 * MIB + 300)
+    position = 0
+    while position < segment.durable_length:
+        result = world.index.read_nowait(segment, position, 1 * MIB)
+        assert result is not None
+        assert result.length == min(1 * MIB, segment.durable_length - position)
+        assert b"".join(result.pieces) == pattern(position, result.length)
+        assert world.cache.statistics().lent_bytes == 1 * MIB or result.length == 300
+        position += result.length
+        assert result.at_tail == (position == segment.durable_length)
+        result.release()
+    statistics = world.cache.statistics()
+    assert (statistics.lent_bytes, statistics.pinned_bytes, statistics.used_bytes) == (0, 0, 0)
+    assert statistics.arena_bytes == CacheConfig().arena_bytes
+    assert world.storage.reads == []
+    assert world.index.statistics().fetches.reads == 0
+    await world.close()
+
+
+async def test_small_reads_of_a_warm_history_are_served_from_what_was_read_with_them():
+    world = World(BlockCache(CacheConfig(bytes_max=64 * MIB)))
+    world.storage.warm_bytes = 100 * MIB
+    segment = world.create_stored("s", 3 * MIB)
+    position = 0
+    while position < segment.durable_length:
+        result = world.index.read_nowait(segment, position, 1000)
+        assert result is not None
+        data = result.to_bytes()
+        assert data == pattern(position, len(data))
+        position += len(data)
+    assert len(world.storage.reads_at_once) == 3
+    for number in range(1, 200):
+        position = number * 7919 * 97 % (3 * MIB - 100)
+        assert world.index.read_nowait(segment, position, 100) is not None
+    assert len(world.storage.reads_at_once) == 3
+    world.check()
+    assert world.storage.reads == []
+    assert world.cache.statistics().lent_bytes == 0
+    await world.close()
+
+
+async def test_what_a_second_reader_will_come_for_is_kept():
+    world = World(BlockCache(CacheConfig(bytes_max=256 * MIB)))
+    world.storage.warm_bytes = 100 * MIB
+    segment = world.create_stored("s", 16 * MIB)
+
+    def read(position):
+        result = world.index.read_nowait(segment, position, 1 * MIB)
+        assert result is not None
+        assert result.to_bytes() == pattern(position, 1 * MIB)
+
+    for piece in range(16):
+        read(piece * MIB)
+        if piece >= 4:
+            read((piece - 4) * MIB)
+    assert 16 <= len(world.storage.reads_at_once) <= 16 + 5  # those in front of which nobody was seen
+    world.storage.reads_at_once.clear()
+    side_by_side = world.create_stored("t", 16 * MIB)
+    segment = side_by_side
+    for piece in range(16):
+        read(piece * MIB)
+        read(piece * MIB)
+    assert len(world.storage.reads_at_once) == 17
+    await world.close()
+
+
+async def test_a_history_that_turns_cold_is_read_ahead_and_one_that_turns_warm_is_not():
+    world = World(BlockCache(CacheConfig(bytes_max=128 * MIB)))
+    segment = world.create_stored("s", 40 * MIB)
+    fetches = world.index.statistics().fetches
+
+    async def read_to(position, end):
+        while position < end:
+            data = await world.read(segment, position, 512 * KIB)
+            assert data == pattern(position, len(data))
+            position += len(data)
+            await settle()
+
+    world.storage.warm_bytes = 10 * MIB
+    await read_to(0, 10 * MIB)
+    assert (fetches.reads, fetches.ahead_reads) == (0, 0)
+    await read_to(10 * MIB, 20 * MIB)
+    assert fetches.ahead_reads >= 8
+    world.storage.warm_bytes = 40 * MIB
+    ahead = fetches.ahead_reads
+    await read_to(20 * MIB, 40 * MIB)
+    assert fetches.ahead_reads == ahead
+    assert world.cache.statistics().lent_bytes == 0
+    await world.close()
+
+
+async def test_readers_that_do_not_take_their_bytes_borrow_no_more_than_the_share_of_history():
+    world = World(BlockCache(CacheConfig(bytes_max=32 * MIB)))
+    world.storage.warm_bytes = 100 * MIB
+    old, live = world.create_stored("old", 40 * MIB), world.create("live")
+    for _ in range(24):
+        world.append(live, 1 * MIB)
+        world.store(live)
+    results = []
+    for position in range(0, 40 * MIB, MIB):
+        result = world.index.read_nowait(old, position, MIB)
+        if result is None:  # then storage is asked as if it were cold
+            assert await world.read_exactly(old, position, MIB) == pattern(position, MIB)
+        else:
+            results.append((position, result))
+        world.cache.check()
+    assert 4 <= len(results) <= 8
+    assert world.cache.statistics().lent_bytes <= 8 * MIB
+    world.storage.reads.clear()
+    assert await world.read_exactly(live, 8 * MIB, 16 * MIB) == pattern(8 * MIB, 16 * MIB)
+    assert world.storage.reads == []  # the tail is where it was
+    for position, result in results:
+        assert result.to_bytes() == pattern(position, MIB)
+    assert world.cache.statistics().lent_bytes == 0
+    await world.close()
+
+
+async def test_lent_memory_outlives_segment_and_container():
+    world = World(BlockCache(CacheConfig(bytes_max=32 * MIB)))
+    world.storage.warm_bytes = 100 * MIB
+    segment = world.create_stored("s", 1 * MIB)
+    result = world.index.read_nowait(segment, 0, MIB)
+    world.delete(segment)
+    world.index.close()
+    assert b"".join(result.pieces) == pattern(0, MIB)
+    with pytest.raises(TypeError):
+        result.pieces[0][0] = 1
+    world.cache.check()
+    result.release()
+    assert world.cache.statistics().used_bytes == 0
+    await world.close()
+
+
+async def test_a_read_of_bytes_on_their_way_waits_for_those():
+    world = World(BlockCache(CacheConfig(bytes_max=32 * MIB)))
+    segment = world.create_stored("s", 4 * MIB)
+    world.storage.hold()
+    first = asyncio.ensure_future(world.read(segment, 0, MIB))
+    await settle()
+    world.storage.warm_bytes = 4 * MIB
+    world.storage._gate.set()  # warm from now on, and the first read still on its way
+    second = asyncio.ensure_future(world.read(segment, 100, MIB))
+    assert await second == pattern(100, MIB - 100)
+    assert await first == pattern(0, MIB)
+    assert [length for _, offset, length in world.storage.reads if not offset] == [MIB]
+    await world.close()
+
+
 async def test_random_reads_do_not_read_ahead():
     world = World(BlockCache(CacheConfig(bytes_max=128 * MIB)))
     segment = world.create_stored("s", 8 * MIB)

@@ -27,6 +27,10 @@ class FakeStorage:
         self.reads: list[tuple[str, int, int]] = []
         self.failures = 0
         self.short_answers = 0
+        self.warm_bytes = 0
+        """Bytes at the beginning of every segment that can be read without waiting."""
+        self.block_bytes = 1024
+        self.reads_at_once: list[tuple[str, int, int]] = []
         self._gate = asyncio.Event()
         self._gate.set()
 
@@ -51,6 +55,22 @@ class FakeStorage:
             self.short_answers -= 1
             return data[:-1]
         return data
+
+    def read_at_once(self, segment: str, offset: int, buffer: memoryview) -> tuple[int, int]:
+        """Whole blocks of ``block_bytes`` as far as they are warm, from the one that ``offset`` lies in."""
+        content = self.segments.get(segment)
+        if content is None or self.failures or not self._gate.is_set():
+            return 0, 0
+        first = offset - offset % self.block_bytes
+        warm = min(len(content), self.warm_bytes)
+        end = min(warm, first + len(buffer))
+        if end < len(content):
+            end -= end % self.block_bytes
+        if end <= offset:
+            return 0, 0
+        buffer[: end - first] = content[first:end]
+        self.reads_at_once.append((segment, offset, end - offset))
+        return offset - first, end - first
 
 
 class World:

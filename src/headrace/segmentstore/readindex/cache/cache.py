@@ -65,6 +65,7 @@ class CacheStatistics:
     tail_bytes: int
     history_bytes: int
     pinned_bytes: int
+    lent_bytes: int
     extents: int
     owners: int
     tails: int
@@ -115,6 +116,7 @@ class BlockCache:
         self.pinned_blocks = 0
         self._pinned_bytes_max = self.policy.pinned_max * BLOCK_BYTES
         self._pinned_extents = 0
+        self._lent_blocks = 0
         self._evicted_extents = 0
         self._evicted_blocks = 0
         self._squeezes = 0
@@ -191,28 +193,62 @@ class BlockCache:
 
     def allocate_history(self, owner: int, offset: int, wanted_bytes: int) -> int:
         """Take an extent for bytes read from storage; NO_BLOCK if history has its share already."""
-        order = min(order_within(wanted_bytes), self.layout.order_max)
-        history = self._queues[HISTORY]
-        while history.blocks + (1 << order) > self.policy.history_max:
-            if not self._evict_one((HISTORY,)):
-                break
-        while history.blocks + (1 << order) > self.policy.history_max and order > 0:
-            order -= 1
-        if history.blocks + (1 << order) > self.policy.history_max:
+        block, order = self._take_of_history(min(order_within(wanted_bytes), self.layout.order_max))
+        if block == NO_BLOCK:
             self._refused_history += 1
-            return NO_BLOCK
+        else:
+            self._begin(block, order, owner, offset, HISTORY)
+        return block
+
+    def lend(self, wanted_bytes: int) -> tuple[int, memoryview] | None:
+        """Lend memory for bytes on their way from storage to a reader, to be handed to :meth:`take_back`.
+
+        It belongs to nobody's index, counts as history and as held by readers, and may be smaller than
+        wanted. None if there is no room for that. What was taken back last is lent next: a reader that goes
+        through a year of data does so in memory the processor still has at hand.
+        """
+        order = min(order_covering(wanted_bytes), self.layout.order_max)
+        if (self.pinned_blocks + (1 << order)) > self.policy.pinned_max:
+            return None
+        block, order = self._take_of_history(order)
+        if block == NO_BLOCK:
+            return None
+        size = 1 << order
+        self._orders[block] = order
+        self._lengths[block] = 0
+        self.classes[block] = DOOMED
+        self.pins[block] = 1
+        self.room_bytes -= BLOCK_BYTES << order
+        self.pinned_blocks += size
+        self._pinned_extents += 1
+        self._lent_blocks += size
+        return block, self.memory.writable(block, min(wanted_bytes, BLOCK_BYTES << order))
+
+    def take_back(self, block: int) -> None:
+        """Nobody uses what :meth:`lend` answered any more."""
+        self._lent_blocks -= 1 << self._orders[block]
+        self._let_go([block])
+
+    def _take_of_history(self, order: int) -> tuple[int, int]:
+        """Take an extent of ``order``, or a smaller one, out of the share of history: (block, its order)."""
+        history, policy = self._queues[HISTORY], self.policy
+        room = policy.history_max - self._lent_blocks
+        while history.blocks + (1 << order) > room and self._evict_one((HISTORY,)):
+            pass
+        while history.blocks + (1 << order) > room:
+            if not order:
+                return NO_BLOCK, -1
+            order -= 1
         block = self._allocate(order)
         if block == NO_BLOCK:
             while self.layout.free_blocks < 1 << order:
-                if not self._evict_one(self.policy.queues_for_history(history.blocks, 1 << order)):
+                taken = history.blocks + self._lent_blocks
+                if not self._evict_one(policy.queues_for_history(taken, 1 << order)):
                     break
             order = self.layout.find_order(order)
-            if order < 0:
-                self._refused_history += 1
-                return NO_BLOCK
-            block = self.layout.allocate(order)
-        self._begin(block, order, owner, offset, HISTORY)
-        return block
+            if order >= 0:
+                block = self.layout.allocate(order)
+        return block, order
 
     def _allocate(self, order: int) -> int:
         block = self.layout.allocate(order)
@@ -384,6 +420,13 @@ class BlockCache:
     def history_bytes_max(self) -> int:
         return self.policy.history_max * BLOCK_BYTES
 
+    @property
+    def utilisation(self) -> float:
+        """Part of the bound, 0 to 1, that is in use, whoever may be evicted. A division: ask it for every
+        append.
+        """
+        return (self.layout.blocks - self.layout.free_blocks) / self.policy.blocks_max
+
     def essential_share(self) -> float:
         """Part of the cache, 0 to 1, that cannot be evicted: what back-pressure is made of."""
         return self.essential_blocks / self.policy.blocks_max
@@ -424,6 +467,7 @@ class BlockCache:
             tail_bytes=self._queues[TAIL].blocks * BLOCK_BYTES,
             history_bytes=self._queues[HISTORY].blocks * BLOCK_BYTES,
             pinned_bytes=self.pinned_blocks * BLOCK_BYTES,
+            lent_bytes=self._lent_blocks * BLOCK_BYTES,
             extents=len(self._orders) - self._orders.count(NOT_A_HEAD),
             owners=len(self._owners),
             tails=self._tails,
@@ -468,3 +512,5 @@ class BlockCache:
         in_use = self.layout.blocks - self.layout.free_blocks
         assert self.essential_blocks == in_use - sum(queue.blocks for queue in self._queues.values())
         assert (pinned_blocks, pinned_extents) == (self.pinned_blocks, self._pinned_extents)
+        assert 0 <= self._lent_blocks <= pinned_blocks
+        assert self._queues[HISTORY].blocks + self._lent_blocks <= self.policy.history_max

@@ -63,6 +63,11 @@ class ExtentMemory:
         self._writable[block >> self._shift][start : start + size] = data
         self.lengths[block] = used + size
 
+    def writable(self, block: int, size: int) -> memoryview:
+        """The first ``size`` bytes of an extent, to be filled by whoever holds it."""
+        base = (block & self._mask) * BLOCK_BYTES
+        return self._writable[block >> self._shift][base : base + size]
+
     def view(self, block: int, start: int, end: int) -> memoryview:
         """Bytes ``[start, end)`` of an extent, read-only. Pin it before control returns to the loop."""
         base = (block & self._mask) * BLOCK_BYTES
