@@ -173,6 +173,7 @@ class SegmentContainer:
         recover.
         """
         self._online = False
+        self._log.stop_waiting()
         await self.tables.close()
         await self._log.flush()
         if self._writer is not None:

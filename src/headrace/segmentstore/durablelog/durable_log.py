@@ -206,6 +206,10 @@ class DurableLog:
         if self._processor is not None:
             self._processor.fail(error)
 
+    def stop_waiting(self) -> None:
+        """A full disk is not to hold up what was accepted: it becomes durable now or fails."""
+        self._wal.stop_waiting()
+
     async def stop(self) -> None:
         """Make durable what was accepted, then close the WAL."""
         await self.flush()
