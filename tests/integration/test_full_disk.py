@@ -91,12 +91,22 @@ async def numbers(client):
         ]
 
 
-async def test_writers_wait_while_the_disk_is_full_and_go_on_when_there_is_space(server, disk):
+HELD_UP = "appends wait until there is"
+
+
+async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_when_there_is_space(
+    server, disk
+):
     async with connect(server.uri) as client:
         await create(client)
         filler = Filler(client)
         filling = asyncio.create_task(filler.run())
-        await asyncio.to_thread(server.wait_for_log, "no space left")
+        await asyncio.to_thread(server.wait_for_log, HELD_UP)
+        for _ in range(3):
+            acknowledged = filler.acknowledged
+            found = await asyncio.wait_for(numbers(client), 20)
+            assert found == list(range(len(found)))
+            assert len(found) >= acknowledged
         assert not filling.done()
         disk.resize(500)
         await filler.wait_more(20)
@@ -104,7 +114,10 @@ async def test_writers_wait_while_the_disk_is_full_and_go_on_when_there_is_space
         await filling
         assert await numbers(client) == list(range(filler.acknowledged))
     # A full disk is no damage: nothing may say so.
-    assert "DataCorruptionError" not in server.log()
+    log = server.log()
+    assert "DataCorruptionError" not in log
+    assert "there is space again" in log
+    assert "ended:" not in log  # the container never went away
     assert server.stop() == 0
     server.start()
     async with connect(server.uri) as client:
@@ -116,7 +129,7 @@ async def test_a_full_server_stops_when_told_and_starts_again_with_everything(se
         await create(client)
         filler = Filler(client, give_up_s=0.5)
         filling = asyncio.create_task(filler.run())
-        await asyncio.to_thread(server.wait_for_log, "no space left")
+        await asyncio.to_thread(server.wait_for_log, HELD_UP)
         assert await asyncio.to_thread(server.stop, 15) == 0
         await asyncio.gather(filling, return_exceptions=True)
     with pytest.raises(ServerDiedError, match="no space left"):
