@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import Final
 
 from crc32c import crc32c
 
@@ -15,6 +16,11 @@ from headrace.errors import ChecksumMismatchError
 from headrace.storage.metadata.rows import CHECKSUM_GROUP_BLOCKS
 
 Buffer = bytes | bytearray | memoryview
+
+_KEEP_LOCK: Final = 0
+"""Letting go of the interpreter for the few microseconds of one block, and waiting to get it back from a busy
+thread, took several times as long as the block.
+"""
 
 
 def extend_checksums(
@@ -29,14 +35,14 @@ def extend_checksums(
     filled = length % block_bytes
     for buffer in buffers:
         view = memoryview(buffer)
-        while view:
-            part = view[: block_bytes - filled]
-            if filled:
-                checksums[-1] = crc32c(part, checksums[-1])
-            else:
-                checksums.append(crc32c(part))
-            filled = (filled + len(part)) % block_bytes
-            view = view[len(part) :]
+        size = len(view)
+        at = 0
+        if filled:
+            at = min(size, block_bytes - filled)
+            checksums[-1] = crc32c(view[:at], checksums[-1], _KEEP_LOCK)
+        for begin in range(at, size, block_bytes):
+            checksums.append(crc32c(view[begin : begin + block_bytes], 0, _KEEP_LOCK))
+        filled = (filled + size) % block_bytes
     groups = []
     # A group is full when the last byte of its last block is there.
     while len(checksums) > CHECKSUM_GROUP_BLOCKS or (len(checksums) == CHECKSUM_GROUP_BLOCKS and not filled):
