@@ -1,0 +1,30 @@
+"""Every text in the source with its gaps, so that pages can quote what the program says."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "headrace"
+GAP = "\0"
+_FORMAT = re.compile(r"%(?:\.\d+)?[a-zA-Z]")
+
+
+@cache
+def source_texts():
+    """Return all string constants; values that are filled in are gaps."""
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(_FORMAT.sub(GAP, node.value))
+            elif isinstance(node, ast.JoinedStr):
+                parts = [part.value if isinstance(part, ast.Constant) else GAP for part in node.values]
+                found.add("".join(map(str, parts)))
+    return found
+
+
+def is_said(line):
+    """Whether some text of the source is ``line``, whose gaps are written as ``<name>``."""
+    wanted = re.sub(r"<[^>]*>", GAP, line)
+    return any(wanted in text for text in source_texts())

@@ -1,0 +1,171 @@
+"""The runbook's commands work, what it quotes is said by the program, the numbers it names exist."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.docs.source_texts import is_said
+from tests.integration.inspected_data import make_killed_server
+from tests.integration.server_process import ServerProcess
+
+PAGE = Path(__file__).parents[2] / "docs" / "operating" / "runbook.md"
+TEXT = PAGE.read_text()
+
+
+def blocks(language):
+    found = re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+    return [line for block in found for line in block.splitlines() if line]
+
+
+COMMANDS = sorted(set(blocks("sh")))
+STATISTICS = sorted(
+    {name for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", TEXT) if not name.endswith((".json", ".md"))}
+)
+
+
+# ------------------------------------------------------------------------------------------ words
+
+
+@pytest.mark.parametrize("line", sorted(set(blocks("text"))))
+def test_every_line_that_is_quoted_is_in_the_code(line):
+    assert is_said(line)
+
+
+def test_a_line_that_nobody_says_would_be_noticed():
+    assert not is_said("container <n> has a cold")
+    assert is_said("container <n> ended: <why>")
+    assert not is_said("container <n> ended: <why> at once")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the data directory holds a log but not the record of its make-up",
+        "the log begins at <a> but was truncated at <b>",
+        "is damaged or missing",
+        "no readable owner record",
+        "the log of this container is missing",
+        "torn or dropped: recovery does not need it",
+    ],
+)
+def test_every_message_in_a_table_is_in_the_code(words):
+    assert words in TEXT
+    assert is_said(words)
+
+
+def test_every_section_can_be_reached_from_the_top():
+    titles = re.findall(r"^## (\d+)\. (.*)$", TEXT, re.MULTILINE)
+    assert [int(number) for number, _ in titles] == list(range(1, len(titles) + 1))
+    for number, title in titles:
+        anchor = re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+        assert f"[{number}](#{number}-{anchor})" in TEXT
+
+
+def test_pages_it_points_to_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
+        assert (PAGE.parent / target).exists(), target
+
+
+# ------------------------------------------------------------------------------------------ commands
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """A directory with ``headrace-data`` of a killed server, and the command on the path."""
+    directory = tmp_path_factory.mktemp("runbook")
+    killed = asyncio.run(make_killed_server(directory / "made"))
+    (directory / "headrace-data").symlink_to(killed.data)
+    (directory / "bin").mkdir()
+    command = directory / "bin" / "headrace"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace.cli.main "$@"\n')
+    command.chmod(0o755)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(directory):
+    """A server with its own data: commands that need one are sent there."""
+    with ServerProcess(directory / "running") as server:
+        yield server
+
+
+def run(directory, line):
+    environment = {**os.environ, "PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
+    return subprocess.run(
+        line,
+        shell=True,
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_there_are_commands_of_both_kinds():
+    assert sum("127.0.0.1" in line for line in COMMANDS) >= 4
+    assert sum("headrace-data" in line for line in COMMANDS) >= 8
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for line in COMMANDS if "127.0.0.1" not in line])
+def test_every_command_works_on_data_of_a_killed_server(directory, line):
+    done = run(directory, line)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for line in COMMANDS if "127.0.0.1" in line])
+def test_every_command_works_on_a_running_server(directory, server, line):
+    line = line.replace("127.0.0.1:10080", server.addresses["rest"])
+    assert "127.0.0.1:10080" not in line
+    done = run(directory, line)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STATISTICS)
+def test_every_number_it_names_is_counted(server, name):
+    with urllib.request.urlopen(f"http://{server.addresses['rest']}/v1/debug/statistics") as answer:
+        found = json.load(answer)
+    whole = {**found, **found["containers"]["0"]}
+    for part in name.split("."):
+        assert part in whole, name
+        whole = whole[part]
+
+
+# ------------------------------------------------------------------------------------------ what it promises
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_lost_log_directory_is_noticed_before_a_start_and_not_by_it(tmp_path):
+    with ServerProcess(tmp_path, "--containers", "2") as server:
+        assert server.stop() == 0
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "data" / "wal" / "container-1").rename(tmp_path / "aside")
+    command = [
+        sys.executable,
+        "-m",
+        "headrace.cli.main",
+        "check",
+        "container",
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 6
+    assert "the log of this container is missing" in done.stdout
