@@ -114,7 +114,8 @@ class SegmentFlusher:
             case DeleteStep():
                 await self._delete_from_storage(aggregator)
                 aggregator.segment.stored_deleted = True
-                self._read_index.on_changed(aggregator.segment)
+                # Also a source that was merged into a deleted target: its bytes would count as unstored.
+                self._read_index.drop(aggregator.segment)
                 aggregator.finish(step.item)
             case _:
                 raise AssertionError(step)
