@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.client import connect
 from tests.docs.source_texts import is_said
 from tests.integration.inspected_data import make_killed_server
 from tests.integration.server_process import ServerProcess
@@ -152,10 +153,9 @@ def test_every_number_it_names_is_counted(server, name):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_lost_log_directory_is_noticed_before_a_start_and_not_by_it(tmp_path):
+def test_a_lost_log_directory_is_noticed_by_a_check(tmp_path):
     with ServerProcess(tmp_path, "--containers", "2") as server:
         assert server.stop() == 0
-    (tmp_path / "bin").mkdir()
     (tmp_path / "data" / "wal" / "container-1").rename(tmp_path / "aside")
     command = [
         sys.executable,
@@ -169,3 +169,25 @@ def test_a_lost_log_directory_is_noticed_before_a_start_and_not_by_it(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 6
     assert "the log of this container is missing" in done.stdout
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+async def test_a_reader_of_a_damaged_chunk_goes_on_when_the_file_is_put_back(tmp_path):
+    killed = await make_killed_server(tmp_path / "made")
+    chunk = min((killed.data / "chunks" / "demo" / "orders").rglob("*.chunk"))
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole[:9000] + bytes([whole[9000] ^ 1]) + whole[9001:])
+    server = ServerProcess(tmp_path / "server", "--data-dir", str(killed.data))
+    with server:
+        reading = asyncio.ensure_future(count_events(server.uri))
+        await asyncio.to_thread(server.wait_for_log, "a block fails its checksum")
+        assert not reading.done()
+        chunk.write_bytes(whole)
+        assert await asyncio.wait_for(reading, 60) == killed.events
+        assert server.stop() == 0
+
+
+async def count_events(uri):
+    async with connect(uri) as client, client.event_reader("demo", "orders", end="tail") as reader:
+        return sum([len(list(batch.payloads())) async for batch in reader.batches()])
