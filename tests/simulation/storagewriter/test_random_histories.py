@@ -98,6 +98,13 @@ async def read_at_random(world: WriterWorld, entropy: SeededEntropy) -> None:
             assert data == expected
 
 
+def leave_zombie_bytes(world: WriterWorld, entropy: SeededEntropy) -> None:
+    """The former owner, still alive, goes on writing behind what was committed of its chunks."""
+    for name in list(world.objects.objects):
+        if entropy.randbelow(4) == 0:
+            world.objects.objects[name] += entropy.token(1 + entropy.randbelow(30))
+
+
 async def live(world: WriterWorld, worker: RandomWorker, entropy: SeededEntropy, steps: int) -> None:
     """One epoch: work, with a writer and a reader, until it dies or is killed."""
     run = asyncio.ensure_future(world.writer.run())
@@ -123,7 +130,10 @@ async def scenario(sim: Simulation) -> None:
     config = StorageWriterConfig(
         flush_bytes=1 + entropy.randbelow(200),
         write_bytes_max=200 + entropy.randbelow(200),
-        flush_age_s=entropy.random() * 0.2,
+        flush_age_s=entropy.random() * (0.2 if entropy.randbelow(2) else 5.0),
+        change_age_s=entropy.random() * 0.3,
+        checkpoint_age_s=entropy.random() * 0.3,
+        slow_flush_s=entropy.random() * 0.05,
         pressure_bytes=100 + entropy.randbelow(2000),
         flushes_max=1 + entropy.randbelow(6),
         take_operations_max=1 + entropy.randbelow(20),
@@ -148,10 +158,15 @@ async def scenario(sim: Simulation) -> None:
     deaths_per_thousand = entropy.randbelow(20)
     dead = False
 
-    def inject(_):
+    outage = [Fault.FAIL, Fault.FULL, Fault.LOSE_REPLY][entropy.randbelow(3)]
+    outage_begins, outage_lasts = entropy.random() * 4.0, entropy.random() * 2.0
+
+    def inject(call):
         nonlocal dead
         if dead:
             return Fault.DIE_BEFORE
+        if call.kind != "commit" and 0.0 <= sim.loop.time() - began - outage_begins < outage_lasts:
+            return outage
         draw = entropy.randbelow(1000)
         if draw < deaths_per_thousand:
             dead = True
@@ -174,11 +189,13 @@ async def scenario(sim: Simulation) -> None:
     world.rows.inject = inject_commits
     world.provider.delay_s = lambda _: entropy.random() * 0.02
     worker = RandomWorker(world, entropy.fork("worker"))
+    began = sim.loop.time()
     for _ in range(5):
         await live(world, worker, entropy, entropy.randbelow(120))
         world.writer.check()
         dead = False
         world.restart()
+        leave_zombie_bytes(world, entropy)
     world.provider.inject = world.rows.inject = lambda _: None
     world.checkpoint()
     await world.run_until_stored(timeout_s=600)
