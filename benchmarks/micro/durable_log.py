@@ -21,7 +21,6 @@ from headrace.limits import KIB
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
@@ -47,13 +46,16 @@ class LengthIndex:
     def unstored_bytes(self) -> int:
         return 0
 
+    def cache_pressure(self) -> float:
+        return 0.0
+
 
 class Owner:
     """One writer that counts its answers."""
 
-    def __init__(self, number: int, target: ContainerAppendTarget) -> None:
+    def __init__(self, number: int, segment: SegmentState) -> None:
         self.writer_id = number.to_bytes(16, "big")
-        self.target = target
+        self.segment = segment
         self.sent = -(1 << 63)
         self.acked = 0
 
@@ -83,8 +85,7 @@ class Bench:
         for number in range(writers):
             name = f"s{number}"
             await self.log.submit(partial(self._propose, name), 100)
-            target = ContainerAppendTarget(self.log.processor, self.state.get(name))
-            self.owners.append(Owner(number, target))
+            self.owners.append(Owner(number, self.state.get(name)))
 
     def _propose(self, name: str, sequence: int) -> MapSegment:
         return transitions.propose_map(self.state, sequence, name, {})
@@ -93,19 +94,16 @@ class Bench:
         pieces = [data]
         size = len(data)
         done = 0
+        log = self.log.processor
         while done < count:
             for owner in self.owners:
-                target = owner.target
                 for _ in range(BLOCKS_PER_READ):
-                    while not target.can_accept(size):  # noqa: ASYNC110 - a turn is what frees a frame
+                    while not log.can_accept(size):  # noqa: ASYNC110 - a turn is what frees a frame
                         await asyncio.sleep(0)
                     last = max(owner.sent, 0) + EVENTS
-                    target.append_block(
-                        owner, pieces, size, previous_event_number=owner.sent, last_event_number=last,
-                        event_count=EVENTS, request_id=last,
-                    )  # fmt: skip
+                    log.append_block(owner.segment, owner, pieces, size, owner.sent, last, EVENTS, last, -1)
                     owner.sent = last
-                target.end_of_read()
+                log.end_of_read()
                 done += BLOCKS_PER_READ
             await asyncio.sleep(0)
         await self.log.flush()

@@ -199,6 +199,9 @@ class ReadIndex(Protocol):
     def unstored_bytes(self) -> int:
         """Cached bytes that may not be evicted because storage does not hold them yet."""
 
+    def cache_pressure(self) -> float:
+        """How much of the memory that the cache leaves to this container it uses; at 1 and more: all."""
+
     def close(self) -> None:
         """End every waiting read with ContainerOfflineError and free the cache."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.limits import KIB, MIB
+from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.tables.config import TablesConfig
@@ -18,6 +19,7 @@ class ContainerConfig:
     memory_log_max: int = 1_000_000
     requests_max: int = 10_000
     unstored_bytes_max: int = 192 * MIB
+    throttle: ThrottleConfig = field(default_factory=ThrottleConfig)
     checkpoint_frames: int = 4096
     checkpoint_bytes: int = 64 * MIB
     checkpoint_part_bytes: int = 256 * KIB

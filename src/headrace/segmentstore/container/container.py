@@ -80,7 +80,7 @@ class SegmentContainer:
             components.clock,
             self._supervisor,
             memory_log_max=config.memory_log_max,
-            limits=ProcessorLimits(config.requests_max, config.unstored_bytes_max),
+            limits=ProcessorLimits(config.requests_max, config.unstored_bytes_max, config.throttle),
             policy=CheckpointPolicy(config.checkpoint_frames, config.checkpoint_bytes),
             checkpoint_part_bytes=config.checkpoint_part_bytes,
             on_failed=self._on_ended,
@@ -174,6 +174,7 @@ class SegmentContainer:
         """
         self._online = False
         self._log.stop_waiting()
+        self._log.end_intake()
         await self.tables.close()
         await self._log.flush()
         if self._writer is not None:
@@ -283,7 +284,7 @@ class SegmentContainer:
         # Before the wait: a caller that is cancelled does not take its accepted deletion back.
         self._departing.add(segment)
         try:
-            await self._log.submit(partial(transitions.propose_delete, segment), critical=segment.is_system)
+            await self._log.submit(partial(transitions.propose_delete, segment), segments=(segment,), deletes=True)
         finally:
             self.tables.drop(segment.name)
 
@@ -305,8 +306,7 @@ class SegmentContainer:
         def propose(sequence: int) -> ops.Append:
             return transitions.propose_append(segment, sequence, data, updates, expected_offset)
 
-        # System segments are what the rest of the system waits for: they are not held back behind user data.
-        ticket = await self._log.submit(propose, len(data) + 300 * len(updates), critical=segment.is_system)
+        ticket = await self._log.submit(propose, len(data) + 300 * len(updates), segments=(segment,))
         offset: int = ticket.operation.offset
         return offset
 
@@ -331,15 +331,13 @@ class SegmentContainer:
         def propose(sequence: int) -> ops.UpdateAttributes:
             return transitions.propose_update(segment, sequence, updates)
 
-        await self._log.submit(propose, 300 * len(updates), critical=segment.is_system)
+        await self._log.submit(propose, 300 * len(updates), segments=(segment,))
 
     async def seal(self, segment: SegmentState) -> int:
         """Seal; answer the final length. Raises SegmentSealedError if it is sealed (durably) already."""
         self._check_online()
         try:
-            ticket = await self._log.submit(
-                partial(transitions.propose_seal, segment), critical=segment.is_system
-            )
+            ticket = await self._log.submit(partial(transitions.propose_seal, segment), segments=(segment,))
         except SegmentSealedError:
             if not segment.sealed:
                 await self._log.flush()  # somebody else's seal: true only once durable
@@ -354,7 +352,7 @@ class SegmentContainer:
         def propose(sequence: int) -> ops.Truncate:
             return transitions.propose_truncate(segment, sequence, offset)
 
-        await self._log.submit(propose, critical=segment.is_system)
+        await self._log.submit(propose, segments=(segment,))
 
     # -------------------------------------------------------------------------------------- merge
 
@@ -398,7 +396,7 @@ class SegmentContainer:
             return self._merge_again(target, source_name)
         sealing = None
         if not source.accepted_sealed:
-            sealing = self._log.submit(partial(transitions.propose_seal, source))
+            sealing = self._log.submit(partial(transitions.propose_seal, source), segments=(source,))
         if source.accepted_length == 0:
             return self._merge_empty(target, source, updates, sealing)
 
@@ -406,7 +404,7 @@ class SegmentContainer:
             return transitions.propose_merge(target, source, sequence, updates)
 
         self._departing.add(source)
-        merging = self._log.submit(propose, 300 * len(updates))
+        merging = self._log.submit(propose, 300 * len(updates), segments=(target, source))
         return self._finish_merge(target, source, sealing, merging)
 
     async def _merge_again(self, target: SegmentState, source_name: str) -> int:

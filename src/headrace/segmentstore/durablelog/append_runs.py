@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from headrace.errors import AttributeMismatchError, ContainerOfflineError, HeadraceError, OffsetMismatchError
+from headrace.errors import (
+    AttributeMismatchError,
+    ContainerOfflineError,
+    EventTooLargeError,
+    HeadraceError,
+    OffsetMismatchError,
+)
 from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
@@ -87,7 +93,7 @@ class AppendRuns:
         self._stats = stats
         self.current: OpenRun | None = None
         self.ended = False
-        """Set when this owner of the log has ended: every further block is refused."""
+        """Set when this owner of the log stops or has failed: every further block is refused."""
 
     def append_block(
         self,
@@ -108,6 +114,7 @@ class AppendRuns:
             NoSuchSegmentError, SegmentSealedError: nothing changed.
             AttributeMismatchError: the writer's attribute is not ``previous_event_number``; nothing changed.
             OffsetMismatchError: the segment's length is not ``expected_offset``; nothing changed.
+            EventTooLargeError: the frames of the log cannot hold it; nothing changed.
         """
         if self.ended:
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
@@ -161,11 +168,15 @@ class AppendRuns:
     def _open(
         self, owner: AppendOwner, segment: SegmentState, offset: int, pieces: Sequence[memoryview], size: int
     ) -> OpenRun:
-        run = OpenRun(owner, segment, self._container.next_sequence(), offset)
-        if RUN_OVERHEAD + size > self._builder.content_bytes_max:
+        builder = self._builder
+        if RUN_OVERHEAD + size > builder.content_bytes_max:
+            if builder.frames_needed(RUN_OVERHEAD + size) > builder.frames_free:
+                raise EventTooLargeError(size, builder.frames_free * builder.content_bytes_max)
+            run = OpenRun(owner, segment, self._container.next_sequence(), offset)
             run.pieces = b"".join(pieces)
             return run
-        frame = self._builder.frame_with_room(RUN_OVERHEAD + size)
+        run = OpenRun(owner, segment, self._container.next_sequence(), offset)
+        frame = builder.frame_with_room(RUN_OVERHEAD + size)
         if frame is None:
             raise ContainerOfflineError("no frame is free: ask can_accept before appending")
         run.frame = frame

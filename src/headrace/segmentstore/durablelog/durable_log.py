@@ -18,6 +18,7 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot
+from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
@@ -141,9 +142,19 @@ class DurableLog:
 
     # -------------------------------------------------------------------------------------- operations
 
-    def submit(self, propose: Propose, size_bytes: int = 0, *, critical: bool = False) -> asyncio.Future[Any]:
+    def submit(
+        self,
+        propose: Propose,
+        size_bytes: int = 0,
+        *,
+        segments: tuple[SegmentState, ...] = (),
+        deletes: bool = False,
+        critical: bool = False,
+    ) -> asyncio.Future[Any]:
         """See :meth:`OperationProcessor.submit`."""
-        return self.processor.submit(propose, size_bytes, critical=critical)
+        return self.processor.submit(
+            propose, size_bytes, segments=segments, deletes=deletes, critical=critical
+        )
 
     async def flush(self) -> None:
         """Wait until everything accepted so far is durable, or the log has failed (or never started)."""
@@ -206,13 +217,21 @@ class DurableLog:
         if self._processor is not None:
             self._processor.fail(error)
 
+    def end_intake(self) -> None:
+        """See :meth:`OperationProcessor.end_intake`: the container is about to stop."""
+        if self._processor is not None:
+            self._processor.end_intake()
+
     def stop_waiting(self) -> None:
         """A full disk is not to hold up what was accepted: it becomes durable now or fails."""
         self._wal.stop_waiting()
 
     async def stop(self) -> None:
-        """Make durable what was accepted, then close the WAL."""
+        """Make durable what was accepted, then close the WAL. Whatever comes later is refused."""
+        self.end_intake()
         await self.flush()
+        if self._processor is not None:
+            self._processor.close()
         await self._wal.close()
 
     def statistics(self) -> DurableLogStatistics:

@@ -73,6 +73,10 @@ class FrameBuilder:
         self.current = OpenFrame(frame, self._capacity)
         return self.current
 
+    @property
+    def frames_free(self) -> int:
+        return self._wal.frames_free
+
     def frames_needed(self, size_bytes: int) -> int:
         """How many fresh frames an operation of ``size_bytes`` may take in the worst case."""
         return 2 + size_bytes // self.content_bytes_max

@@ -119,6 +119,7 @@ class FrameDispatch:
             self._on_failed(failure)
             return
         self._in_flight.popleft()  # not before: whoever waits for a frame that fails has to be told
+        self._stats.frames_durable += 1
         self._wal.release_frame(frame)
         self._on_durable(open_frame.used)
 

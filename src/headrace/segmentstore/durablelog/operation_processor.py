@@ -7,9 +7,10 @@
         on_written                 apply to state, read index and memory log; wake readers; answer callers
 
 This module decides who may enter, and what happens at the end; the parts are modules of their own
-(:mod:`.append_runs`, :mod:`.request_queue`, :mod:`.frame_dispatch`, :mod:`.durable_apply`). The bounded pool
-of frames is the back-pressure. A failed WAL write is the end of this owner: everything accepted and not yet
-durable has an unknown outcome, and recovery decides.
+(:mod:`.append_runs`, :mod:`.request_queue`, :mod:`.frame_dispatch`, :mod:`.durable_apply`, :mod:`.throttle`).
+Back-pressure has two steps: a throttle that slows a loaded container down, and hard bounds - the pool of
+frames, bytes and operations that storage does not hold yet - at which it stops. A failed WAL write is the end
+of this owner: everything accepted and not yet durable has an unknown outcome, and recovery decides.
 
 Source: ``docs/flows/append.md``.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.errors import ContainerOfflineError, EventTooLargeError, HeadraceError, WalWriteError
@@ -27,6 +28,7 @@ from headrace.limits import MIB
 from headrace.runtime.clock import Clock
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.append_runs import RUN_OVERHEAD, AppendOwner, AppendRuns, OpenRun
 from headrace.segmentstore.durablelog.durable_apply import DurableApply
@@ -34,8 +36,12 @@ from headrace.segmentstore.durablelog.frame_builder import FrameBuilder
 from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.durablelog.priority import DELAYED_FROM, Priority, priority_of
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
 from headrace.segmentstore.durablelog.request_queue import Propose, Request, RequestQueue, Ticket
+from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
+from headrace.segmentstore.durablelog.throttle.gate import ThrottleGate
+from headrace.segmentstore.durablelog.throttle.sources import ThrottleSources
 from headrace.segmentstore.operations import codec
 from headrace.wal.contract import Wal
 
@@ -51,6 +57,7 @@ class ProcessorLimits:
 
     requests_max: int = 10_000
     unstored_bytes_max: int = 256 * MIB
+    throttle: ThrottleConfig = field(default_factory=ThrottleConfig)
 
 
 class OperationProcessor:
@@ -76,7 +83,7 @@ class OperationProcessor:
         self._on_frame_durable = on_frame_durable
         self._waiters: deque[Callable[[], None]] = deque()
         self._failed: HeadraceError | None = None
-        self._barriers: list[asyncio.Future[None]] = []
+        self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._stats = ProcessorStatistics()
         self._queue = RequestQueue(limits.requests_max)
@@ -94,25 +101,44 @@ class OperationProcessor:
             on_durable=self._on_durable,
             on_failed=self.fail,
         )
+        sources = ThrottleSources(
+            limits.throttle,
+            read_index=read_index,
+            memory_log=memory_log,
+            dispatch=self._dispatch,
+            wal=wal,
+            unstored_bytes_max=limits.unstored_bytes_max,
+        )
+        self._throttle = ThrottleGate(
+            self._loop,
+            burst_bytes=limits.throttle.burst_bytes,
+            delay_max_s=limits.throttle.delay_max_s,
+            measure=sources.measure,
+            on_open=self._on_room,
+        )
         self.append_block: Final = self._runs.append_block
         """See :meth:`AppendRuns.append_block`; here so that an append costs no call more than that one."""
         self.end_of_read: Final = self._runs.close
         """A connection has handed over all it had: its blocks form one run."""
-        wal.set_on_frame_free(self._on_frame_free)
+        wal.set_on_frame_free(self._on_room)
 
     # -------------------------------------------------------------------------------------- capacity
 
     def can_accept(self, size_bytes: int) -> bool:
-        """Whether an append of ``size_bytes`` would find room now. Cheap: asked for every block.
+        """Whether an append of ``size_bytes`` finds room now; the caller then appends. Asked for every block.
 
-        True once this owner has failed: the append then raises ContainerOfflineError instead of waiting for
-        ever.
+        True once this owner takes no more, or if there will never be room: the append then raises instead of
+        waiting for ever.
         """
-        if self._failed is not None:
+        if self._runs.ended:
             return True
         if self._queue.count:
             return False
-        return self._has_frames(size_bytes + RUN_OVERHEAD) and self._has_memory()
+        return (
+            self._has_frames(size_bytes + RUN_OVERHEAD)
+            and self._has_memory()
+            and (not self._throttle.active or self._throttle.enter(size_bytes))
+        )
 
     def _has_memory(self) -> bool:
         return (
@@ -124,106 +150,155 @@ class OperationProcessor:
         current = self._builder.current
         if current is not None and current.used + size_bytes <= current.capacity:
             return True
-        free = self._wal.statistics().frames_free
-        return free >= self._builder.frames_needed(size_bytes) - (
-            size_bytes < self._builder.content_bytes_max
-        )
+        free = self._wal.frames_free
+        if size_bytes < self._builder.content_bytes_max:
+            return free > 0
+        needed = self._builder.frames_needed(size_bytes)
+        return free >= needed or needed > free + self._dispatch.frames_held
+
+    def _check_fits(self, size_bytes: int) -> None:
+        """Raise EventTooLargeError if not even all frames of the log could hold ``size_bytes``."""
+        frames = self._wal.frames_free + self._dispatch.frames_held
+        if self._builder.frames_needed(size_bytes) > frames:
+            raise EventTooLargeError(size_bytes, frames * self._builder.content_bytes_max)
 
     def wait_capacity(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` once, later on the loop, when something has been freed."""
         self._stats.capacity_waits += 1
         self._waiters.append(resume)
-        if self._failed is not None:
+        if self._runs.ended:
             self._wake()
 
     def on_memory_freed(self) -> None:
         """The storage writer has moved bytes on: requests and connections may go on."""
-        self._drain()
-        self._wake()
+        self._throttle.update()
+        self._on_room()
 
-    def _on_frame_free(self) -> None:
-        self._drain()
+    def _on_room(self) -> None:
+        """A frame came back, memory was freed or the throttle opened: whoever waits goes on."""
+        if self._queue.count:
+            self._queue.drain(self._admit)
         self._wake()
 
     def _wake(self) -> None:
         waiters = self._waiters
-        if waiters and (self._failed is not None or self._has_memory()):
+        if waiters and (self._runs.ended or (not self._throttle.closed and self._has_memory())):
             self._waiters = deque()
             for resume in waiters:
                 self._loop.call_soon(resume)
 
     # -------------------------------------------------------------------------------------- requests
 
-    def submit(self, propose: Propose, size_bytes: int = 0, *, critical: bool = False) -> asyncio.Future[Any]:
+    def submit(
+        self,
+        propose: Propose,
+        size_bytes: int = 0,
+        *,
+        segments: tuple[SegmentState, ...] = (),
+        deletes: bool = False,
+        critical: bool = False,
+    ) -> asyncio.Future[Any]:
         """Queue a request; the future gives its Ticket once durable, or the error of ``propose``.
 
         ``size_bytes`` is an upper bound of payload and values. The request is decided at once, in call
-        order, if there is room and nothing waits in front of it. Critical requests overtake those that wait,
-        and are not held back by memory pressure.
+        order, if there is room and nothing waits in front of it. What it concerns, ``segments`` (the one that
+        changes first) and whether it ``deletes`` that, gives its priority, unless it is ``critical`` by
+        itself. Requests of the two most urgent priorities are held back by nothing but a lack of frames.
 
         Raises (through the future):
             ContainerOfflineError: this owner has ended and the request had not begun.
+            EventTooLargeError: all frames of the log together cannot hold it.
             WalWriteError: it may have happened.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self._failed is not None:
+        priority = _priority(segments, deletes=deletes, critical=critical)
+        if self._failed is not None or (self._runs.ended and priority >= DELAYED_FROM):
             future.set_exception(ContainerOfflineError("the container has stopped"))
             return future
-        request = Request(propose, size_bytes + _REQUEST_OVERHEAD, future, critical=critical)
-        if self._builder.frames_needed(request.size_bytes) > self._pool_size():
-            future.set_exception(EventTooLargeError(size_bytes, self._pool_size() * MIB))
-            return future
-        waiting = self._queue.has_before(critical=critical)
-        if (waiting or not self._admit(request)) and not self._queue.push(request):
+        request = Request(propose, size_bytes + _REQUEST_OVERHEAD, future, priority, segments)
+        if request.size_bytes >= self._builder.content_bytes_max:
+            try:
+                self._check_fits(request.size_bytes)
+            except EventTooLargeError as error:
+                future.set_exception(error)
+                return future
+        if self._queue.count:
+            line = self._queue.line_of(request)
+            waits = self._queue.has_before(line) or not self._admit(request)
+        else:
+            line = priority
+            waits = not self._admit(request)
+        if waits and not self._queue.push(request, line):
             future.set_exception(ContainerOfflineError("too many requests wait; send again"))
         return future
 
-    def _pool_size(self) -> int:
-        return self._wal.statistics().frames_free + self._dispatch.frames_held
-
     def _admit(self, request: Request) -> bool:
         """Decide ``request`` now if there is room. Its error, if any, goes to its future."""
-        if not request.critical and not self._has_memory():
+        if request.future.done():
+            return True  # cancelled while it waited
+        delayed = request.priority >= DELAYED_FROM
+        if not self._has_frames(request.size_bytes) or (delayed and not self._has_memory()):
             return False
-        if not self._has_frames(request.size_bytes):
+        if delayed and self._throttle.active and not self._throttle.enter(request.size_bytes):
             return False
-        if request.future.cancelled():
-            return True
         self._runs.close()
         sequence = self._container.next_sequence()
         try:
             operation = request.propose(sequence)
-        except HeadraceError as error:
+            pieces = codec.encode(operation)
+            size = sum(map(len, pieces))
+            if size > request.size_bytes:
+                self._check_fits(size)
+                if not self._has_frames(size):
+                    request.size_bytes = size  # the caller's bound was none; nothing has changed yet
+                    return False
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one request is its caller's
             request.future.set_exception(error)
             return True
         transitions.accept(self._container, operation)
-        pieces = codec.encode(operation)
         ticket = Ticket(operation, request.future)
-        written = self._builder.write(pieces, sum(map(len, pieces)), ticket, sequence)
+        written = self._builder.write(pieces, size, ticket, sequence)
         assert written, "frames were counted above"
         self._stats.operations += 1
         if not self._turn.scheduled:
             self._turn.schedule()
         return True
 
-    def _drain(self) -> None:
-        if self._failed is None:
-            self._queue.drain(self._admit)
-
     # -------------------------------------------------------------------------------------- durable, or end
 
     def _on_durable(self, size_bytes: int) -> None:
         self._on_frame_durable(size_bytes)
         self._dispatch.send()
+        self._throttle.update()
         self._release_barriers()
+
+    def end_intake(self) -> None:
+        """Take nothing more but what is critical, and tell all others who wait: the container stops.
+
+        What was accepted goes on to become durable; storage may commit rows until the very end.
+        """
+        self._throttle.end()
+        self._runs.close()
+        self._runs.ended = True
+        self._queue.end(DELAYED_FROM)
+        self._wake()
+
+    def close(self) -> None:
+        """Take nothing more at all. What is not durable by now has an unknown outcome."""
+        if self._failed is None:
+            self._end(ContainerOfflineError("the container has stopped"))
 
     def fail(self, error: HeadraceError) -> None:
         """End this owner: everything not acknowledged has an unknown outcome, everything queued did not
         happen.
         """
-        if self._failed is not None:
-            return
+        if self._failed is None:
+            self._end(error)
+            self._report_failure(error)
+
+    def _end(self, error: HeadraceError) -> None:
         self._failed = error
+        self._throttle.end()
         unknown = WalWriteError(f"the log failed before the acknowledgement: {error}")
         owners: dict[AppendOwner, None] = {}
         for item in self._dispatch.end():
@@ -238,29 +313,48 @@ class OperationProcessor:
             owner.on_failed(unknown)
         self._wake()
         self._release_barriers()
-        self._report_failure(error)
 
     @property
     def idle(self) -> bool:
-        """Whether everything accepted so far is durable (or has failed)."""
+        """Whether everything accepted so far is durable (or has failed), and nothing waits."""
         return self._failed is not None or not (self._dispatch.frames_held or self._queue.count)
 
     async def flush(self) -> None:
-        """Wait until everything accepted so far is durable or has failed."""
-        while not self.idle:
+        """Wait until everything accepted before this call is durable or has failed.
+
+        Requests that wait for room are not accepted; what is accepted later is not waited for.
+        """
+        if self._failed is None and self._dispatch.frames_held:
             barrier: asyncio.Future[None] = self._loop.create_future()
-            self._barriers.append(barrier)
+            self._barriers.append((self._stats.frames_durable + self._dispatch.frames_held, barrier))
             self._turn.schedule()
             await barrier
 
     def _release_barriers(self) -> None:
-        if self._barriers and self.idle:
-            barriers, self._barriers = self._barriers, []
-            for barrier in barriers:
-                if not barrier.done():
-                    barrier.set_result(None)
+        barriers = self._barriers
+        while barriers and (self._failed is not None or barriers[0][0] <= self._stats.frames_durable):
+            _, barrier = barriers.popleft()
+            if not barrier.done():
+                barrier.set_result(None)
 
     def statistics(self) -> ProcessorStatistics:
-        self._stats.frames_in_flight = self._dispatch.frames_in_flight
-        self._stats.requests_queued = self._queue.count
-        return self._stats
+        stats = self._stats
+        stats.frames_in_flight = self._dispatch.frames_in_flight
+        stats.requests_queued = self._queue.count
+        stats.requests_by_priority = self._queue.statistics()
+        stats.throttle = self._throttle.statistics()
+        return stats
+
+    def check(self) -> None:
+        """Assert the invariants of the parts, and that nobody waits for what has ended."""
+        self._queue.check()
+        self._throttle.check()
+        assert self._failed is None or not (self._queue.count or self._waiters or self._barriers)
+
+
+def _priority(segments: tuple[SegmentState, ...], *, deletes: bool, critical: bool) -> Priority:
+    if critical:
+        return Priority.SYSTEM_CRITICAL
+    if segments:
+        return priority_of(segments[0].type_bits, system=segments[0].is_system, deletes=deletes)
+    return Priority.NORMAL

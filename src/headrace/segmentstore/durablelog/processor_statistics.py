@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from headrace.segmentstore.durablelog.throttle.gate import ThrottleStatistics
 
 
 @dataclass(slots=True)
@@ -14,6 +16,9 @@ class ProcessorStatistics:
     operations: int = 0
     bytes_appended: int = 0
     frames: int = 0
+    frames_durable: int = 0
     frames_in_flight: int = 0
     requests_queued: int = 0
+    requests_by_priority: dict[str, int] = field(default_factory=dict)
     capacity_waits: int = 0
+    throttle: ThrottleStatistics = field(default_factory=ThrottleStatistics)

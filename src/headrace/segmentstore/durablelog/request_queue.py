@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.errors import ContainerOfflineError
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.durablelog.priority import Priority
 from headrace.segmentstore.operations.catalogue import Operation
 
 Propose = Callable[[int], Operation]
@@ -31,55 +33,100 @@ class Ticket:
 class Request:
     """A request that has not become an operation yet. ``size_bytes`` is an upper bound."""
 
-    __slots__ = ("critical", "future", "propose", "size_bytes")
+    __slots__ = ("future", "priority", "propose", "segments", "size_bytes")
 
     def __init__(
-        self, propose: Propose, size_bytes: int, future: asyncio.Future[Any], *, critical: bool
+        self,
+        propose: Propose,
+        size_bytes: int,
+        future: asyncio.Future[Any],
+        priority: Priority,
+        segments: tuple[SegmentState, ...],
     ) -> None:
         self.propose = propose
         self.size_bytes = size_bytes
         self.future = future
-        self.critical = critical
+        self.priority = priority
+        self.segments = segments
 
 
 class RequestQueue:
-    """Critical requests before the others, first come first served within each."""
+    """Strictly by priority, first come first served within one; on one segment nobody passes anybody.
 
-    __slots__ = ("_count_max", "_queues", "count")
+    A request waits behind every earlier one on any of its segments, even if that means to wait in the line of
+    a lesser priority: who appends and then deletes does not find the append refused.
+    """
+
+    __slots__ = ("_count_max", "_lines", "_segments", "count")
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        self._queues: tuple[deque[Request], deque[Request]] = (deque(), deque())
+        self._lines: tuple[deque[Request], ...] = tuple(deque() for _ in Priority)
+        self._segments: tuple[dict[SegmentState, int], ...] = tuple({} for _ in Priority)
+        """Per line: how many requests of a segment wait in it."""
         self.count = 0
         """How many wait: a plain number, because it is asked for every append block."""
 
-    def has_before(self, *, critical: bool) -> bool:
-        """Whether somebody waits in front of a request that comes now."""
-        return bool(self._queues[0] or (not critical and self._queues[1]))
+    def line_of(self, request: Request) -> int:
+        """In which line ``request`` would have to wait."""
+        for line in range(Priority.NORMAL, request.priority, -1):
+            waiting = self._segments[line]
+            if waiting and any(segment in waiting for segment in request.segments):
+                return line
+        return request.priority
 
-    def push(self, request: Request) -> bool:
-        """Let ``request`` wait; False if too many of its kind do."""
-        queue = self._queues[0 if request.critical else 1]
+    def has_before(self, line: int) -> bool:
+        """Whether somebody waits in front of a request that would come last in ``line``."""
+        return any(self._lines[: line + 1])
+
+    def push(self, request: Request, line: int) -> bool:
+        """Let ``request`` wait; False if too many do already in its line."""
+        queue = self._lines[line]
         if len(queue) >= self._count_max:
             return False
         queue.append(request)
+        waiting = self._segments[line]
+        for segment in request.segments:
+            waiting[segment] = waiting.get(segment, 0) + 1
         self.count += 1
         return True
 
     def drain(self, admit: Callable[[Request], bool]) -> None:
         """Pass requests to ``admit`` in order until it says that there is no room."""
-        for queue in self._queues:
+        for line, queue in enumerate(self._lines):
             while queue:
                 if not admit(queue[0]):
                     return
-                queue.popleft()
-                self.count -= 1
+                self._remove_first(line)
 
-    def end(self) -> None:
-        """The owner of the log has ended: none of those that wait has happened, and each is told."""
-        for queue in self._queues:
-            for request in queue:
+    def _remove_first(self, line: int) -> None:
+        request = self._lines[line].popleft()
+        waiting = self._segments[line]
+        for segment in request.segments:
+            if waiting[segment] > 1:
+                waiting[segment] -= 1
+            else:
+                del waiting[segment]
+        self.count -= 1
+
+    def end(self, first: Priority = Priority.SYSTEM_CRITICAL) -> None:
+        """The owner of the log ends for requests from ``first`` on: none has happened, each is told."""
+        for line in range(first, len(self._lines)):
+            for request in self._lines[line]:
                 if not request.future.done():
                     request.future.set_exception(ContainerOfflineError("the container has stopped"))
-            queue.clear()
-        self.count = 0
+            self.count -= len(self._lines[line])
+            self._lines[line].clear()
+            self._segments[line].clear()
+
+    def statistics(self) -> dict[str, int]:
+        """How many wait, by the name of their line."""
+        return {priority.name.lower(): len(self._lines[priority]) for priority in Priority}
+
+    def check(self) -> None:
+        """Assert that counts agree with lines, and lines with priorities."""
+        assert self.count == sum(map(len, self._lines))
+        for line, (queue, waiting) in enumerate(zip(self._lines, self._segments, strict=True)):
+            assert len(queue) <= self._count_max
+            assert all(request.priority <= line for request in queue)
+            assert sum(waiting.values()) == sum(len(request.segments) for request in queue)

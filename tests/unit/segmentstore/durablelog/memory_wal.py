@@ -44,6 +44,10 @@ class ScriptedWal:
             self.hook()
 
     @property
+    def frames_free(self):
+        return len(self.pool)
+
+    @property
     def slots_free(self):
         return self.slots - len(self.waiting)
 

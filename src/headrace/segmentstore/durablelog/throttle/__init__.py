@@ -1,0 +1,1 @@
+"""How a container slows down before it has to stop: sources of delay, each plain arithmetic, and one gate."""
