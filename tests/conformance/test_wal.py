@@ -1,5 +1,7 @@
 """The logs we ship keep the contract."""
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.testing.conformance.wal import WalContract
@@ -15,6 +17,14 @@ class TestMemoryWal(WalContract):
 
     def make_wal(self):
         return MemoryWal(self.store, "log", SMALL)
+
+    def fill_storage(self):
+        self.store.bytes_max = self.store.bytes_used
+        return True
+
+    def make_room(self):
+        self.store.bytes_max = 1 << 20
+        self.store.changed()
 
 
 class TestFileWal(WalContract):
@@ -51,6 +61,16 @@ class TestFileWalOnTheSimulatedDisk(WalContract):
 
     def make_wal(self):
         return self.machine.make_wal()
+
+    def fill_storage(self):
+        self.set_capacity(self.disk.capacity_bytes - self.machine.disk.free_bytes)
+        return True
+
+    def make_room(self):
+        self.set_capacity(self.disk.capacity_bytes)
+
+    def set_capacity(self, capacity):
+        self.machine.disk.config = replace(self.disk, capacity_bytes=capacity)
 
 
 class TestFileWalOnASimulatedDiskWithoutDirectWrites(TestFileWalOnTheSimulatedDisk):

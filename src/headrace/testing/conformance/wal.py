@@ -7,7 +7,8 @@ Subclass, override :meth:`WalContract.make_wal`, and let pytest collect the clas
             return MemoryWal(self.store, "log")
 
 Each call must return a new, unopened instance on the *same* log, with frames of at least 256 bytes and at
-least three of them. Storage belongs to one test: make it in a fixture of the subclass.
+least three of them. Storage belongs to one test: make it in a fixture of the subclass. Where it can be
+filled, override :meth:`WalContract.fill_storage` and :meth:`WalContract.make_room` too.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.errors import FencedOutError
-from headrace.wal.contract import Wal, WalFrame
+from headrace.errors import FencedOutError, StorageFullError
+from headrace.wal.contract import LATENCY_EDGES_S, Wal, WalFrame
 
 
 @dataclass
@@ -91,6 +92,14 @@ class WalContract:
 
     def make_wal(self) -> Wal:
         """Return a new, unopened log on the same storage."""
+        raise NotImplementedError
+
+    def fill_storage(self) -> bool:
+        """Take all free room away from the storage; return False if that cannot be done."""
+        return False
+
+    def make_room(self) -> None:
+        """Give plenty of room back."""
         raise NotImplementedError
 
     async def _open(self) -> Wal:
@@ -238,6 +247,35 @@ class WalContract:
         wal.set_on_frame_free(None)
         await wal.close()
 
+    async def test_a_frame_may_be_appended_again_and_becomes_another_record(self) -> None:
+        wal = await self._open()
+        frame = wal.acquire_frame()
+        assert frame is not None
+        frame.view[:3] = b"two"
+        frame.length = 3
+        addresses = []
+        errors: list[Exception | None] = []
+        answered = asyncio.Event()
+
+        def done(_frame: WalFrame, error: Exception | None) -> None:
+            errors.append(error)
+            answered.set()
+
+        for _ in range(3):
+            answered.clear()
+            wal.append(frame, done)
+            addresses.append(frame.address)
+            await answered.wait()
+        assert errors == [None] * 3
+        wal.release_frame(frame)
+        await append_all(wal, [b"two"] * 3)
+        await wal.close()
+        again = await self._open()
+        records = read_all(again)
+        assert [content for _, content in records] == [b"two"] * 6
+        assert [address for address, _ in records[:3]] == addresses == sorted(set(addresses))
+        await again.close()
+
     async def test_slots_are_taken_by_frames_in_flight_and_come_back(self) -> None:
         wal = await self._open()
         slots = wal.slots_free
@@ -261,8 +299,37 @@ class WalContract:
         assert statistics.bytes_written == sum(map(len, numbered(10)))
         assert statistics.frames_in_flight == 0
         assert statistics.log_bytes >= statistics.bytes_written
-        assert statistics.write_seconds_total >= statistics.write_seconds_last >= 0
+        assert statistics.write_seconds_total >= statistics.write_seconds_max >= 0
+        assert statistics.write_seconds_max >= statistics.write_seconds_last >= 0
+        assert len(statistics.write_by_bucket) == len(LATENCY_EDGES_S) + 1
+        assert sum(statistics.write_by_bucket) == 10
+        assert sum(statistics.disk_by_bucket) == statistics.disk_writes <= 10
+        assert (statistics.space_waits, statistics.space_waiting) == (0, 0)
+        await append_all(wal, numbered(1))
+        assert statistics.frames_written == sum(statistics.write_by_bucket) == 10  # they are of that moment
         await wal.close()
+
+    async def test_statistics_show_the_queue(self) -> None:
+        wal = await self._open()
+        free = wal.frames_free
+        assert wal.statistics().frames_free == free >= 3
+        frames = [wal.acquire_frame() for _ in range(3)]
+        assert wal.frames_free == wal.statistics().frames_free == free - 3
+        for number, frame in enumerate(frames, start=1):
+            assert frame is not None
+            frame.length = 10 * number
+            wal.append(frame, lambda frame, _error: wal.release_frame(frame))
+        statistics = wal.statistics()
+        assert (statistics.frames_in_flight, statistics.bytes_in_flight) == (3, 60)
+        assert 0 <= statistics.frames_queued <= 3
+        await wal.close()
+        statistics = wal.statistics()
+        assert (statistics.frames_in_flight, statistics.frames_queued, statistics.bytes_in_flight) == (
+            0,
+            0,
+            0,
+        )
+        assert wal.frames_free == free
 
     # ---- ownership
 
@@ -346,7 +413,151 @@ class WalContract:
         for wal in wals:
             await wal.close()
 
+    async def test_owners_that_overlap_hand_the_log_on_whole(self) -> None:
+        owners: list[Wal] = []
+        expected: list[bytes] = []
+        for turn in range(5):
+            wal = await self._open()
+            assert read_contents(wal) == expected
+            owners.append(wal)
+            appended = await append_all(wal, numbered(7, start=100 * turn))
+            assert appended.errors == [None] * 7
+            expected += appended.contents
+            for former in owners[:-1]:
+                refused = await append_all(former, [b"late"])
+                assert [type(error) for error in refused.errors] == [FencedOutError]
+        for wal in owners:
+            await wal.close()
+        last = await self._open()
+        assert read_contents(last) == expected
+        await last.close()
+
+    async def test_an_owner_may_be_replaced_before_it_has_read_or_written_anything(self) -> None:
+        first = await self._open()
+        appended = await append_all(first, numbered(5))
+        second, third = await self._open(), await self._open()
+        assert read_contents(third) == appended.contents
+        refused = await append_all(second, [b"late"])
+        assert [type(error) for error in refused.errors] == [FencedOutError]
+        more = await append_all(third, [b"next"])
+        assert more.addresses[0] > appended.addresses[-1]
+        for wal in (second, third, first):
+            await wal.close()
+        last = await self._open()
+        assert read_contents(last) == [*numbered(5), b"next"]
+        await last.close()
+
+    # ---- full storage
+
+    async def _fill_up(self, wal: Wal) -> asyncio.Task[Appended]:
+        """Append until the log is held up; return what waits for its answers."""
+        await append_all(wal, numbered(5))
+        if not self.fill_storage():
+            await wal.close()
+            pytest.skip("this storage cannot be filled")
+        loop = asyncio.get_running_loop()
+        appending = loop.create_task(append_all(wal, numbered(200, start=5)))
+        deadline = loop.time() + 20
+        while not wal.statistics().space_waiting:
+            assert not appending.done(), "the storage was not full"
+            assert loop.time() < deadline
+            await asyncio.sleep(0.001)
+        return appending
+
+    async def test_full_storage_holds_frames_up_until_there_is_room(self) -> None:
+        wal = await self._open()
+        appending = await self._fill_up(wal)
+        await asyncio.sleep(0.02)
+        assert not appending.done()
+        statistics = wal.statistics()
+        assert statistics.space_waits >= 1
+        assert 1 <= statistics.frames_queued <= statistics.frames_in_flight
+        self.make_room()
+        assert (await appending).errors == [None] * 200
+        assert wal.statistics().space_waiting == 0
+        await wal.close()
+        again = await self._open()
+        assert read_contents(again) == numbered(205)
+        await again.close()
+
+    async def test_truncation_goes_on_while_storage_is_full(self) -> None:
+        wal = await self._open()
+        first = await append_all(wal, numbered(5))
+        appending = await self._fill_up(wal)
+        await wal.truncate(first.addresses[-1] + 1)
+        self.make_room()
+        assert (await appending).errors == [None] * 200
+        await wal.close()
+        again = await self._open()
+        assert read_contents(again) == numbered(205)
+        await again.close()
+
+    @pytest.mark.parametrize("end", ["stop_waiting", "close"])
+    async def test_frames_that_nobody_waits_for_any_more_are_answered_typed(self, end: str) -> None:
+        wal = await self._open()
+        appending = await self._fill_up(wal)
+        acknowledged = wal.statistics().frames_written
+        if end == "stop_waiting":
+            wal.stop_waiting()
+            errors = (await appending).errors
+            assert {type(error) for error in errors} - {type(None)} == {StorageFullError}
+            assert errors == sorted(errors, key=lambda error: error is not None)  # none is skipped
+            await wal.close()
+        else:
+            await wal.close()
+            assert wal.statistics().frames_in_flight == 0
+            appending.cancel()
+            await asyncio.gather(appending, return_exceptions=True)
+        self.make_room()
+        again = await self._open()
+        contents = read_contents(again)
+        assert contents == numbered(len(contents))
+        assert len(contents) >= acknowledged
+        assert (await append_all(again, [b"goes on"])).errors == [None]
+        await again.close()
+
+    async def test_an_owner_that_waits_for_room_notices_its_successor(self) -> None:
+        old = await self._open()
+        appending = await self._fill_up(old)
+        self.make_room()
+        new = await self._open()
+        recovered = read_contents(new)
+        errors = (await appending).errors
+        acknowledged = errors.count(None)
+        assert {type(error) for error in errors} - {type(None)} == {FencedOutError}
+        assert recovered == numbered(len(recovered))
+        assert len(recovered) >= 5 + acknowledged
+        await append_all(new, [b"new"])
+        await old.close()
+        await new.close()
+        last = await self._open()
+        assert read_contents(last) == [*recovered, b"new"]
+        await last.close()
+
     # ---- truncation
+
+    async def test_the_log_can_be_cut_at_every_address_and_opened_after_each(self) -> None:
+        wal = await self._open()
+        contents = numbered(23)
+        addresses = (await append_all(wal, contents)).addresses
+        for index, address in enumerate([*addresses, addresses[-1] + 1]):
+            await wal.truncate(address)
+            await wal.close()
+            wal = await self._open()
+            assert read_all(wal) == list(zip(addresses, contents, strict=True))[index:]
+        await wal.close()
+
+    async def test_the_log_can_be_cut_while_it_grows(self) -> None:
+        wal = await self._open()
+        first = await append_all(wal, numbered(30))
+        appending = asyncio.ensure_future(append_all(wal, numbered(60, start=30)))
+        for address in first.addresses[::5]:
+            await wal.truncate(address)
+        assert (await appending).errors == [None] * 60
+        await wal.close()
+        again = await self._open()
+        assert read_contents(again) == numbered(90)[25:]
+        await again.close()
 
     async def test_truncated_records_do_not_come_back(self) -> None:
         wal = await self._open()
