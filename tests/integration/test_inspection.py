@@ -257,6 +257,7 @@ def test_data_of_a_killed_server_are_clean(killed, ask, run):
         assert container["complete"]
         assert container["findings"] == []
         assert container["verified_bytes"] == container["chunk_bytes"]
+        assert container["table_entries"] > 0
     assert sum(container["chunks"] for container in found["containers"]) > 5
     code, out, err = run(killed.data, "check", "container")
     assert (code, err) == (0, "")

@@ -70,6 +70,7 @@ def _document(data: InspectedData, reports: list[CheckReport], garbage: list[Fin
                 "chunks": report.chunks,
                 "chunk_bytes": report.chunk_bytes,
                 "verified_bytes": report.verified_bytes,
+                "table_entries": report.table_entries,
                 "findings": [_finding_document(finding) for finding in report.findings],
                 "findings_left_out": report.findings_left_out,
             }

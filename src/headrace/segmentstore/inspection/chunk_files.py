@@ -36,7 +36,16 @@ class ChunkFiles:
             return None
 
     def verify(self, chunk: Chunk, get: Callable[[str], bytes | None]) -> None:
-        """Read every committed byte of a chunk and compare it with its checksums.
+        """Compare every committed byte of a chunk with its checksums. Raises as :meth:`pieces`."""
+        for _ in self.pieces(chunk, get):
+            pass
+
+    def pieces(
+        self, chunk: Chunk, get: Callable[[str], bytes | None], begin: int = 0
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Yield the committed bytes of a chunk, verified, with their offsets, from the block of ``begin``.
+
+        A piece is valid until the next one.
 
         Raises:
             ChecksumMismatchError: with path and offset of the first bad block.
@@ -49,7 +58,7 @@ class ChunkFiles:
         try:
             step = _STEP_BLOCKS * chunk.block_bytes
             buffer = memoryview(bytearray(min(step, max(chunk.length, 1))))
-            for offset in range(0, chunk.length, step):
+            for offset in range(begin // chunk.block_bytes * chunk.block_bytes, chunk.length, step):
                 data = buffer[: min(step, chunk.length - offset)]
                 self._read(fd, path, data, offset)
                 first = offset // chunk.block_bytes
@@ -61,6 +70,7 @@ class ChunkFiles:
                     # A bit that flipped on the way is right the second time.
                     self._read(fd, path, data, offset)
                     verify_blocks(data, chunk.block_bytes, checksums, path, offset)
+                yield offset, data
         finally:
             self._files.close(fd)
 

@@ -1,7 +1,8 @@
 """Checks every invariant of a container that can be checked without running it.
 
 In this order: the log decodes and replays; segments keep their invariants; every durable byte is in the log
-or in chunks; rows of storage fit each other, the log and the files. Objects that no row names are garbage.
+or in chunks; rows of storage fit each other, the log and the files; if asked to look deeper, every stored
+byte matches its checksum and every table decodes. Objects that no row names are garbage.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from headrace.errors import DataCorruptionError, SnapshotLostError
+from headrace.errors import DataCorruptionError, SnapshotLostError, StorageReadError
 from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
+from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.inspection.storage_check import StorageCheck
+from headrace.segmentstore.inspection.table_entries import read_entries
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 
 _ATTEMPTS: Final = 5
@@ -52,6 +55,8 @@ def check_container(
     _check_coverage(replayed, report)
     catalogue = f"_system/containers/metadata_{container_id}" in replayed.state.by_name
     StorageCheck(replayed.state, chunks, report, deep=deep, catalogue=catalogue).run()
+    if deep and not report.damaged:
+        _check_tables(replayed, chunks, report)
     return report
 
 
@@ -101,6 +106,18 @@ def _check_covered(replayed: ReplayedContainer, segment: SegmentState, report: C
             f"segment {segment.name!r} (id {segment.segment_id}), durable to {segment.durable_length}",
             _BYTES_LOST,
         )
+
+
+def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: CheckReport) -> None:
+    """Every table must decode from its first byte to its last."""
+    tables = [state for state in replayed.state.by_name.values() if state.is_table]
+    contents = SegmentContents(replayed, tables, chunks)
+    for table in tables:
+        try:
+            report.table_entries += sum(1 for _ in read_entries(contents, table))
+        except (DataCorruptionError, StorageReadError, OSError) as error:
+            where = f"table {table.name!r} (id {table.segment_id})"
+            report.damage(str(error), where, "keep a copy of the data directory and report it")
 
 
 # ------------------------------------------------------------------------------------------ orphans

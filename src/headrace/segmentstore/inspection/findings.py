@@ -46,6 +46,7 @@ class CheckReport:
     chunks: int = 0
     chunk_bytes: int = 0
     verified_bytes: int = 0
+    table_entries: int = 0
     epoch: int = 0
     incarnation: str = ""
     chunk_names: set[str] = field(default_factory=set)

@@ -1,0 +1,77 @@
+"""The durable bytes of segments of a stopped container, put together from chunks and log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.segmentstore.inspection.container_replay import ReplayedContainer
+from headrace.segmentstore.inspection.frames import read_operations
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.storage.chunks.segment_layout import load_layout
+
+
+class SegmentContents:
+    """Reads ``segments`` from their start to their durable end. What only the log holds is kept in memory.
+
+    Not for segments that others were merged into, unless storage has joined them.
+    """
+
+    def __init__(
+        self, replayed: ReplayedContainer, segments: Iterable[SegmentState], files: ChunkFiles
+    ) -> None:
+        self._rows = replayed.state.storage_rows
+        self._files = files
+        self._in_log: dict[int, bytearray] = {
+            state.segment_id: bytearray() for state in segments if state.stored_length < state.durable_length
+        }
+        if self._in_log:
+            self._collect(replayed)
+
+    def _collect(self, replayed: ReplayedContainer) -> None:
+        """One pass over the log for all segments together."""
+        for found in read_operations(replayed.log.frames()):
+            operation = found.operation
+            if not isinstance(operation, ops.AppendRun | ops.Append):
+                continue
+            content = self._in_log.get(operation.segment_id)
+            segment = replayed.state.by_id.get(operation.segment_id)
+            if content is None or segment is None:
+                continue
+            missing = segment.stored_length + len(content) - operation.offset
+            if 0 <= missing < len(operation.data):
+                content += operation.data[missing:]
+
+    def pieces(self, segment: SegmentState) -> Iterator[tuple[int, memoryview]]:
+        """Yield offset and bytes, without gaps, each valid until the next.
+
+        Raises:
+            DataCorruptionError: bytes are damaged or missing.
+            StorageReadError, OSError: a chunk cannot be read.
+        """
+        position = segment.start_offset
+        for offset, data in self._stored(segment):
+            if offset <= position < offset + len(data):
+                yield position, data[position - offset :]
+                position = offset + len(data)
+        in_log = self._in_log.get(segment.segment_id, b"")
+        if position < segment.durable_length:
+            begin = position - segment.stored_length
+            data = memoryview(in_log)[max(begin, 0) :]
+            if begin < 0 or len(data) != segment.durable_length - position:
+                raise DataCorruptionError(f"bytes of segment {segment.name!r} from {position} on are missing")
+            yield position, data
+
+    def _stored(self, segment: SegmentState) -> Iterator[tuple[int, memoryview]]:
+        layout = load_layout(segment.storage_name, self._rows.get)
+        if layout is None:
+            return
+        for chunk, start in zip(layout.chunks, layout.starts, strict=True):
+            if start + chunk.length <= segment.start_offset:
+                continue
+            for offset, data in self._files.pieces(
+                chunk, self._rows.get, max(0, segment.start_offset - start)
+            ):
+                yield start + offset, data
