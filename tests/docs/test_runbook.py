@@ -54,6 +54,10 @@ def test_a_line_that_nobody_says_would_be_noticed():
         "no readable owner record",
         "the log of this container is missing",
         "torn or dropped: recovery does not need it",
+        "storage backlog",
+        "cache pressure",
+        "memory log size",
+        "wal queue",
     ],
 )
 def test_every_message_in_a_table_is_in_the_code(words):
