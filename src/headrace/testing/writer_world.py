@@ -73,6 +73,8 @@ class StrictReadIndex:
     """A ReadIndex that has exactly the bytes it must have, and objects to whatever a writer must not ask."""
 
     def __init__(self) -> None:
+        self.pressure = 0.0
+        """What a cache shared with other containers says: their bytes count as well."""
         self._bytes: dict[SegmentState, bytearray] = {}
         self._base: dict[SegmentState, int] = {}
         self._merges: dict[SegmentState, tuple[SegmentState, int]] = {}
@@ -111,6 +113,9 @@ class StrictReadIndex:
             return None
         middle = begin + length // 2
         return [held[begin:middle], held[middle : begin + length]]
+
+    def cache_pressure(self) -> float:
+        return self.pressure
 
     def drop(self, segment: SegmentState) -> None:
         self._bytes.pop(segment, None)

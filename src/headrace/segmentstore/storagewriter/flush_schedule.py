@@ -85,13 +85,13 @@ class FlushSchedule:
         """Return when ``advance`` should be called next; inf if there is nothing to wait for."""
         return self._timers[0][0] if self._timers else inf
 
-    def relieve(self, aggregators: Iterable[SegmentAggregator], now: float) -> None:
+    def relieve(self, aggregators: Iterable[SegmentAggregator], now: float, bytes_bearable: int) -> None:
         """Too many bytes wait: make the largest due, until what is left is half of what is bearable."""
         idle = [found for found in aggregators if found.queue and not found.busy and not self._is_due(found)]
         waiting = sum(found.pending_bytes for found in idle if not found.is_source)
         idle.sort(key=_pending_bytes, reverse=True)
         for aggregator in idle:
-            if 2 * waiting <= self._config.pressure_bytes:
+            if 2 * waiting <= bytes_bearable:
                 return
             if aggregator.is_source or aggregator.waiting or aggregator.pending_bytes == 0:
                 continue

@@ -42,6 +42,8 @@ _logger = logging.getLogger(__name__)
 
 _FATAL = (FencedOutError, CorruptionError)
 _WARNING_INTERVAL_S: Final = 5.0
+_CACHE_PRESSURE: Final = 0.5
+"""From this share of what the cache has left on, segments are flushed whatever their size and age."""
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ class StorageWriter:
         self._acknowledge = acknowledge
         self._config = config or StorageWriterConfig()
         self._on_progress = on_progress
+        self._read_index = read_index
         self._flusher = SegmentFlusher(storage, read_index)
         self._aggregators: dict[SegmentState, SegmentAggregator] = {}
         self._queued = QueuedBytes()
@@ -239,6 +242,9 @@ class StorageWriter:
             self._intake_idle = not operations
             if not operations:
                 self._wake_quiet_waiters()
+                if self._read_index.cache_pressure() >= _CACHE_PRESSURE:
+                    self._measure(loop.time())
+                    self._wake.set()
                 continue
             now = loop.time()
             for operation in operations:
@@ -330,11 +336,13 @@ class StorageWriter:
         # read.
         self._queued_operations = sum(len(found.queue) for found in aggregators if not found.awaits_merge)
         self._unmeasured_bytes = 0
-        if (
-            sum(found.pending_bytes for found in aggregators if not found.is_source)
-            > self._config.pressure_bytes
-        ):
-            self._schedule.relieve(aggregators, now)
+        waiting = sum(found.pending_bytes for found in aggregators if not found.is_source)
+        bearable = self._config.pressure_bytes
+        if self._read_index.cache_pressure() >= _CACHE_PRESSURE:
+            # The containers of a process share the cache: it may be full although none of them has much.
+            bearable = min(bearable, waiting)
+        if waiting >= bearable > 0:
+            self._schedule.relieve(aggregators, now, bearable)
 
     # ---------------------------------------------------------------------------------- flushing
 

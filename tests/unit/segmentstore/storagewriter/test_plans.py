@@ -442,8 +442,8 @@ def test_timers_of_segments_that_are_no_longer_due_do_not_pile_up():
 def test_pressure_makes_the_largest_due_until_half_of_what_is_bearable_is_left():
     schedule = FlushSchedule(CONFIG)
     found = [pending(size) for size in (10, 90, 50, 80, 70, 60, 95)]
-    schedule.relieve(found, 0.0)
+    schedule.relieve(found, 0.0, 400)
     assert sorted(one.pending_bytes for one in found if one.urgent) == [80, 90, 95]
     sources = [source_with(90) for _ in range(20)]
-    schedule.relieve(sources, 0.0)
+    schedule.relieve(sources, 0.0, 400)
     assert not any(source.urgent for source in sources)

@@ -131,6 +131,19 @@ async def test_under_pressure_the_largest_segments_are_flushed_early():
 
 
 @simulated
+async def test_a_cache_that_others_fill_makes_a_writer_flush_although_it_has_little_itself():
+    world = make_world()
+    async with running(world):
+        for number in range(20):
+            world.append(f"s{number}", b"x" * 500)
+        await asyncio.sleep(0.5)
+        assert not any(segment.stored_length for segment in world.segments.values())
+        world.read_index.pressure = 0.5  # no operation comes in any more: the writer has to look by itself
+        await asyncio.sleep(1.0)
+        assert sum(segment.stored_length == 500 for segment in world.segments.values()) >= 15
+
+
+@simulated
 async def test_many_small_appends_become_one_write():
     world = make_world()
     async with running(world):
