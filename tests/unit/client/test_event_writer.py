@@ -111,6 +111,41 @@ async def test_many_events_are_routed_like_single_ones(system, client, kind):
     assert per_key(in_order(system)) == per_key(events)
 
 
+async def test_small_shares_of_many_batches_travel_in_common_blocks(system, client):
+    system.controller.create("s", "t", 64)
+    events = [f"k{number % 97}:{number}".encode() + b" " * (number % 50) for number in range(4000)]
+    keys = [event.decode().partition(":")[0] for event in events]
+    config = WriterConfig(block_bytes_max=2048)
+    async with client.event_writer("s", "t", config) as writer:
+        acks = []
+        for first in range(0, len(events), 200):
+            acks.append(writer.write_many(events[first : first + 200], keys[first : first + 200]))
+            writer.write(f"k{first}:{4000 + first}".encode(), f"k{first}")  # single ones share them, too
+        assert not any(ack.done() for ack in acks)
+        for ack in acks:
+            await ack
+        await writer.flush()
+        writer.check()
+        assert writer.bytes_held == 0
+    single = [f"k{first}:{4000 + first}".encode() for first in range(0, len(events), 200)]
+    order = [
+        event
+        for first in range(0, 4000, 200)
+        for event in (*events[first : first + 200], single[first // 200])
+    ]
+    assert per_key(in_order(system)) == per_key(order)
+
+
+async def test_a_bytearray_may_be_reused_after_write_many(system, client):
+    system.controller.create("s", "t", 8)
+    buffer = bytearray(b"before")
+    async with client.event_writer("s", "t") as writer:
+        ack = writer.write_many([buffer, b"other"], ["a", "b"])
+        buffer[:] = b"after!"
+        await ack
+    assert sorted(in_order(system)) == [b"before", b"other"]
+
+
 async def test_many_events_of_one_key_or_of_none_are_all_stored(system, client):
     system.controller.create("s", "t", 3)
     async with client.event_writer("s", "t") as writer:

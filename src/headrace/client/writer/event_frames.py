@@ -67,23 +67,31 @@ def frame_list(events: Sequence[Event]) -> tuple[bytes, list[int]]:
         EventTooLargeError: an event is larger than 8 MiB.
     """
     try:
-        lengths = list(map(len, events))
-        shortest, longest = min(lengths), max(lengths)
-        header = event_header(shortest)
-        event_header(longest)
-        count = len(lengths)
-        parts: list[Event] = [header] * (2 * count)
-        parts[1::2] = events
-        if shortest == longest:
-            step = longest + EVENT_HEADER_BYTES
-            return b"".join(parts), list(range(step, step * count + 1, step))
+        parts, lengths = frame_parts(events)
+        return b"".join(parts), list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
+    except TypeError as error:
+        raise InvalidArgumentError(f"events are bytes: {error}") from None
+
+
+def frame_parts(events: Sequence[Event]) -> tuple[list[Event], list[int]]:
+    """Return each event behind its header, not joined, and the length of each event.
+
+    Raises:
+        TypeError: an event has no length.
+        InvalidArgumentError, EventTooLargeError: as :func:`frame_list`.
+    """
+    lengths = list(map(len, events))
+    shortest, longest = min(lengths), max(lengths)
+    header = event_header(shortest)
+    event_header(longest)
+    parts: list[Event] = [header] * (2 * len(lengths))
+    parts[1::2] = events
+    if shortest != longest:
         parts[0::2] = [
             SHORT_HEADERS[length] if length < SHORT_EVENT_BYTES else _HEADER.pack(length)
             for length in lengths
         ]
-        return b"".join(parts), list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
-    except TypeError as error:
-        raise InvalidArgumentError(f"events are bytes: {error}") from None
+    return parts, lengths
 
 
 def choose_events(events: Sequence[Event], chosen: Any) -> Sequence[Event]:

@@ -27,6 +27,7 @@ from headrace.client.writer.event_frames import (
     cut_into_blocks,
     event_header,
     frame_list,
+    frame_parts,
     frame_pieces,
     gather_frames,
 )
@@ -47,6 +48,9 @@ from headrace.model.key_space import key_position
 
 MANY_BYTES_MAX: Final = 512 * MIB
 """What one ``write_many`` may bring along. Larger ones are cut by the caller."""
+
+_SMALL_SHARE_EVENTS: Final = 16
+"""Batches that put fewer events than this into a segment, on average, share blocks with other batches."""
 
 
 @dataclass(slots=True)
@@ -206,6 +210,9 @@ class RoutedWriter:
         targets = self._targets(places)
         if isinstance(targets, int):
             shares = [(targets, frame_list(events), places)]
+        elif len(targets) * _SMALL_SHARE_EVENTS > len(events) and set(map(type, events)) == {bytes}:
+            self._take_small_shares(events, places, targets, ack)
+            return
         else:
             shares = [
                 (segment_id, frame_list(choose_events(events, chosen)), choose_places(places, chosen))
@@ -216,6 +223,28 @@ class RoutedWriter:
             raise EventTooLargeError(total, MANY_BYTES_MAX)
         for segment_id, (data, ends), mine in shares:
             self._take_run(segment_id, memoryview(data), ends, mine, ack)
+
+    def _take_small_shares(
+        self, events: Sequence[bytes], places: Places, targets: list[tuple[int, Any]], ack: Ack
+    ) -> None:
+        """Put a few events into each of many segments' open blocks, which later batches go on filling.
+
+        For ``bytes`` only: they are joined when the block is closed, so they must not change until then.
+        """
+        parts, lengths = frame_parts(events)
+        total = sum(lengths) + EVENT_HEADER_BYTES * len(lengths)
+        if total > MANY_BYTES_MAX:
+            raise EventTooLargeError(total, MANY_BYTES_MAX)
+        self._held_bytes += total
+        places = places if isinstance(places, list) else places.tolist()
+        for segment_id, chosen in targets:
+            share: list[Any] = []
+            mine, size = [], 0
+            for index in chosen if isinstance(chosen, list) else chosen.tolist():
+                share += parts[2 * index : 2 * index + 2]
+                mine.append(places[index])
+                size += lengths[index] + EVENT_HEADER_BYTES
+            self._output(segment_id).add_events(share, mine, size, ack)
 
     def _targets(self, places: Places) -> int | list[tuple[int, Any]]:
         return self._map.ids[0] if len(self._map.ids) == 1 else self._map.targets(places)

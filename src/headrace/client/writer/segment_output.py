@@ -102,6 +102,7 @@ class SegmentOutput:
         self._open_places: list[float | str | None] = []
         self._open_bytes = 0
         self._open_ack: Ack | None = None
+        self._open_batches: list[Ack] = []
 
     # ------------------------------------------------------------------------------ filling
 
@@ -122,6 +123,26 @@ class SegmentOutput:
         self._open_bytes = open_bytes
         return ack
 
+    def add_events(self, parts: Sequence[Any], places: Sequence[Any], size_bytes: int, ack: Ack) -> None:
+        """Put a few events of a batch into the open block; ``ack``, the batch's, waits for it as well.
+
+        ``parts`` are the events, each behind its header, ``size_bytes`` together.
+        """
+        open_bytes = self._open_bytes + size_bytes
+        if open_bytes > self._block_bytes_max and self._open_bytes:
+            self._close_open_block()
+            open_bytes = size_bytes
+        if self._open_ack is None:
+            self._open_ack = Ack(1)
+            self._wake()
+        batches = self._open_batches
+        if not batches or batches[-1] is not ack:
+            ack.add_parts(1)
+            batches.append(ack)
+        self._open_parts += parts
+        self._open_places += places
+        self._open_bytes = open_bytes
+
     def add_block(self, block: Block) -> None:
         """Queue a block behind everything that was added before. Its acks count it as a part already."""
         self._close_open_block()
@@ -133,8 +154,8 @@ class SegmentOutput:
         if ack is None:
             return
         places = self._open_places
-        block = Block(b"".join(self._open_parts), len(places), places, [ack])
-        self._open_parts, self._open_places = [], []
+        block = Block(b"".join(self._open_parts), len(places), places, [ack, *self._open_batches])
+        self._open_parts, self._open_places, self._open_batches = [], [], []
         self._open_bytes = 0
         self._open_ack = None
         self._window.add(block)
