@@ -26,6 +26,10 @@ OPERATIONS = {
     "checkpoint_part": ops.CheckpointPart(18, 17, [b"row"], {"s/a": b"1", "c/b": b""}),
     "checkpoint_end": ops.CheckpointEnd(19, 17, 1, 2),
     "storage_rows": ops.StorageRows(20, {"s/a": b"2", "c/b": None}),
+    "evict_segments": ops.EvictSegments(21, [5, 6]),
+    "activate_segment": ops.ActivateSegment(
+        22, 5, bytes.fromhex((HERE / "operation/v1/segment_row.hex").read_text())
+    ),
 }
 
 

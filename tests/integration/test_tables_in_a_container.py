@@ -30,6 +30,7 @@ from headrace.wal.memory import MemoryLogStore, MemoryWal
 pytestmark = pytest.mark.slow
 
 T = "scope/table"
+UPDATES_PER_LIFE = 600
 
 
 class Host:
@@ -94,7 +95,7 @@ async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
     model, unsure = {}, set()
     rounds = 0
 
-    async def caller(tables, which):
+    async def caller(tables, which, worked):
         """Owns the keys that end in ``which``; knows their versions exactly unless a call was cut off."""
         while True:
             key = b"%d-%d" % (int(chance.paretovariate(0.7)) % 60, which)
@@ -111,12 +112,20 @@ async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
                     [version] = await tables.table_update(T, [TableEntry(key, value, condition)])
                     model[key] = (version, value)
                 unsure.discard(key)
+                worked()
             except ContainerOfflineError:
                 return
 
     for life in range(6):
-        callers = [asyncio.ensure_future(caller(tables, which)) for which in range(8)]
-        await asyncio.sleep(0.15)
+        updates = iter(range(UPDATES_PER_LIFE))
+        enough = asyncio.Event()
+
+        def worked(updates=updates, enough=enough):
+            if next(updates, None) is None:
+                enough.set()
+
+        callers = [asyncio.ensure_future(caller(tables, which, worked)) for which in range(8)]
+        await enough.wait()
         orderly = life % 2
         old = host.container
         if orderly:

@@ -134,8 +134,8 @@ class StorageReader(Protocol):
             DataCorruptionError: what was read is not what was written.
         """
 
-    def read_at_once(self, segment: str, offset: int, buffer: memoryview) -> tuple[int, int]:
-        """Fill ``buffer`` with verified bytes around ``offset``, as far as that takes no waiting.
+    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
+        """Read up to ``length`` verified bytes and those around them, as far as that takes no waiting.
 
         Returns:
             ``(begin, end)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]`` those
@@ -214,10 +214,10 @@ class SegmentAccess(Protocol):
     """What table segments need from the container that holds them. All calls run on the container's loop."""
 
     def find_segment(self, name: str) -> SegmentState | None:
-        """Return the live segment of that name, or None."""
+        """Return the live segment of that name, or None, also if it is not in memory."""
 
-    def get_segment(self, name: str) -> SegmentState:
-        """Return the live segment of that name or raise NoSuchSegmentError."""
+    async def resolve(self, name: str) -> SegmentState:
+        """Return the live segment of that name, back in memory if it was not, or raise NoSuchSegmentError."""
 
     async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
         """Create a segment with these core attributes. Raises SegmentExistsError."""

@@ -13,16 +13,18 @@ from collections.abc import Callable, Sequence
 from headrace.errors import (
     AttributeMismatchError,
     InvalidArgumentError,
+    NoSuchSegmentError,
     SegmentError,
     UnsupportedError,
 )
 from headrace.model import attributes as attr
-from headrace.model.attributes import AttributeUpdate, UpdateKind
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.model.names import transient_segment_name
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
 from headrace.runtime.entropy import Entropy
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
@@ -37,14 +39,24 @@ class SegmentStore:
         self._registry = registry
         self._entropy = entropy
 
-    def _segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
-        container = self._registry.get(name)
-        return container, container.get_segment(name)
+    def _container(self, name: str) -> SegmentContainer:
+        """Return the container of a segment.
 
-    def _stream_segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
-        container, state = self._segment(name)
-        if state.is_table:
-            raise UnsupportedError(f"segment {name!r} is a table: use the table commands")
+        Raises:
+            NoSuchSegmentError: the name belongs to a container; nobody else may know what is behind it.
+            ContainerOfflineError: the container does not run here now.
+        """
+        if name.startswith(INTERNAL_PREFIX):
+            raise NoSuchSegmentError(name)
+        return self._registry.get(name)
+
+    async def _segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
+        container = self._container(name)
+        return container, await container.resolve(name)
+
+    async def _stream_segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
+        container, state = await self._segment(name)
+        check_stream(state)
         return container, state
 
     # -------------------------------------------------------------------------------------- segments
@@ -54,7 +66,7 @@ class SegmentStore:
     ) -> None:
         """Create an empty segment. Raises SegmentExistsError, InvalidArgumentError."""
         check_segment_name(segment)
-        await self._registry.get(segment).create(
+        await self._container(segment).create(
             segment,
             {
                 attr.SCALE_POLICY_TYPE: scale_type,
@@ -73,7 +85,7 @@ class SegmentStore:
 
     async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None:
         """Store scaling hints. Raises NoSuchSegmentError, SegmentSealedError."""
-        container, state = self._segment(segment)
+        container, state = await self._segment(segment)
         await container.update_attributes(
             state,
             [
@@ -84,21 +96,21 @@ class SegmentStore:
 
     async def segment_info(self, segment: str) -> SegmentInfo:
         """Durable facts. Raises NoSuchSegmentError."""
-        return self._registry.get(segment).segment_info(segment)
+        return await self._container(segment).read_info(segment)
 
     async def seal_segment(self, segment: str) -> int:
         """Seal and answer the final length. Raises SegmentSealedError if it was sealed already."""
-        container, state = self._stream_segment(segment)
+        container, state = await self._stream_segment(segment)
         return await container.seal(state)
 
     async def truncate_segment(self, segment: str, offset: int) -> None:
         """Drop the head. Raises SegmentTruncatedError outside [start, length], NoSuchSegmentError."""
-        container, state = self._stream_segment(segment)
+        container, state = await self._stream_segment(segment)
         await container.truncate(state, offset)
 
     async def delete_segment(self, segment: str) -> None:
         """Delete a segment (of any kind). Raises NoSuchSegmentError."""
-        container, state = self._segment(segment)
+        container, state = await self._segment(segment)
         await container.delete(state)
 
     async def merge_segments(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> int:
@@ -109,14 +121,14 @@ class SegmentStore:
         Raises:
             NoSuchSegmentError, SegmentSealedError, AttributeMismatchError: nothing was merged.
         """
-        container = self._registry.get(target)
-        if self._registry.get(source) is not container:
+        container = self._container(target)
+        if self._container(source) is not container:
             raise InvalidArgumentError(f"{source!r} and {target!r} live in different containers")
         for update in updates:
             check_free_attribute(update.attribute_id)
         try:
-            _, state = self._stream_segment(target)
-            check_source(container, target, source)
+            _, state = await self._stream_segment(target)
+            check_source(target, source)
             return await container.merge(state, source, updates)
         except AttributeMismatchError:
             raise
@@ -126,9 +138,9 @@ class SegmentStore:
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target."""
-        container, state = self._stream_segment(target)
+        container, state = await self._stream_segment(target)
         for source in sources:
-            check_source(container, target, source)
+            check_source(target, source)
         try:
             return await container.merge_batch(state, sources)
         except SegmentError as error:
@@ -139,13 +151,13 @@ class SegmentStore:
 
     async def get_attribute(self, segment: str, attribute_id: bytes) -> int:
         """The durable value, ATTRIBUTE_NULL if it is not set. Raises NoSuchSegmentError."""
-        container, state = self._segment(segment)
-        return container.attribute(state, attribute_id)
+        info = await self.segment_info(segment)
+        return info.attributes.get(attribute_id, ATTRIBUTE_NULL)
 
     async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
         """Set ``value`` if the attribute is ``expected``; say whether it was. Raises SegmentSealedError."""
         check_free_attribute(attribute_id)
-        container, state = self._segment(segment)
+        container, state = await self._segment(segment)
         update = AttributeUpdate(attribute_id, UpdateKind.REPLACE_IF_EQUALS, value, expected)
         try:
             await container.update_attributes(state, [update])
@@ -157,12 +169,16 @@ class SegmentStore:
 
     async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """Read up to ``length_max`` bytes; see :meth:`ReadIndex.read`."""
-        container, state = self._stream_segment(segment)
+        container, state = await self._stream_segment(segment)
         return await container.read(state, offset, length_max, wait=wait)
 
     def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
         """Answer from memory at once, or None."""
-        container, state = self._stream_segment(segment)
+        container = self._container(segment)
+        state = container.find_nowait(segment)
+        if state is None:
+            return None
+        check_stream(state)
         return container.read_nowait(state, offset, length_max)
 
     async def append(
@@ -173,52 +189,67 @@ class SegmentStore:
         expected_offset: int = -1,
     ) -> int:
         """Append outside of any writer's history; answer the offset at which ``data`` begins."""
-        container, state = self._stream_segment(segment)
+        container, state = await self._stream_segment(segment)
         return await container.append(state, data, updates, expected_offset)
 
-    def append_target(self, segment: str) -> ContainerAppendTarget:
-        """The synchronous door for append blocks. Raises NoSuchSegmentError, ContainerOfflineError."""
-        target = self._registry.get(segment).append_target(segment)
-        if target.state.is_table:
-            raise UnsupportedError(f"segment {segment!r} is a table: use the table commands")
-        return target
+    def append_target(self, segment: str) -> ContainerAppendTarget | None:
+        """The synchronous door for append blocks; None if that takes :meth:`open_target`.
+
+        Raises:
+            NoSuchSegmentError, ContainerOfflineError.
+        """
+        container = self._container(segment)
+        state = container.find_nowait(segment)
+        if state is None:
+            return None
+        check_stream(state)
+        return container.target_of(state)
+
+    async def open_target(self, segment: str) -> ContainerAppendTarget:
+        """The door for append blocks of a segment that may not be in memory.
+
+        Raises:
+            NoSuchSegmentError, TooManyActiveSegmentsError, ContainerOfflineError.
+        """
+        container, state = await self._stream_segment(segment)
+        return container.target_of(state)
 
     # -------------------------------------------------------------------------------------- tables
 
     async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Create a table: hash (``key_length`` 0) or fixed key. Raises SegmentExistsError."""
         check_segment_name(segment)
-        await self._registry.get(segment).tables.create_table(segment, key_length, rollover_bytes)
+        await self._container(segment).tables.create_table(segment, key_length, rollover_bytes)
 
     async def delete_table(self, segment: str, *, must_be_empty: bool) -> None:
-        await self._registry.get(segment).tables.delete_table(segment, must_be_empty)
+        await self._container(segment).tables.delete_table(segment, must_be_empty)
 
     async def table_info(self, segment: str) -> TableInfo:
-        return await self._registry.get(segment).tables.table_info(segment)
+        return await self._container(segment).tables.table_info(segment)
 
     async def table_update(
         self, segment: str, entries: Sequence[TableEntry], expected_length: int = -1
     ) -> list[int]:
-        return await self._registry.get(segment).tables.table_update(segment, entries, expected_length)
+        return await self._container(segment).tables.table_update(segment, entries, expected_length)
 
     async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
-        await self._registry.get(segment).tables.table_remove(segment, keys, expected_length)
+        await self._container(segment).tables.table_remove(segment, keys, expected_length)
 
     async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
-        return await self._registry.get(segment).tables.table_get(segment, keys)
+        return await self._container(segment).tables.table_get(segment, keys)
 
     async def table_keys(
         self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
     ) -> tuple[list[TableKey], bytes]:
-        return await self._registry.get(segment).tables.table_keys(segment, token, count, from_key, to_key)
+        return await self._container(segment).tables.table_keys(segment, token, count, from_key, to_key)
 
     async def table_entries(
         self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
     ) -> tuple[list[TableEntry], bytes]:
-        return await self._registry.get(segment).tables.table_entries(segment, token, count, from_key, to_key)
+        return await self._container(segment).tables.table_entries(segment, token, count, from_key, to_key)
 
     async def table_delta(self, segment: str, position: int, count: int) -> TableDelta:
-        return await self._registry.get(segment).tables.table_delta(segment, position, count)
+        return await self._container(segment).tables.table_delta(segment, position, count)
 
     # -------------------------------------------------------------------------------------- inspection
 
@@ -229,22 +260,22 @@ class SegmentStore:
 
 def check_segment_name(segment: str) -> None:
     """Raise InvalidArgumentError for a name no client of the protocol would make."""
+    if segment.startswith(INTERNAL_PREFIX):
+        raise InvalidArgumentError(f"segment name {segment!r} is reserved")
     if not segment or len(segment) > SEGMENT_NAME_CHARS_MAX or "\0" in segment:
         raise InvalidArgumentError(f"illegal segment name of {len(segment)} characters")
 
 
-def check_source(container: SegmentContainer, target: str, source: str) -> None:
-    """Refuse sources whose merge would seal the target, or mix a table with bytes, before anything happens.
+def check_stream(state: SegmentState) -> None:
+    """Raise UnsupportedError for a table, whose bytes are not for clients."""
+    if state.is_table:
+        raise UnsupportedError(f"segment {state.name!r} is a table: use the table commands")
 
-    Raises:
-        InvalidArgumentError: a segment is to be merged into itself.
-        UnsupportedError: the source is a table.
-    """
+
+def check_source(target: str, source: str) -> None:
+    """Refuse sources whose merge would seal the target, before anything happens."""
     if source == target:
         raise InvalidArgumentError(f"segment {source!r} cannot be merged into itself")
-    state = container.find_segment(source)
-    if state is not None and state.is_table:
-        raise UnsupportedError(f"segment {source!r} is a table and cannot be merged")
 
 
 def check_free_attribute(attribute_id: bytes) -> None:

@@ -122,6 +122,9 @@ class MemorySegmentAccess:
         segment = self._segments.get(name)
         return None if segment is None or segment.accepted_deleted else segment
 
+    async def resolve(self, name: str) -> SegmentState:
+        return self.get_segment(name)
+
     def get_segment(self, name: str) -> SegmentState:
         segment = self.find_segment(name)
         if segment is None:

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.operation_processor import AppendOwner, OperationProcessor
 
 
 class ContainerAppendTarget:
-    """One (container, segment). Valid until an append raises NoSuchSegmentError or ContainerOfflineError."""
+    """One (container, segment). Valid until an append raises NoSuchSegmentError or ContainerOfflineError.
 
-    __slots__ = ("_processor", "state")
+    The segment stays in memory until :meth:`close`.
+    """
 
-    def __init__(self, processor: OperationProcessor, state: SegmentState) -> None:
+    __slots__ = ("_container", "_open", "_processor", "state")
+
+    def __init__(self, processor: OperationProcessor, container: ContainerState, state: SegmentState) -> None:
         self._processor = processor
+        self._container = container
+        self._open = True
         self.state = state
+        state.users += 1
+
+    def close(self) -> None:
+        """Nothing will be appended any more. Idempotent."""
+        if self._open:
+            self._open = False
+            self.state.users -= 1
+            self.state.last_used = self._container.sequence  # appends do not say so one by one
 
     def last_event_number(self, writer_id: bytes) -> int:
         """The last event number of the writer that is durable, or ATTRIBUTE_NULL."""

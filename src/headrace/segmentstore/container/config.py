@@ -5,11 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.limits import KIB, MIB
+from headrace.runtime.settings import tunable
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionConfig:
+    """How many segments a container keeps in memory, and when idle ones leave it."""
+
+    active_segments_max: int = tunable(
+        25_000,
+        low=16,
+        high=1_000_000,
+        simulate=(16, 100),
+        help="Segments in memory, those of the system included. Beyond it idle ones are evicted at once.",
+    )
+    eviction_interval_s: float = tunable(
+        60.0,
+        low=0.1,
+        high=86_400.0,
+        simulate=(0.2, 2.0),
+        help="A stored segment that nobody used for so long leaves memory until it is asked for.",
+    )
+    eviction_batch: int = tunable(
+        2500,
+        low=1,
+        high=100_000,
+        simulate=(1, 10),
+        help="Segments that leave memory in one run, least recently used first.",
+    )
+    eviction_cut_s: float = tunable(
+        10.0,
+        low=0.1,
+        high=600.0,
+        help="How long making room for a segment may wait for long-term storage, so that the log can be cut.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +57,7 @@ class ContainerConfig:
     checkpoint_frames: int = 4096
     checkpoint_bytes: int = 64 * MIB
     checkpoint_part_bytes: int = 256 * KIB
+    eviction: EvictionConfig = field(default_factory=EvictionConfig)
     read_index: ReadIndexConfig = field(default_factory=ReadIndexConfig)
     storage: SegmentStorageConfig = field(default_factory=SegmentStorageConfig)
     tables: TablesConfig = field(default_factory=TablesConfig)

@@ -7,38 +7,38 @@ background.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from headrace.errors import (
     ContainerOfflineError,
     DataCorruptionError,
     HeadraceError,
-    NoSuchSegmentError,
-    SegmentExistsError,
-    SegmentMergedError,
     SegmentSealedError,
     WalWriteError,
 )
 from headrace.model import attributes as attr
-from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate
+from headrace.model.attributes import AttributeUpdate
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.evictions import Evictions
+from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
+from headrace.segmentstore.container.segment_directory import SegmentDirectory
+from headrace.segmentstore.container.segment_merges import SegmentMerges
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.container.storage_row_log import LogRowStore
 from headrace.segmentstore.container.stored_lengths import LateStorage, StoredLengths
 from headrace.segmentstore.contract import ReadResult, SegmentInfo, StoredDelete
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
-from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
+from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits, Propose
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
@@ -48,9 +48,22 @@ from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
 _logger = logging.getLogger(__name__)
 
-MERGED_NAMES_MAX: Final = 10_000
-"""How many merged sources a container remembers, so that a repeated merge request is answered with
-success."""
+
+@dataclass(slots=True)
+class SegmentStatistics:
+    """Gauges of now, and counts since the start."""
+
+    active: int
+    active_max: int
+    departing: int
+    catalogue_rows: int
+    """Rows of the segment catalogue, those of active segments included; -1 while that is not known."""
+    activations: int
+    activations_failed: int
+    activations_waiting: int
+    eviction_runs: int
+    eviction_runs_forced: int
+    evicted: int
 
 
 class SegmentContainer:
@@ -87,12 +100,28 @@ class SegmentContainer:
         )
         self._storage: ChunkedSegmentStorage | None = None
         self._writer: StorageWriter | None = None
-        self._merged: OrderedDict[str, SegmentState] = OrderedDict()
-        self._creating: dict[str, asyncio.Future[object]] = {}
-        self._departing: set[SegmentState] = set()
         self._online = False
         self._ended = False
         self.tables = ContainerTables(self, config.tables)
+        self._catalogue = SegmentCatalogue(container_id, self.tables)
+        self.evictions = Evictions(
+            self._state,
+            self._log,
+            self._catalogue,
+            self,
+            self._supervisor,
+            config.eviction,
+            config.checkpoint_part_bytes,
+        )
+        self._directory = SegmentDirectory(
+            self._state,
+            self._log,
+            self._catalogue,
+            self._supervisor,
+            self.evictions.make_room,
+            self._stored_length,
+        )
+        self._merges = SegmentMerges(self._directory, self._log, self)
 
     # -------------------------------------------------------------------------------------- life
 
@@ -124,7 +153,10 @@ class SegmentContainer:
         )
         self._supervisor.spawn("storage writer", self._writer.run())
         self._online = True
-        await self._delete_stale_transients()
+        await self._catalogue.open(self)
+        await self.evictions.delete_stale_transients()
+        self._state.active_max = self._config.eviction.active_segments_max
+        self._supervisor.spawn("evictions", self.evictions.run())
 
     def _check_recovered(self) -> None:
         """Every byte that is durable and not stored must be in memory after recovery.
@@ -150,31 +182,54 @@ class SegmentContainer:
                 self._state.forget(segment)
                 return
             self._log.memory_log.add(StoredDelete(self._state.next_sequence(), segment))
-        self._departing.add(segment)
 
     async def _on_stored(self, sequence: int) -> None:
         """The storage writer has stored everything up to ``sequence``."""
-        for segment in [state for state in self._departing if state.stored_deleted]:
-            self._departing.discard(segment)
-            self._state.forget(segment)
+        await self._forget_departed()
         await self._log.acknowledge(sequence)
+        self.evictions.on_log_cut()
 
-    async def _delete_stale_transients(self) -> None:
-        stale = [
-            state
-            for state in list(self._state.by_name.values())
-            if state.is_transient and state.attribute(attr.CREATION_EPOCH) < self._state.epoch
-        ]
-        for state in stale:
-            await self.delete(state)
+    async def _forget_departed(self) -> None:
+        """Forget segments of which storage holds nothing any more.
+
+        Their rows go first: a row without a segment in memory would be taken for one that was evicted. All
+        this comes before the log is cut, so that a stop in between meets them again.
+        """
+        gone = [state for state in self._state.departing if state.stored_deleted]
+        if not gone:
+            return
+        async with self._catalogue.changing:
+            await self._catalogue.remove(gone)
+        for segment in gone:
+            self._state.forget(segment)
+
+    def _stored_length(self, segment: SegmentState) -> int:
+        assert self._storage is not None
+        info = self._storage.info(segment.storage_name)
+        return 0 if info is None else info.length
+
+    # -------------------------------------------------------------------------------------- for evictions
+
+    def is_table_idle(self, segment: SegmentState) -> bool:
+        return self.tables.is_idle(segment)
+
+    def on_evicted(self, segment: SegmentState) -> None:
+        self._read_index.drop(segment)
+        self.tables.on_evicted(segment)
+
+    async def flush_storage(self) -> None:
+        if self._writer is not None:
+            await self._writer.flush_all()
+
+    # -------------------------------------------------------------------------------------- end
 
     async def stop(self) -> None:
         """Stop orderly: what was accepted becomes durable, what waits is told. A crash only takes longer to
         recover.
         """
         self._online = False
-        self._log.stop_waiting()
         self._log.end_intake()
+        self._log.stop_waiting()
         await self.tables.close()
         await self._log.flush()
         if self._writer is not None:
@@ -219,74 +274,91 @@ class SegmentContainer:
     # -------------------------------------------------------------------------------------- look-up
 
     def find_segment(self, name: str) -> SegmentState | None:
+        """Return the live segment of that name if it is in memory."""
         self._check_online()
         return self._state.find(name)
 
-    def get_segment(self, name: str) -> SegmentState:
+    def find_nowait(self, name: str) -> SegmentState | None:
+        """See :meth:`SegmentDirectory.find_nowait`."""
         self._check_online()
+        return self._directory.find_nowait(name)
+
+    async def resolve(self, name: str) -> SegmentState:
+        """See :meth:`SegmentDirectory.resolve`."""
+        self._check_online()
+        return await self._directory.resolve(name)
+
+    def get_segment(self, name: str) -> SegmentState:
+        """Return a live segment that is in memory.
+
+        Raises:
+            NoSuchSegmentError: there is none.
+            ContainerOfflineError: there may be one, but not in memory: use :meth:`resolve`.
+        """
+        self._check_online()
+        if name not in self._state.by_name and not self._catalogue.is_absent(name):
+            raise ContainerOfflineError(f"segment {name!r} is not in memory; resolve it")
         return self._state.get(name)
 
     def segment_info(self, name: str) -> SegmentInfo:
-        """Durable facts about a live segment. Raises NoSuchSegmentError."""
-        state = self.get_segment(name)
-        if name in self._creating:
-            raise NoSuchSegmentError(name)
-        return SegmentInfo(
-            name,
-            state.start_offset,
-            state.durable_length,
-            state.sealed,
-            state.last_modified_ms,
-            state.stored_length,
-            state.attributes,
-        )
+        """Durable facts about a live segment that is in memory. Raises as :meth:`get_segment`."""
+        return self._directory.info_of(self.get_segment(name))
+
+    async def read_info(self, name: str) -> SegmentInfo:
+        """Durable facts about a live segment; one that is not in memory stays where it is."""
+        self._check_online()
+        return await self._directory.read_info(name)
+
+    def attribute(self, segment: SegmentState, attribute_id: bytes) -> int:
+        """The durable value, or ATTRIBUTE_NULL."""
+        self._check_online()
+        return segment.attribute(attribute_id)
+
+    def append_target(self, name: str) -> ContainerAppendTarget | None:
+        """The synchronous door for the append blocks of one segment; None if that takes :meth:`resolve`.
+
+        Raises:
+            NoSuchSegmentError, ContainerOfflineError.
+        """
+        state = self.find_nowait(name)
+        return None if state is None else self.target_of(state)
+
+    def target_of(self, segment: SegmentState) -> ContainerAppendTarget:
+        """The door for the append blocks of a segment, which stays in memory until the target is closed."""
+        self._check_online()
+        return ContainerAppendTarget(self._log.processor, self._state, segment)
 
     # -------------------------------------------------------------------------------------- create, delete
 
     async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
-        """Create an empty segment with these core attributes.
-
-        Raises:
-            SegmentExistsError: it exists, durably; nothing changed.
-        """
+        """Create an empty segment with these core attributes. Raises as :meth:`SegmentDirectory.create`."""
         self._check_online()
-        pending = self._creating.get(name)
-        if pending is not None:
-            # Another request creates it right now: only once that is durable is "exists" the truth.
-            await asyncio.shield(pending)
-            raise SegmentExistsError(name)
-        existing = self._state.find(name)
-        if existing is not None and existing.accepted_deleted:
-            await self._log.flush()
         values = {
             attr.CREATION_TIME: self._components.clock.now_ms(),
             attr.EVENT_COUNT: 0,
             attr.CREATION_EPOCH: self._state.epoch,
             **attributes,
         }
-        mapped = self._log.submit(partial(self._propose_map, name, values), 300 + len(name))
-        self._creating[name] = mapped
-        try:
-            await asyncio.shield(mapped)
-        finally:
-            if mapped.done():
-                self._creating.pop(name, None)
-            else:
-                mapped.add_done_callback(lambda _: self._creating.pop(name, None))
-        return self._state.get(name)
-
-    def _propose_map(self, name: str, values: Mapping[bytes, int], sequence: int) -> ops.MapSegment:
-        return transitions.propose_map(self._state, sequence, name, values)
+        return await self._directory.create(name, values)
 
     async def delete(self, segment: SegmentState) -> None:
         """Delete a live segment. Raises NoSuchSegmentError if it is gone already."""
         self._check_online()
-        # Before the wait: a caller that is cancelled does not take its accepted deletion back.
-        self._departing.add(segment)
         try:
-            await self._log.submit(partial(transitions.propose_delete, segment), segments=(segment,), deletes=True)
+            await self._submit(segment, partial(transitions.propose_delete, segment), deletes=True)
         finally:
             self.tables.drop(segment.name)
+
+    async def _submit(
+        self, segment: SegmentState, propose: Propose, size_bytes: int = 0, *, deletes: bool = False
+    ) -> Any:
+        """Hand an operation about a segment to the log; the segment stays in memory meanwhile."""
+        self._check_online()
+        segment.users += 1
+        try:
+            return await self._log.submit(propose, size_bytes, segments=(segment,), deletes=deletes)
+        finally:
+            segment.users -= 1
 
     # -------------------------------------------------------------------------------------- change
 
@@ -306,21 +378,9 @@ class SegmentContainer:
         def propose(sequence: int) -> ops.Append:
             return transitions.propose_append(segment, sequence, data, updates, expected_offset)
 
-        ticket = await self._log.submit(propose, len(data) + 300 * len(updates), segments=(segment,))
+        ticket = await self._submit(segment, propose, len(data) + 300 * len(updates))
         offset: int = ticket.operation.offset
         return offset
-
-    def append_target(self, name: str) -> ContainerAppendTarget:
-        """The synchronous door for the append blocks of one segment.
-
-        Raises:
-            NoSuchSegmentError, ContainerOfflineError.
-        """
-        self._check_online()
-        state = self._state.find(name)
-        if state is None or state.deleted or state.merged or name in self._creating:
-            raise NoSuchSegmentError(name)
-        return ContainerAppendTarget(self._log.processor, state)
 
     async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None:
         """Apply all updates or none. Raises SegmentSealedError, AttributeMismatchError,
@@ -331,13 +391,13 @@ class SegmentContainer:
         def propose(sequence: int) -> ops.UpdateAttributes:
             return transitions.propose_update(segment, sequence, updates)
 
-        await self._log.submit(propose, 300 * len(updates), segments=(segment,))
+        await self._submit(segment, propose, 300 * len(updates))
 
     async def seal(self, segment: SegmentState) -> int:
         """Seal; answer the final length. Raises SegmentSealedError if it is sealed (durably) already."""
         self._check_online()
         try:
-            ticket = await self._log.submit(partial(transitions.propose_seal, segment), segments=(segment,))
+            ticket = await self._submit(segment, partial(transitions.propose_seal, segment))
         except SegmentSealedError:
             if not segment.sealed:
                 await self._log.flush()  # somebody else's seal: true only once durable
@@ -352,7 +412,7 @@ class SegmentContainer:
         def propose(sequence: int) -> ops.Truncate:
             return transitions.propose_truncate(segment, sequence, offset)
 
-        await self._log.submit(propose, segments=(segment,))
+        await self._submit(segment, propose)
 
     # -------------------------------------------------------------------------------------- merge
 
@@ -368,115 +428,51 @@ class SegmentContainer:
             SegmentSealedError: the target is sealed.
             AttributeMismatchError: a condition on the target does not hold; nothing was merged.
         """
-        return await self._start_merge(target, source_name, updates)
+        self._check_online()
+        return await self._merges.merge(target, source_name, updates)
 
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
         """Merge sources in this order, all in flight at once; a source that is gone is skipped.
 
         Answers the length of the target after each. Raises as :meth:`merge`, for the target only.
         """
-        started = [self._start_merge(target, name, ()) for name in source_names]
-        lengths: list[int] = []
-        for outcome in await asyncio.gather(*started, return_exceptions=True):
-            if isinstance(outcome, NoSuchSegmentError) and not target.accepted_deleted:
-                lengths.append(lengths[-1] if lengths else target.durable_length)
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                lengths.append(outcome)
-        return lengths
-
-    def _start_merge(
-        self, target: SegmentState, source_name: str, updates: Sequence[AttributeUpdate]
-    ) -> Coroutine[object, object, int]:
-        """Hand seal and merge to the log now, in call order; the coroutine waits for them."""
         self._check_online()
-        source = self._state.find(source_name)
-        if source is None:
-            return self._merge_again(target, source_name)
-        sealing = None
-        if not source.accepted_sealed:
-            sealing = self._log.submit(partial(transitions.propose_seal, source), segments=(source,))
-        if source.accepted_length == 0:
-            return self._merge_empty(target, source, updates, sealing)
-
-        def propose(sequence: int) -> ops.Merge:
-            return transitions.propose_merge(target, source, sequence, updates)
-
-        self._departing.add(source)
-        merging = self._log.submit(propose, 300 * len(updates), segments=(target, source))
-        return self._finish_merge(target, source, sealing, merging)
-
-    async def _merge_again(self, target: SegmentState, source_name: str) -> int:
-        if source_name not in self._merged:
-            raise NoSuchSegmentError(source_name)
-        return target.durable_length
-
-    async def _finish_merge(
-        self,
-        target: SegmentState,
-        source: SegmentState,
-        sealing: asyncio.Future[Any] | None,
-        merging: asyncio.Future[Any],
-    ) -> int:
-        if sealing is not None:
-            await asyncio.wait([sealing, merging])
-            if (error := sealing.exception()) is not None and not isinstance(error, SegmentSealedError):
-                merging.exception()
-                raise error
-        try:
-            ticket = await merging
-        except SegmentMergedError:
-            await self._log.flush()
-            return target.durable_length
-        self._remember_merged(source)
-        return int(ticket.operation.offset + ticket.operation.length)
-
-    async def _merge_empty(
-        self,
-        target: SegmentState,
-        source: SegmentState,
-        updates: Sequence[AttributeUpdate],
-        sealing: asyncio.Future[Any] | None,
-    ) -> int:
-        transitions.check_appendable(target)
-        if sealing is not None:
-            await asyncio.wait([sealing])
-            sealing.exception()
-        if source.accepted_length:
-            return await self.merge(target, source.name, updates)
-        if updates:
-            await self.update_attributes(target, updates)
-        try:
-            await self.delete(source)
-        except NoSuchSegmentError:
-            await self._log.flush()
-        self._remember_merged(source)
-        return target.durable_length
-
-    def _remember_merged(self, source: SegmentState) -> None:
-        self._merged[source.name] = source
-        if len(self._merged) > MERGED_NAMES_MAX:
-            self._merged.popitem(last=False)
+        return await self._merges.merge_batch(target, source_names)
 
     # -------------------------------------------------------------------------------------- read
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """See :meth:`ReadIndex.read`."""
         self._check_online()
-        return await self._read_index.read(segment, offset, length_max, wait=wait)
+        transitions.check_held(segment)
+        segment.users += 1
+        try:
+            return await self._read_index.read(segment, offset, length_max, wait=wait)
+        finally:
+            segment.users -= 1
 
     def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
         """See :meth:`ReadIndex.read_nowait`."""
         self._check_online()
         return self._read_index.read_nowait(segment, offset, length_max)
 
-    # -------------------------------------------------------------------------------------- attributes
+    # -------------------------------------------------------------------------------------- introspection
 
-    def attribute(self, segment: SegmentState, attribute_id: bytes) -> int:
-        """The durable value, or ATTRIBUTE_NULL."""
-        self._check_online()
-        return segment.attributes.get(attribute_id, ATTRIBUTE_NULL)
+    def segment_statistics(self) -> SegmentStatistics:
+        """Count segments in memory, and how they come and go."""
+        evictions, activations = self.evictions, self._directory.activations
+        return SegmentStatistics(
+            active=len(self._state.by_name),
+            active_max=self._state.active_max,
+            departing=len(self._state.departing),
+            catalogue_rows=self._catalogue.count(),
+            activations=activations.started,
+            activations_failed=activations.failed,
+            activations_waiting=len(activations),
+            eviction_runs=evictions.runs,
+            eviction_runs_forced=evictions.forced_runs,
+            evicted=evictions.evicted,
+        )
 
     def statistics(self) -> dict[str, object]:
         """What every part counts and holds now, by part; parts that do not run are left out."""
@@ -484,7 +480,12 @@ class SegmentContainer:
         if self._online:
             parts |= {"durable_log": self._log, "memory_log": self._log.memory_log}
             parts |= {"read_index": self._read_index, "tables": self.tables, "tasks": self._supervisor}
-        return {name: part.statistics() for name, part in parts.items() if part is not None}
+        found: dict[str, object] = {
+            name: part.statistics() for name, part in parts.items() if part is not None
+        }
+        if self._online:
+            found["segments"] = self.segment_statistics()
+        return found
 
     def check(self) -> None:
         """Assert every invariant of the container's state."""

@@ -25,12 +25,24 @@ class ContainerState:
     accepted_storage_rows: dict[str, bytes] = field(default_factory=dict)
     """The same including changes in flight: what a metadata checkpoint describes."""
 
+    departing: dict[SegmentState, None] = field(default_factory=dict)
+    """Merged and deleted segments, as far as is accepted, until :meth:`forget`."""
+    active_max: int = 0
+    """New segments and activations are refused beyond so many in ``by_name``; 0 is no bound."""
+
+    @property
+    def is_full(self) -> bool:
+        return 0 < self.active_max <= len(self.by_name)
+
     def next_sequence(self) -> int:
         self.sequence += 1
         return self.sequence
 
     def find(self, name: str) -> SegmentState | None:
-        return self.by_name.get(name)
+        state = self.by_name.get(name)
+        if state is not None:
+            state.last_used = self.sequence
+        return state
 
     def get(self, name: str) -> SegmentState:
         """Return the live segment of that name.
@@ -38,14 +50,28 @@ class ContainerState:
         Raises:
             NoSuchSegmentError: unknown, deleted or merged.
         """
-        state = self.by_name.get(name)
+        state = self.find(name)
         if state is None or state.accepted_deleted or state.accepted_merged:
             raise NoSuchSegmentError(name)
+        return state
+
+    def insert(self, state: SegmentState) -> None:
+        """A segment begins or comes back."""
+        self.by_id[state.segment_id] = state
+        self.by_name[state.name] = state
+
+    def evict(self, segment_id: int) -> SegmentState:
+        """The segment catalogue stands for a segment from now on. Return the object, which is void."""
+        state = self.by_id.pop(segment_id)
+        del self.by_name[state.name]
+        state.evicted = True
+        state.accepted_deleted = True  # whoever still holds it is stopped by the check for that
         return state
 
     def forget(self, state: SegmentState) -> None:
         """Storage has let go of a merged or deleted segment: nothing refers to it any more."""
         self.by_id.pop(state.segment_id, None)
+        self.departing.pop(state, None)
         if self.by_name.get(state.name) is state:
             del self.by_name[state.name]
 
@@ -53,7 +79,11 @@ class ContainerState:
         """Assert the invariants of the container and of every segment."""
         for segment_id, state in self.by_id.items():
             assert state.segment_id == segment_id <= self.sequence
+            assert state.last_used <= self.sequence
+            assert (state.accepted_deleted or state.accepted_merged) == (state in self.departing)
             state.check()
+        for state in self.departing:
+            assert self.by_id.get(state.segment_id) is state
         for name, state in self.by_name.items():
             assert state.name == name
             assert self.by_id.get(state.segment_id) is state

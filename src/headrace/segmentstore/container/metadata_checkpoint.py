@@ -132,10 +132,13 @@ def install(
     """Replace everything ``container`` knows by the content of a checkpoint."""
     container.by_id = {}
     container.by_name = {}
+    container.departing = {}
     for row in segment_rows:
         state = decode_segment_row(row)
         container.by_id[state.segment_id] = state
-        if not state.deleted and not state.merged:
+        if state.deleted or state.merged:
+            container.departing[state] = None
+        else:
             container.by_name[state.name] = state
     container.storage_rows = dict(storage_rows)
     container.accepted_storage_rows = dict(storage_rows)

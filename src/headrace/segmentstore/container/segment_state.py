@@ -48,12 +48,33 @@ class SegmentState:
     accepted_attributes: dict[bytes, int] = field(default_factory=dict)
     """Values validation looks at: durable ones and those in flight."""
 
+    last_used: int = 0
+    """Sequence number of the container when this segment was last looked up or changed: eviction's clock."""
+    users: int = 0
+    """Calls and append targets that hold this object across a wait: it stays in memory until they end."""
+    pinned: bool = False
+    """Never evicted. Set by whoever needs that, after each recovery."""
+    evicted: bool = False
+    """This object does not stand for the segment any more; look the name up again."""
+    catalogue_row: bytes | None = None
+    """The row that the segment catalogue holds, if that is known; it may be outdated."""
+
     checkpoint_row: bytes | None = None
     """Cached encoding for metadata checkpoints; dropped by whatever changes the accepted side."""
 
     def attribute(self, attribute_id: bytes) -> int:
         """Return the durable value of an attribute, ATTRIBUTE_NULL if it is not set."""
         return self.attributes.get(attribute_id, ATTRIBUTE_NULL)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is in flight and long-term storage holds every byte."""
+        return (
+            self.stored_length == self.durable_length == self.accepted_length
+            and self.start_offset == self.accepted_start_offset
+            and self.sealed == self.accepted_sealed
+            and not (self.accepted_deleted or self.accepted_merged)
+        )
 
     @property
     def storage_name(self) -> str:
@@ -90,3 +111,5 @@ class SegmentState:
         assert self.accepted_sealed or not self.accepted_merged
         assert self.accepted_deleted or not self.deleted
         assert self.deleted or self.merged or not self.stored_deleted
+        assert self.users >= 0
+        assert not self.evicted

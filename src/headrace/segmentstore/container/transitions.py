@@ -13,10 +13,11 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.errors import (
     AttributeMismatchError,
+    ContainerOfflineError,
     DataCorruptionError,
     InvalidArgumentError,
     NoSuchSegmentError,
@@ -26,11 +27,13 @@ from headrace.errors import (
     SegmentNotSealedError,
     SegmentSealedError,
     SegmentTruncatedError,
+    TooManyActiveSegmentsError,
 )
 from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer, Operation
@@ -42,8 +45,15 @@ _UNMODIFIABLE = frozenset({attr.SEGMENT_TYPE, attr.ATTRIBUTE_ID_LENGTH})
 # ------------------------------------------------------------------------------------------ propose
 
 
+def check_held(segment: SegmentState) -> None:
+    """Raise ContainerOfflineError if this object was evicted while somebody held it: look it up again."""
+    if segment.evicted:
+        raise ContainerOfflineError(f"segment {segment.name!r} left memory meanwhile; look it up again")
+
+
 def check_live(segment: SegmentState) -> None:
     if segment.accepted_deleted:
+        check_held(segment)
         raise NoSuchSegmentError(segment.name)
     if segment.accepted_merged:
         raise SegmentMergedError(segment.name)
@@ -52,6 +62,7 @@ def check_live(segment: SegmentState) -> None:
 def check_appendable(segment: SegmentState) -> None:
     """Raise NoSuchSegmentError (also for merged ones, as the protocol wants) or SegmentSealedError."""
     if segment.accepted_deleted or segment.accepted_merged:
+        check_held(segment)
         raise NoSuchSegmentError(segment.name)
     if segment.accepted_sealed:
         raise SegmentSealedError(segment.name)
@@ -152,6 +163,7 @@ def propose_merge(
 
 def propose_delete(segment: SegmentState, sequence: int) -> ops.Delete:
     if segment.accepted_deleted or segment.accepted_merged:
+        check_held(segment)
         raise NoSuchSegmentError(segment.name)
     return ops.Delete(sequence, segment.segment_id)
 
@@ -161,7 +173,29 @@ def propose_map(
 ) -> ops.MapSegment:
     if name in container.by_name:
         raise SegmentExistsError(name)
+    _check_room(container)
     return ops.MapSegment(sequence, sequence, name, values)
+
+
+def propose_activate(
+    container: ContainerState, sequence: int, segment_id: int, row: Buffer
+) -> ops.ActivateSegment:
+    _check_room(container)
+    assert segment_id not in container.by_id, "one activation of a name at a time, and only if it is inactive"
+    return ops.ActivateSegment(sequence, segment_id, row)
+
+
+def _check_room(container: ContainerState) -> None:
+    if container.is_full:
+        raise TooManyActiveSegmentsError(container.container_id, container.active_max)
+
+
+def propose_evict(
+    sequence: int, candidates: Sequence[tuple[SegmentState, int]], is_idle: Callable[[SegmentState], bool]
+) -> ops.EvictSegments:
+    """Evict those of the candidates, given with their ``last_used``, that nothing happened to since."""
+    idle = [state for state, last_used in candidates if state.last_used == last_used and is_idle(state)]
+    return ops.EvictSegments(sequence, [state.segment_id for state in idle])
 
 
 def propose_update(
@@ -195,15 +229,22 @@ def accept(container: ContainerState, operation: Operation) -> None:
             _set_rows(container.accepted_storage_rows, operation.changes)
             return
         case ops.MapSegment():
-            state = SegmentState(operation.segment_id, operation.name)
+            state = SegmentState(operation.segment_id, operation.name, last_used=operation.sequence)
             state.accepted_attributes = dict(operation.values)
-            container.by_id[state.segment_id] = state
-            container.by_name[state.name] = state
+            container.insert(state)
+            return
+        case ops.ActivateSegment():
+            container.insert(activated(operation))
+            return
+        case ops.EvictSegments():
+            for segment_id in operation.segment_ids:
+                container.evict(segment_id)
             return
         case _:
             pass  # about one existing segment: below
     segment = container.by_id[operation.segment_id]
     segment.checkpoint_row = None
+    segment.last_used = operation.sequence
     match operation:
         case ops.AppendRun():
             segment.accepted_length += len(operation.data)
@@ -223,10 +264,28 @@ def accept(container: ContainerState, operation: Operation) -> None:
             source = container.by_id[operation.source_id]
             source.accepted_merged = True
             source.checkpoint_row = None
+            container.departing[source] = None
         case ops.Delete():
             segment.accepted_deleted = True
+            container.departing[segment] = None
         case ops.UpdateAttributes():
             _set_values(segment.accepted_attributes, operation.values)
+
+
+def activated(operation: ops.ActivateSegment) -> SegmentState:
+    """Return the segment that an activation brings back. Everything about it was durable and stored before.
+
+    Raises:
+        DataCorruptionError: the row does not decode, or is that of another segment.
+    """
+    state = decode_segment_row(operation.row)
+    if state.segment_id != operation.segment_id:
+        raise DataCorruptionError(f"segment {operation.segment_id} is activated by a row of another one")
+    state.stored_length = state.durable_length
+    state.stored_sealed = state.sealed
+    state.last_used = operation.sequence
+    state.checkpoint_row = bytes(operation.row)
+    return state
 
 
 def _set_rows(rows: dict[str, bytes], changes: Mapping[str, bytes | None]) -> None:
@@ -248,6 +307,8 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
         case ops.StorageRows():
             _set_rows(container.storage_rows, operation.changes)
             return
+        case ops.EvictSegments() | ops.ActivateSegment():
+            return  # about facts that were durable before: accepting it was all
         case _:
             pass  # about one segment: below
     segment = container.by_id[operation.segment_id]
@@ -301,6 +362,15 @@ def check_replay(container: ContainerState, operation: Operation) -> None:
             if known is not None or operation.segment_id in container.by_id:
                 raise DataCorruptionError(f"the log maps segment {operation.name!r} twice")
             return
+        case ops.ActivateSegment():
+            _check_activation(container, operation)
+            return
+        case ops.EvictSegments():
+            for segment_id in operation.segment_ids:
+                state = container.by_id.get(segment_id)
+                if state is None or state.accepted_deleted or state.accepted_merged:
+                    raise DataCorruptionError(f"the log evicts segment {segment_id}, which is not there")
+            return
         case _:
             pass  # about one existing segment: below
     segment = container.by_id.get(operation.segment_id)
@@ -309,6 +379,27 @@ def check_replay(container: ContainerState, operation: Operation) -> None:
     finding = _replay_finding(container, segment, operation)
     if finding:
         raise DataCorruptionError(f"operation {operation.sequence} on {segment.name!r}: {finding}")
+
+
+def _check_activation(container: ContainerState, operation: ops.ActivateSegment) -> None:
+    """An activation brings back what is not there, or, if replay kept the segment, exactly what is there."""
+    row = activated(operation)
+    known = container.by_id.get(row.segment_id) or container.by_name.get(row.name)
+    if known is None:
+        return
+    same = (
+        known.segment_id == row.segment_id
+        and known.name == row.name
+        and known.accepted_length == row.accepted_length
+        and known.accepted_start_offset == row.accepted_start_offset
+        and known.accepted_sealed == row.accepted_sealed
+        and known.accepted_attributes == row.accepted_attributes
+        and not (known.accepted_deleted or known.accepted_merged)
+    )
+    if not same:
+        raise DataCorruptionError(
+            f"operation {operation.sequence} activates segment {row.name!r} with other content than it has"
+        )
 
 
 def _replay_finding(container: ContainerState, segment: SegmentState, operation: Operation) -> str:

@@ -77,6 +77,9 @@ class DurableLog:
         self._on_failed = on_failed
         self._truncation = TruncationPoints()
         self._checkpointing = False
+        self._checkpoint_turn = asyncio.Lock()
+        self.truncated_sequence = 0
+        """Everything before it is in long-term storage, and nobody needs it in the log any more."""
         self._recovered_operations = 0
         self._recovered_frames = 0
         self._checkpoints = 0
@@ -138,6 +141,7 @@ class DurableLog:
         self._recovered_operations = replay.operation_count
         self._recovered_frames = reader.frame_count
         self.departed_in_log = replay.departed
+        self.truncated_sequence = replay.first_sequence
         return recovered
 
     # -------------------------------------------------------------------------------------- operations
@@ -168,8 +172,15 @@ class DurableLog:
             self._checkpointing = True
             self._supervisor.spawn("metadata checkpoint", self.write_checkpoint())
 
-    async def write_checkpoint(self) -> None:
-        """Write the whole metadata into the log; once durable, the log may be cut in front of it."""
+    async def write_checkpoint(self) -> int:
+        """Write the whole metadata into the log; once durable, the log may be cut in front of it.
+
+        Answers the sequence number of its beginning. Checkpoints are written one after the other.
+        """
+        async with self._checkpoint_turn:
+            return await self._write_checkpoint()
+
+    async def _write_checkpoint(self) -> int:
         self._checkpointing = True
         self._policy.on_begin()
         try:
@@ -185,10 +196,11 @@ class DurableLog:
         finally:
             self._checkpointing = False
         self._checkpoints += 1
+        return int(begin.operation.sequence)
 
     def _propose_end(self, begin: Any, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:
         # Used no earlier than this operation is durable: only then does the storage writer hear of it.
-        self._truncation.add(sequence, begin.address)
+        self._truncation.add(sequence, begin.address, begin.operation.sequence)
         return ops.CheckpointEnd(
             sequence, begin.operation.sequence, len(snapshot.segment_rows), len(snapshot.storage_rows)
         )
@@ -209,7 +221,9 @@ class DurableLog:
         address = self._truncation.take(sequence)
         if address is not None:
             self._truncations += 1
+            sequence = self._truncation.taken_sequence
             await self._wal.truncate(address)
+            self.truncated_sequence = max(self.truncated_sequence, sequence)
 
     # -------------------------------------------------------------------------------------- end
 

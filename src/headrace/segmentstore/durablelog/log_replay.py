@@ -48,6 +48,10 @@ class LogReplay:
         self.operation_count = 0
         self.departed: set[int] = set()
         """Ids of segments whose merge or deletion was replayed, so that storage hears of it again."""
+        self.first_sequence = 0
+        """Where the first whole checkpoint begins: operations before it left nothing that is still to do."""
+        self._resumed: set[int] = set()
+        """Ids of segments with operations in the memory log: the storage writer will hold their objects."""
 
     def feed(self, operation: Operation, time_ms: int, address: int) -> None:
         """Take the next operation; ``address`` is the frame in which it begins, ``time_ms`` that frame's
@@ -101,7 +105,7 @@ class LogReplay:
             return
         if not self._installed:
             self._install(begin, end)
-        self._truncation.add(end.sequence, self._begin_address)
+        self._truncation.add(end.sequence, self._begin_address, begin.sequence)
         self._memory_log.add(StoredCheckpoint(end.sequence))
         self._begin = None
         self._parts = []
@@ -117,7 +121,9 @@ class LogReplay:
                 f"{len(storage_rows)} of {end.storage_row_count} storage rows"
             )
         metadata_checkpoint.install(self._container, rows, storage_rows)
-        self._container.sequence = begin.sequence
+        self._container.sequence = self.first_sequence = begin.sequence
+        for state in self._container.by_id.values():
+            state.last_used = begin.sequence
         self._installed = True
         self._on_storage_rows(storage_rows)
         between, self._between = self._between, []
@@ -126,6 +132,17 @@ class LogReplay:
 
     def _replay(self, operation: Operation, time_ms: int) -> None:
         self._advance(operation)
+        match operation:
+            case ops.EvictSegments():
+                self._evict(operation)
+                return
+            case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
+                self._container.by_id[operation.segment_id].last_used = operation.sequence
+                return  # it was kept
+            case ops.AppendRun() | ops.Append() | ops.Seal() | ops.Truncate() | ops.Merge():
+                self._resumed.add(operation.segment_id)
+            case _:
+                pass
         transitions.accept(self._container, operation)
         touched: dict[object, None] = {}
         make_visible(
@@ -142,6 +159,17 @@ class LogReplay:
             self.departed.add(operation.segment_id)
         elif isinstance(operation, ops.StorageRows):
             self._on_storage_rows(operation.changes)
+
+    def _evict(self, operation: ops.EvictSegments) -> None:
+        """Let go of segments that were evicted, but for those that the storage writer is about to meet again.
+
+        They were stored when they were evicted, so nothing is left to be done; but the log may hold older
+        operations than it has to. Such a segment stays active, as it was, which is always right.
+        """
+        for segment_id in operation.segment_ids:
+            state = self._container.by_id[segment_id]
+            if segment_id not in self._resumed and state.is_settled:
+                self._read_index.drop(self._container.evict(segment_id))
 
     def finish(self) -> bool:
         """Say whether anything was recovered. False: the log is new and needs its first checkpoint.

@@ -21,7 +21,7 @@ import asyncio
 import logging
 from typing import Any, Final, cast
 
-from headrace.errors import HeadraceError, InvalidArgumentError, ProtocolError
+from headrace.errors import ClosedError, HeadraceError, InvalidArgumentError, ProtocolError
 from headrace.model.attributes import is_core_attribute
 from headrace.segmentstore.ingress.append_session import AppendSession
 from headrace.segmentstore.ingress.authorisation import Permission
@@ -52,6 +52,7 @@ _REQUESTS: Final = 4  # too many requests of this connection run
 _ADMISSION: Final = 8  # too many bytes of requests of all connections are in memory
 _TURN: Final = 16  # a request was started and takes its first step before the next one is parsed
 _CLOSING: Final = 32
+_SETUP: Final = 64  # the segment of a writer comes back to memory; its appends follow in this buffer
 
 _REASONS: Final = {
     _CAPACITY: "capacity",
@@ -60,6 +61,7 @@ _REASONS: Final = {
     _ADMISSION: "admission",
     _TURN: "turn",
     _CLOSING: "closing",
+    _SETUP: "setup",
 }
 
 
@@ -112,6 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._reads.close()
         self._outbox.close()
+        for writer in self._writers.values():
+            writer.target.close()
         self._home.on_lost(self)
 
     def pause_writing(self) -> None:
@@ -262,25 +266,61 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_setup(self, command: c.SetupAppend) -> None:
         writer_id, segment = command.writer_id, command.segment
-        former = self._writers.get(writer_id)
         try:
             self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
             if is_core_attribute(writer_id):
                 raise InvalidArgumentError(f"writer id {writer_id.hex()} is reserved")
             target = self._store.append_target(segment)
         except HeadraceError as error:
-            if former is not None and former.segment != segment:
-                # Its next appends are meant for a segment they cannot reach, and not for the former one.
-                del self._writers[writer_id]
-                self._session.forget(writer_id)
-            self.on_error(command, error)
+            self._on_setup_failed(command, error)
             return
+        if target is None:
+            self._wait_for_target(command)
+        else:
+            self._set_up(command, target)
+
+    def _set_up(self, command: c.SetupAppend, target: AppendTarget) -> None:
+        writer_id, segment = command.writer_id, command.segment
+        former = self._writers.get(writer_id)
         registration = self._session.register(writer_id, segment)
         if former is not None and former.segment == segment and former.in_flight:
+            target.close()
             writer = former
         else:
+            if former is not None:
+                former.target.close()
             writer = self._writers[writer_id] = AppendSession(self, target, registration)
         writer.on_setup(command.request_id, registration)
+
+    def _on_setup_failed(self, command: c.SetupAppend, error: Exception) -> None:
+        former = self._writers.get(command.writer_id)
+        if former is not None and former.segment != command.segment:
+            # Its next appends are meant for a segment they cannot reach, and not for the former one.
+            former.target.close()
+            del self._writers[command.writer_id]
+            self._session.forget(command.writer_id)
+        self.on_error(command, error)
+
+    def _wait_for_target(self, command: c.SetupAppend) -> None:
+        """Parse nothing more until the segment of a writer is back in memory and the writer is set up."""
+        try:
+            self._home.supervisor.spawn("setup", self._open_target(command))
+        except ClosedError:
+            self.close_after_replies("the server stops")
+        else:
+            self._blocked |= _SETUP
+
+    async def _open_target(self, command: c.SetupAppend) -> None:
+        try:
+            target = await self._store.open_target(command.segment)
+        except HeadraceError as error:
+            self._on_setup_failed(command, error)
+        else:
+            if self._blocked & _CLOSING:
+                target.close()
+            else:
+                self._set_up(command, target)
+        self._unblock(_SETUP)
 
     def _on_read(self, command: c.ReadSegment) -> None:
         self._totals.reads += 1

@@ -65,6 +65,9 @@ class AppendTarget(Protocol):
     def end_of_read(self) -> None:
         """The connection has handed over all it had."""
 
+    def close(self) -> None:
+        """Nothing will be appended any more: the segment may leave memory. Idempotent."""
+
 
 class StoreFacade(Protocol):
     """The segment store by segment names. Every method may raise NoSuchSegmentError, WrongHostError,
@@ -112,7 +115,11 @@ class StoreFacade(Protocol):
     def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
         """Answer from memory at once, or None: then :meth:`read` answers."""
 
-    def append_target(self, segment: str) -> AppendTarget: ...
+    def append_target(self, segment: str) -> AppendTarget | None:
+        """Return where to append, or None if the segment is not in memory: :meth:`open_target` knows."""
+
+    async def open_target(self, segment: str) -> AppendTarget:
+        """Return where to append, once the segment is back in memory."""
 
     async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Raises SegmentExistsError."""

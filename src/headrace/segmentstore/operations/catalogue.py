@@ -30,6 +30,8 @@ class OperationKind(IntEnum):
     CHECKPOINT_PART = 10
     CHECKPOINT_END = 11
     STORAGE_ROWS = 12
+    EVICT_SEGMENTS = 13
+    ACTIVATE_SEGMENT = 14
 
 
 @dataclass(slots=True)
@@ -161,6 +163,25 @@ class StorageRows:
     changes: Mapping[str, bytes | None] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class EvictSegments:
+    """Idle segments leave memory: rows in the segment catalogue, written before this, stand for them now."""
+
+    kind: ClassVar = OperationKind.EVICT_SEGMENTS
+    sequence: int
+    segment_ids: Sequence[int]
+
+
+@dataclass(slots=True)
+class ActivateSegment:
+    """A segment comes back to memory under its old id; ``row`` is its segment row, as in checkpoints."""
+
+    kind: ClassVar = OperationKind.ACTIVATE_SEGMENT
+    sequence: int
+    segment_id: int
+    row: Buffer
+
+
 Operation = (
     AppendRun
     | Append
@@ -174,4 +195,6 @@ Operation = (
     | CheckpointPart
     | CheckpointEnd
     | StorageRows
+    | EvictSegments
+    | ActivateSegment
 )

@@ -158,6 +158,11 @@ def encode(operation: Operation) -> list[Buffer]:
             return [_head(operation, 0) + body]
         case ops.StorageRows():
             return [_head(operation, 0) + _encode_rows(operation.changes)]
+        case ops.EvictSegments():
+            ids = operation.segment_ids
+            return [_head(operation, 0) + _U32.pack(len(ids)) + struct.pack(f">{len(ids)}q", *ids)]
+        case ops.ActivateSegment():
+            return [_head(operation, operation.segment_id) + _U32.pack(len(operation.row)), operation.row]
 
 
 def _head(operation: Operation, segment_id: int) -> bytes:
@@ -262,6 +267,21 @@ def _read_storage_rows(view: memoryview, sequence: int, _segment_id: int) -> tup
     return ops.StorageRows(sequence, changes), end
 
 
+def _read_evict(view: memoryview, sequence: int, _segment_id: int) -> tuple[Operation, int]:
+    (count,) = _U32.unpack_from(view, HEAD.size)
+    at = HEAD.size + 4
+    if count > (len(view) - at) // _I64.size:
+        raise struct.error("ids run past the end")
+    ids = struct.unpack_from(f">{count}q", view, at)
+    return ops.EvictSegments(sequence, list(ids)), at + count * _I64.size
+
+
+def _read_activate(view: memoryview, sequence: int, segment_id: int) -> tuple[Operation, int]:
+    (length,) = _U32.unpack_from(view, HEAD.size)
+    row, end = _decode_bytes(view, HEAD.size + 4, length)
+    return ops.ActivateSegment(sequence, segment_id, row), end
+
+
 _READERS: Final[dict[int, Callable[[memoryview, int, int], tuple[Operation, int]]]] = {
     OperationKind.APPEND_RUN: _read_run,
     OperationKind.APPEND: _read_append,
@@ -275,4 +295,6 @@ _READERS: Final[dict[int, Callable[[memoryview, int, int], tuple[Operation, int]
     OperationKind.CHECKPOINT_PART: _read_part,
     OperationKind.CHECKPOINT_END: _read_end,
     OperationKind.STORAGE_ROWS: _read_storage_rows,
+    OperationKind.EVICT_SEGMENTS: _read_evict,
+    OperationKind.ACTIVATE_SEGMENT: _read_activate,
 }

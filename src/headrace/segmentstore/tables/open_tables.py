@@ -42,14 +42,14 @@ class OpenTables:
     def values(self) -> ValuesView[OpenTable]:
         return self._tables.values()
 
-    def get_segment(self, name: str) -> SegmentState:
+    async def get_segment(self, name: str) -> SegmentState:
         """Return the segment of a table.
 
         Raises:
             NoSuchSegmentError: there is none.
             InvalidArgumentError: the segment is not a table.
         """
-        segment = self._access.get_segment(name)
+        segment = await self._access.resolve(name)
         if not segment.is_table:
             raise InvalidArgumentError(f"segment {name!r} is not a table")
         return segment
@@ -57,6 +57,25 @@ class OpenTables:
     async def get(self, name: str) -> OpenTable:
         """Return the table, with everything durable applied; its index is rebuilt if it is not in memory."""
         return self._find(name) or await self._open(name)
+
+    def find_nowait(self, segment: SegmentState) -> OpenTable | None:
+        """Return the table of a segment if it is in memory, with everything durable applied."""
+        table = self._find(segment.name)
+        return table if table is not None and table.segment is segment else None
+
+    def is_idle(self, segment: SegmentState) -> bool:
+        """Whether nothing uses a table: it is not open, or nothing but its index is left."""
+        name = segment.name
+        if name in self._opening or any(not table.is_drained for table in self._retired.get(name, ())):
+            return False
+        table = self._tables.get(name)
+        return table is None or table.is_idle
+
+    def drop_evicted(self, segment: SegmentState) -> None:
+        """``segment`` was evicted: forget its table, but not one that was opened since."""
+        table = self._tables.get(segment.name)
+        if table is not None and table.segment is segment:
+            self.drop(segment.name)
 
     def drop(self, name: str) -> None:
         """Forget a table. It is opened again when next used."""
@@ -105,7 +124,7 @@ class OpenTables:
             table = self._find(name)
             if table is not None:
                 return table
-            segment = self.get_segment(name)
+            segment = await self.get_segment(name)
             if name in self._opening:
                 await asyncio.shield(self._opening[name])
                 continue

@@ -57,7 +57,7 @@ class TableReads:
 
     async def get(self, name: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
         """Return the entry of each key; each was the newest durable one at some moment of this call."""
-        key_length = key_length_of(self._tables.get_segment(name))
+        key_length = key_length_of(await self._tables.get_segment(name))
         for key in keys:
             check_key(key_length, key)
         return await self._fetch(name, keys)
@@ -139,7 +139,7 @@ class TableReads:
     ) -> tuple[OpenTable, list[bytes], bytes]:
         """Return the next keys of an iteration, and its next token."""
         check_count(count)
-        if key_length_of(self._tables.get_segment(name)):
+        if key_length_of(await self._tables.get_segment(name)):
             if token:
                 raise InvalidArgumentError(
                     "tables with keys of fixed length are iterated by range, not by token"
@@ -174,7 +174,7 @@ class TableReads:
     # ---- changes
 
     async def delta(self, name: str, position: int, count: int) -> TableDelta:
-        segment = self._tables.get_segment(name)
+        segment = await self._tables.get_segment(name)
         if is_fixed(segment):
             raise UnsupportedError("a table with keys of fixed length has no delta iterator")
         check_count(count)

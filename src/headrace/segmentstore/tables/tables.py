@@ -20,6 +20,7 @@ from headrace.model.attributes import (
     TYPE_TABLE,
 )
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
+from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.tables.compaction import TableCompactor
 from headrace.segmentstore.tables.config import TablesConfig
@@ -91,7 +92,7 @@ class ContainerTables:
             TableNotEmptyError: ``must_be_empty``, and a key exists.
             UnsupportedError: ``must_be_empty`` of a table with keys of fixed length.
         """
-        state = self._tables.get_segment(segment)
+        state = await self._tables.get_segment(segment)
         if must_be_empty:
             if is_fixed(state):
                 raise UnsupportedError("a table with keys of fixed length cannot be deleted on condition")
@@ -109,10 +110,16 @@ class ContainerTables:
         return TableInfo(table.segment.start_offset, state.durable_end, len(state.index), table.key_length)
 
     def drop(self, segment: str) -> None:
-        """Forget a table: its segment was deleted, evicted or replaced. It is opened again when next used."""
+        """Forget a table: its segment was deleted or replaced. It is opened again when next used."""
         self._tables.drop(segment)
 
-    on_evicted = drop
+    def is_idle(self, segment: SegmentState) -> bool:
+        """Whether nothing uses the table of a segment: it may be evicted."""
+        return self._tables.is_idle(segment)
+
+    def on_evicted(self, segment: SegmentState) -> None:
+        """A table's segment left memory: forget its index."""
+        self._tables.drop_evicted(segment)
 
     async def close(self) -> None:
         """End background work. The container ends; its updates under way end with it."""
@@ -137,7 +144,7 @@ class ContainerTables:
             SegmentSealedError: the table is sealed.
             ThrottledError: nothing was done, send again.
         """
-        check_entries(key_length_of(self._tables.get_segment(segment)), entries)
+        check_entries(key_length_of(await self._tables.get_segment(segment)), entries)
         if not entries:
             (await self._admit(segment, entries, expected_length)).pass_turn()
             return []
@@ -163,7 +170,7 @@ class ContainerTables:
 
         Removing a key that does not exist succeeds and changes nothing.
         """
-        check_keys(key_length_of(self._tables.get_segment(segment)), keys)
+        check_keys(key_length_of(await self._tables.get_segment(segment)), keys)
         names = dict.fromkeys(item.key for item in keys)
         while True:
             table = await self._admit(segment, keys, expected_length)
@@ -215,6 +222,18 @@ class ContainerTables:
             InvalidArgumentError: the values asked for exceed 32 MiB.
         """
         return await self._reads.get(segment, keys)
+
+    def contains_nowait(self, segment: SegmentState, key: bytes) -> bool | None:
+        """Whether a table holds a key, or None if that is not known without waiting."""
+        table = self._tables.find_nowait(segment)
+        if table is None or table.state.is_touched(key):
+            return None
+        return table.state.index.find(key) != REMOVED
+
+    def count_nowait(self, segment: SegmentState) -> int | None:
+        """Return the number of keys of a table, or None if its index is not in memory."""
+        table = self._tables.find_nowait(segment)
+        return None if table is None else len(table.state.index)
 
     async def table_keys(
         self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""

@@ -27,6 +27,7 @@ class FakeTarget:
         self.store = store
         self.state = state
         self.data = bytearray()
+        self.users = 0
 
     def last_event_number(self, writer_id):
         return self.state.attributes.get(writer_id, ATTRIBUTE_NULL)
@@ -103,11 +104,15 @@ class FakeTarget:
         self.store.reads_ended += 1
         self.close_run()
 
+    def close(self):
+        self.users -= 1
+
 
 class FakeStore:
     def __init__(self, *, durable_at_once=True):
         self.loop = asyncio.get_running_loop()
         self.segments = {}
+        self.inactive = set()
         self.tables = {}
         self.pending = deque()
         self.durable_at_once = durable_at_once
@@ -314,8 +319,17 @@ class FakeStore:
             waited = True
             await self.changed.wait()
 
+    async def open_target(self, segment):
+        await self._enter("open_target", segment)
+        self.inactive.discard(segment)
+        return self.append_target(segment)
+
     def append_target(self, segment):
-        return self._get(segment)
+        target = self._get(segment)
+        if segment in self.inactive:
+            return None
+        target.users += 1
+        return target
 
     # ---- tables
 

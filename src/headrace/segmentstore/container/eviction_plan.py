@@ -1,0 +1,73 @@
+"""Decides which segments leave memory: idle for a whole interval, stored, and no longer in the log. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from headrace.model import attributes as attr
+from headrace.segmentstore.container.segment_state import SegmentState
+
+Rows = Sequence[tuple[SegmentState, bytes]]
+"""Segments with their rows of the catalogue."""
+
+IsTableIdle = Callable[[SegmentState], bool]
+"""Whether nothing uses the open table of a segment, if there is one."""
+
+_ROOM_SHARE = 4
+_PRESSURE_PERCENT = 80
+
+
+def is_evictable(state: SegmentState, is_table_idle: IsTableIdle) -> bool:
+    """Whether nothing but its age speaks against evicting a segment."""
+    return (
+        not state.users
+        and not state.pinned
+        and state.is_settled
+        and not state.is_transient
+        and (not state.is_table or is_table_idle(state))
+    )
+
+
+def plan_eviction(
+    segments: Iterable[SegmentState], cutoff: int, count_max: int, is_table_idle: IsTableIdle
+) -> list[SegmentState]:
+    """Return those to evict, least recently used first.
+
+    ``cutoff`` is at most the sequence number at which the log begins. So no operation on a segment last used
+    before it is in the log, none is on its way to storage, and recovery does not need the segment.
+    """
+    idle = (state for state in segments if state.last_used < cutoff and is_evictable(state, is_table_idle))
+    return heapq.nsmallest(count_max, idle, key=attrgetter("last_used"))
+
+
+def count_for_room(active: int, active_max: int) -> int:
+    """Return how many segments a forced run evicts: enough not to be called again at once."""
+    return max(1, active - active_max + active_max // _ROOM_SHARE)
+
+
+def is_under_pressure(active: int, active_max: int) -> bool:
+    """Whether so many segments are active that a run may take everything that is idle at all."""
+    return 0 < active_max and active * 100 >= active_max * _PRESSURE_PERCENT
+
+
+def stale_transients(segments: Iterable[SegmentState], epoch: int) -> list[SegmentState]:
+    """Return scratch segments whose connections an earlier owner served: nobody can use them."""
+    return [
+        state
+        for state in segments
+        if state.is_transient and state.attribute(attr.CREATION_EPOCH) < epoch and not state.accepted_deleted
+    ]
+
+
+def batches(rows: Rows, bytes_max: int) -> Iterator[Rows]:
+    """Cut rows into portions of about ``bytes_max`` bytes, each at least one row."""
+    begin = size = 0
+    for end, (state, row) in enumerate(rows):
+        if size and size + len(row) > bytes_max:
+            yield rows[begin:end]
+            begin, size = end, 0
+        size += len(row) + len(state.name) + 32
+    if begin < len(rows):
+        yield rows[begin:]

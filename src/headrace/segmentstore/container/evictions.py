@@ -1,0 +1,215 @@
+"""Moves idle segments out of memory: every minute, and at once when there is no room for another one.
+
+::
+
+    plan -> rows into the catalogue, durable -> EvictSegments for what is idle still, durable -> caches
+
+A stop before the second step leaves rows of segments that are in memory, which say nothing; after it, the
+segments come back when they are asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol
+
+from headrace.errors import ClosedError, ContainerOfflineError, CorruptionError, HeadraceError
+from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container import eviction_plan as plan
+from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
+from headrace.segmentstore.container.config import EvictionConfig
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.durablelog.durable_log import DurableLog
+
+_logger = logging.getLogger(__name__)
+
+_PAUSE_EVERY: Final = 256
+"""Rows encoded without letting others run."""
+
+
+class Surroundings(Protocol):
+    """What an eviction asks of the rest of the container."""
+
+    def is_table_idle(self, segment: SegmentState) -> bool:
+        """Whether nothing uses the open table of a segment, if there is one."""
+
+    def on_evicted(self, segment: SegmentState) -> None:
+        """``segment`` does not stand for its segment any more: drop what is known about it."""
+
+    async def flush_storage(self) -> None:
+        """Bring everything into long-term storage now, so that the log can be cut."""
+
+    async def delete(self, segment: SegmentState) -> None: ...
+
+
+class Evictions:
+    """The eviction of one container. At most one run at a time, which all who ask for one share."""
+
+    def __init__(
+        self,
+        state: ContainerState,
+        log: DurableLog,
+        catalogue: SegmentCatalogue,
+        surroundings: Surroundings,
+        supervisor: Supervisor,
+        config: EvictionConfig,
+        batch_bytes: int,
+    ) -> None:
+        self._state = state
+        self._log = log
+        self._catalogue = catalogue
+        self._surroundings = surroundings
+        self._supervisor = supervisor
+        self._config = config
+        self._batch_bytes = batch_bytes
+        self._previous_sequence = 0
+        self._running: asyncio.Future[int] | None = None
+        self._log_cut = asyncio.Event()
+        self.runs = 0
+        self.forced_runs = 0
+        self.evicted = 0
+
+    # -------------------------------------------------------------------------------------- when
+
+    async def run(self) -> None:
+        """Evict every now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(self._config.eviction_interval_s)
+            try:
+                await self.evict()
+            except ContainerOfflineError:
+                return
+            except CorruptionError:
+                raise
+            except HeadraceError as error:
+                _logger.warning("evicting idle segments was put off: %s", error)
+
+    async def evict(self) -> int:
+        """Evict what has been idle since the run before; join the run under way, if there is one.
+
+        Answers how many segments left.
+        """
+        pressed = plan.is_under_pressure(len(self._state.by_name), self._state.active_max)
+        return await self._share(partial(self._run_periodic, pressed=pressed))
+
+    async def make_room(self) -> bool:
+        """Evict what is idle just now, because there are too many active segments; say whether it helped."""
+        if self._running is not None:
+            await self._share(self._run_forced)
+        return not self._state.is_full or await self._share(self._run_forced) > 0
+
+    async def _share(self, run: Callable[[], Awaitable[int]]) -> int:
+        """Start ``run``, or join the one under way."""
+        if self._running is None:
+            done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            try:
+                self._supervisor.spawn("eviction", self._perform(run, done))
+            except ClosedError as error:
+                raise ContainerOfflineError("the container has stopped") from error
+            self._running = done
+        return await asyncio.shield(self._running)
+
+    async def _perform(self, run: Callable[[], Awaitable[int]], done: asyncio.Future[int]) -> None:
+        try:
+            count = await run()
+        except HeadraceError as error:
+            done.set_exception(error)
+            done.exception()  # nobody may be left to look
+        except BaseException:
+            done.set_exception(ContainerOfflineError("the container has stopped"))
+            done.exception()
+            raise
+        else:
+            done.set_result(count)
+        finally:
+            self._running = None
+
+    # -------------------------------------------------------------------------------------- runs
+
+    async def _run_periodic(self, *, pressed: bool) -> int:
+        self.runs += 1
+        await self.delete_stale_transients()
+        if pressed:
+            return await self._run_forced()
+        previous, self._previous_sequence = self._previous_sequence, self._state.sequence
+        cutoff = min(previous, self._log.truncated_sequence)
+        return await self._evict_before(cutoff, self._config.eviction_batch)
+
+    async def _run_forced(self) -> int:
+        """Evict what is idle now. The log may have to be cut first: nothing that is in it may be evicted."""
+        self.forced_runs += 1
+        count = plan.count_for_room(len(self._state.by_name), self._state.active_max)
+        evicted = await self._evict_before(self._log.truncated_sequence, count)
+        if evicted < count:
+            await self._cut_log()
+            evicted += await self._evict_before(self._log.truncated_sequence, count - evicted)
+        return evicted
+
+    async def delete_stale_transients(self) -> None:
+        """Delete scratch segments of connections to earlier owners."""
+        for state in plan.stale_transients(list(self._state.by_name.values()), self._state.epoch):
+            await self._surroundings.delete(state)
+
+    async def _cut_log(self) -> None:
+        """Make the log as short as storage allows, within a bounded time."""
+        begin = await self._log.write_checkpoint()
+        flushing = self._supervisor.spawn("flush for eviction", self._flush())
+        try:
+            async with asyncio.timeout(self._config.eviction_cut_s):
+                while self._log.truncated_sequence < begin:
+                    self._log_cut.clear()
+                    await self._log_cut.wait()
+        except TimeoutError:
+            _logger.warning("container %d: storage is too slow to cut the log", self._state.container_id)
+        finally:
+            flushing.cancel()
+
+    async def _flush(self) -> None:
+        try:
+            await self._surroundings.flush_storage()
+        except HeadraceError as error:
+            _logger.warning("flushing for eviction failed: %s", error)
+
+    def on_log_cut(self) -> None:
+        self._log_cut.set()
+
+    async def _evict_before(self, cutoff: int, count_max: int) -> int:
+        """Evict up to ``count_max`` segments last used before ``cutoff``; answer how many left."""
+        is_table_idle = self._surroundings.is_table_idle
+        chosen = plan.plan_eviction(self._state.by_name.values(), cutoff, count_max, is_table_idle)
+        rows: list[tuple[SegmentState, bytes]] = []
+        for number, state in enumerate(chosen):
+            if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
+                await asyncio.sleep(0)
+            if state.last_used < cutoff and plan.is_evictable(state, is_table_idle):
+                row = encode_row(state)
+                if len(row) <= ROW_BYTES_MAX:
+                    rows.append((state, row))
+        before = self.evicted
+        for batch in plan.batches(rows, self._batch_bytes):
+            await self._evict_batch(batch, cutoff)
+        return self.evicted - before
+
+    async def _evict_batch(self, rows: plan.Rows, cutoff: int) -> None:
+        is_table_idle = self._surroundings.is_table_idle
+        async with self._catalogue.changing:
+            rows = [(state, row) for state, row in rows if state.last_used < cutoff and not state.evicted]
+            candidates = [(state, state.last_used) for state, _ in rows]
+            await self._catalogue.put([(state, row) for state, row in rows if state.catalogue_row != row])
+            propose = partial(
+                transitions.propose_evict,
+                candidates=candidates,
+                is_idle=lambda state: plan.is_evictable(state, is_table_idle),
+            )
+            ticket = await self._log.submit(propose, 8 * len(rows), critical=True)
+            gone = set(ticket.operation.segment_ids)
+        for state, _ in rows:
+            if state.segment_id in gone:
+                self._surroundings.on_evicted(state)
+        self.evicted += len(gone)

@@ -1,0 +1,119 @@
+"""The segment catalogue: a table inside the container that stands for the segments that are not in memory.
+
+A row whose segment id is in memory says nothing: memory is the truth then, and the row is what was true when
+the segment was last evicted. A row whose id is not in memory is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from headrace.limits import MIB
+from headrace.model.attributes import ROLLOVER_SIZE, SEGMENT_TYPE, TYPE_SYSTEM, TYPE_TABLE
+from headrace.model.tables import TableEntry, TableKey
+from headrace.segmentstore.container.catalogue_row import CatalogueRow, decode_row
+from headrace.segmentstore.container.segment_state import SegmentState
+
+INTERNAL_PREFIX: Final = "_system/containers/"
+"""Segments that containers keep for themselves; no client can name one."""
+
+_CHUNK_BYTES: Final = 16 * MIB
+
+
+def catalogue_name(container_id: int) -> str:
+    return f"{INTERNAL_PREFIX}metadata_{container_id}"
+
+
+class CatalogueTables(Protocol):
+    """What is needed of the container's tables."""
+
+    async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]: ...
+
+    async def table_update(self, segment: str, entries: Sequence[TableEntry]) -> list[int]: ...
+
+    async def table_remove(self, segment: str, keys: Sequence[TableKey]) -> None: ...
+
+    def contains_nowait(self, segment: SegmentState, key: bytes) -> bool | None: ...
+
+    def count_nowait(self, segment: SegmentState) -> int | None: ...
+
+
+class Creator(Protocol):
+    """What is needed of the container."""
+
+    def find_segment(self, name: str) -> SegmentState | None: ...
+
+    async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState: ...
+
+
+class SegmentCatalogue:
+    """Rows by segment name. All methods run on the container's loop."""
+
+    def __init__(self, container_id: int, tables: CatalogueTables) -> None:
+        self.name = catalogue_name(container_id)
+        self.changing = asyncio.Lock()
+        """Held from writing rows of segments until these have left memory, and while rows are removed: a row
+        must not be written for a segment that is being forgotten."""
+        self._tables = tables
+        self._segment: SegmentState | None = None
+
+    async def open(self, container: Creator) -> None:
+        """Find the table, or make it in a new container; keep it in memory from now on."""
+        segment = container.find_segment(self.name)
+        if segment is None:
+            segment = await container.create(
+                self.name, {SEGMENT_TYPE: TYPE_SYSTEM | TYPE_TABLE, ROLLOVER_SIZE: _CHUNK_BYTES}
+            )
+        segment.pinned = True
+        self._segment = segment
+
+    def is_absent(self, name: str) -> bool:
+        """Whether there is certainly no row, without waiting; False may mean that nobody knows yet."""
+        segment = self._segment
+        if segment is None or not segment.accepted_length:
+            return True  # nothing was ever evicted, or this is the catalogue's own creation
+        return self._tables.contains_nowait(segment, name.encode()) is False
+
+    async def find(self, name: str) -> CatalogueRow | None:
+        """Return the row of a segment.
+
+        Raises:
+            DataCorruptionError: there is one, and it is damaged.
+            StorageReadError: whether there is one cannot be known now.
+        """
+        if self.is_absent(name):
+            return None
+        [entry] = await self._tables.table_get(self.name, [name.encode()])
+        return None if entry is None else decode_row(name, bytes(entry.value))
+
+    async def put(self, rows: Sequence[tuple[SegmentState, bytes]]) -> None:
+        """Write rows; durable, all of them, when it returns."""
+        if rows:
+            entries = [TableEntry(segment.name.encode(), row) for segment, row in rows]
+            await self._tables.table_update(self.name, entries)
+            for segment, row in rows:
+                segment.catalogue_row = row
+
+    async def remove(self, segments: Sequence[SegmentState]) -> None:
+        """Remove the rows of segments that are gone. A row of another segment of the same name stays."""
+        wanted = [segment for segment in segments if not self.is_absent(segment.name)]
+        if not wanted:
+            return
+        entries = await self._tables.table_get(self.name, [segment.name.encode() for segment in wanted])
+        keys = [
+            TableKey(entry.key, entry.version)
+            for segment, entry in zip(wanted, entries, strict=True)
+            if entry is not None
+            and decode_row(segment.name, bytes(entry.value)).segment.segment_id == segment.segment_id
+        ]
+        if keys:
+            await self._tables.table_remove(self.name, keys)
+
+    def count(self) -> int:
+        """Return the number of rows; -1 while nobody has needed to know."""
+        if self._segment is None or not self._segment.accepted_length:
+            return 0
+        found = self._tables.count_nowait(self._segment)
+        return -1 if found is None else found

@@ -1,0 +1,229 @@
+"""Finds and creates the segments of a container by name, whether they are in memory or not.
+
+For one name there is at most one creation and one activation at a time, and both look at the catalogue and
+then at memory, so that a name never stands for two segments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from headrace.errors import (
+    DataCorruptionError,
+    NoSuchSegmentError,
+    SegmentExistsError,
+    TooManyActiveSegmentsError,
+)
+from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.activations import Activations
+from headrace.segmentstore.container.catalogue_row import CatalogueRow
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import SegmentInfo
+from headrace.segmentstore.durablelog.durable_log import DurableLog
+from headrace.segmentstore.durablelog.operation_processor import Propose
+
+_NAME_OVERHEAD_BYTES = 300
+
+
+class SegmentDirectory:
+    """Names to segments.
+
+    Args:
+        make_room: evicts idle segments because there are too many; says whether that helped.
+        stored_length: tells how many bytes long-term storage has of a segment.
+    """
+
+    def __init__(
+        self,
+        state: ContainerState,
+        log: DurableLog,
+        catalogue: SegmentCatalogue,
+        supervisor: Supervisor,
+        make_room: Callable[[], Awaitable[bool]],
+        stored_length: Callable[[SegmentState], int],
+    ) -> None:
+        self._state = state
+        self._log = log
+        self._catalogue = catalogue
+        self._make_room = make_room
+        self._stored_length = stored_length
+        self._creating: dict[str, asyncio.Future[None]] = {}
+        self.activations = Activations(supervisor, self._activate)
+
+    # -------------------------------------------------------------------------------------- look-up
+
+    def find_nowait(self, name: str) -> SegmentState | None:
+        """Return the live segment, or None if that takes :meth:`resolve`.
+
+        Raises:
+            NoSuchSegmentError: there is certainly none.
+        """
+        state = self._state.find(name)
+        if state is not None and name not in self.activations:
+            if state.accepted_deleted or state.accepted_merged or name in self._creating:
+                raise NoSuchSegmentError(name)
+            return state
+        if state is None and name not in self.activations and self._catalogue.is_absent(name):
+            raise NoSuchSegmentError(name)
+        return None
+
+    async def resolve(self, name: str) -> SegmentState:
+        """Return the live segment, back in memory if it was not. Calls for one name go on in their order.
+
+        Raises:
+            NoSuchSegmentError: there is none.
+            TooManyActiveSegmentsError: there is no room for it.
+            DataCorruptionError: the catalogue's row is damaged, or contradicts storage.
+            StorageReadError: the catalogue cannot be read now.
+        """
+        state = self._state.find(name)
+        if state is None or name in self.activations:
+            if state is None and name not in self.activations and self._catalogue.is_absent(name):
+                raise NoSuchSegmentError(name)
+            state = await self.activations.wait(name)
+            state.last_used = self._state.sequence
+        if state.accepted_deleted or state.accepted_merged or name in self._creating:
+            raise NoSuchSegmentError(name)
+        return state
+
+    async def resolve_accepted(self, name: str) -> SegmentState | None:
+        """Do as :meth:`resolve` does, but answer None if there is none, and also a segment whose merge or
+        deletion is on its way.
+        """
+        try:
+            return await self.resolve(name)
+        except NoSuchSegmentError:
+            return self._state.by_name.get(name)
+
+    async def read_info(self, name: str) -> SegmentInfo:
+        """Durable facts about a live segment, which stays where it is. Raises as :meth:`resolve`."""
+        state = self._state.find(name)
+        if state is None:
+            row = await self._catalogue.find(name)
+            state = self._state.by_name.get(name)
+            if state is None:
+                if row is None or self._is_stale(row):
+                    raise NoSuchSegmentError(name)
+                state = row.segment
+                state.stored_length = state.durable_length
+        return self.info_of(state)
+
+    def info_of(self, state: SegmentState) -> SegmentInfo:
+        """Durable facts about a segment. Raises NoSuchSegmentError if it is going, or not durable yet."""
+        name = state.name
+        if state.accepted_deleted or state.accepted_merged or name in self._creating:
+            raise NoSuchSegmentError(name)
+        return SegmentInfo(
+            name,
+            state.start_offset,
+            state.durable_length,
+            state.sealed,
+            state.last_modified_ms,
+            state.stored_length,
+            state.attributes,
+        )
+
+    def _is_stale(self, row: CatalogueRow) -> bool:
+        """Whether a row is about a segment that is in memory, if only as deleted or merged."""
+        return row.segment.segment_id in self._state.by_id
+
+    # -------------------------------------------------------------------------------------- create
+
+    async def create(self, name: str, values: Mapping[bytes, int]) -> SegmentState:
+        """Create an empty segment.
+
+        Raises:
+            SegmentExistsError: it exists, durably; nothing changed.
+            TooManyActiveSegmentsError: there is no room for it.
+        """
+        while (pending := self._creating.get(name)) is not None:
+            # Another request creates it right now: only once that is durable is "exists" the truth.
+            await asyncio.wait([pending])
+        created = self._creating[name] = asyncio.get_running_loop().create_future()
+        mapped: asyncio.Future[Any] | None = None
+        try:
+            await self._check_free(name)
+            propose = partial(_propose_map, self._state, name, values)
+            while True:
+                mapped = self._submit(name, propose)
+                try:
+                    await asyncio.shield(mapped)
+                    break
+                except TooManyActiveSegmentsError:
+                    if not await self._make_room():
+                        raise
+        finally:
+            if mapped is None or mapped.done():
+                self._end_creation(name, created)
+            else:  # the caller is cancelled; what it asked for happens all the same
+                mapped.add_done_callback(lambda _: self._end_creation(name, created))
+        return self._state.get(name)
+
+    async def _check_free(self, name: str) -> None:
+        """Raise SegmentExistsError if the name stands for a segment, durably."""
+        state = self._state.find(name)
+        if state is not None and not (state.accepted_deleted or state.accepted_merged):
+            # Known without asking the log: a creation under way would hide the segment from everybody.
+            raise SegmentExistsError(name)
+        if state is not None:
+            await self._log.flush()
+        elif and not self._catalogue.is_absent(name):
+            row = await self._catalogue.find(name)
+            if row is not None and not self._is_stale(row):
+                raise SegmentExistsError(name)
+
+    def _end_creation(self, name: str, created: asyncio.Future[None]) -> None:
+        del self._creating[name]
+        if not created.done():
+            created.set_result(None)
+
+    # -------------------------------------------------------------------------------------- activate
+
+    async def _activate(self, name: str) -> SegmentState:
+        """Bring a segment back to memory. One call per name at a time."""
+        row = await self._catalogue.find(name)
+        active = self._state.by_name.get(name)
+        if active is not None:
+            return active
+        if row is None or self._is_stale(row):
+            raise NoSuchSegmentError(name)
+        stored = self._stored_length(row.segment)
+        if stored != row.segment.durable_length:
+            raise DataCorruptionError(
+                f"segment {name!r}: the catalogue says {row.segment.durable_length} bytes, storage {stored}"
+            )
+        propose = partial(_propose_activate, self._state, row)
+        while True:
+            try:
+                await self._submit(name, propose, len(row.data))
+                break
+            except TooManyActiveSegmentsError:
+                if not await self._make_room():  # others may have taken it, but somebody got it
+                    raise
+        state = self._state.by_id[row.segment.segment_id]
+        state.catalogue_row = row.data
+        return state
+
+    def _submit(self, name: str, propose: Propose, size_bytes: int = 0) -> asyncio.Future[Any]:
+        size_bytes += _NAME_OVERHEAD_BYTES + len(name.encode())
+        return self._log.submit(propose, size_bytes, critical=name.startswith("_system/"))
+
+    def check(self) -> None:
+        """Assert that nothing is being brought back that is there."""
+        for name in self._creating:
+            state = self._state.by_name.get(name)
+            assert state is None or not state.pinned
+
+
+def _propose_map(state: ContainerState, name: str, values: Mapping[bytes, int], sequence: int) -> Any:
+    return transitions.propose_map(state, sequence, name, values)
+
+
+def _propose_activate(state: ContainerState, row: CatalogueRow, sequence: int) -> Any:
+    return transitions.propose_activate(state, sequence, row.segment.segment_id, row.segment_row)

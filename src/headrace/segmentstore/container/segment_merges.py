@@ -1,0 +1,173 @@
+"""Merges of one segment into another: seal, merge and the repetition of both, in the order of the calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from headrace.errors import NoSuchSegmentError, SegmentMergedError, SegmentSealedError, UnsupportedError
+from headrace.model.attributes import AttributeUpdate
+from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.segment_directory import SegmentDirectory
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.durablelog.durable_log import DurableLog
+from headrace.segmentstore.operations import catalogue as ops
+
+MERGED_NAMES_MAX: Final = 10_000
+"""How many merged sources a container remembers, so that a repeated merge request is answered with
+success."""
+
+
+class Changes(Protocol):
+    """What a merge needs of the container besides."""
+
+    async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None: ...
+
+    async def delete(self, segment: SegmentState) -> None: ...
+
+
+class SegmentMerges:
+    """The merges of one container."""
+
+    def __init__(self, directory: SegmentDirectory, log: DurableLog, changes: Changes) -> None:
+        self._directory = directory
+        self._log = log
+        self._changes = changes
+        self._merged: OrderedDict[str, SegmentState] = OrderedDict()
+
+    async def merge(
+        self, target: SegmentState, source_name: str, updates: Sequence[AttributeUpdate] = ()
+    ) -> int:
+        """See :meth:`SegmentContainer.merge`."""
+        target.users += 1
+        try:
+            source = await self._find_source(source_name)
+            try:
+                return await self._start(target, source_name, source, updates)
+            finally:
+                _release(source)
+        finally:
+            target.users -= 1
+
+    async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
+        """See :meth:`SegmentContainer.merge_batch`."""
+        sources: list[SegmentState | None] = []
+        target.users += 1
+        try:
+            for name in source_names:
+                source = await self._find_source(name)
+                sources.append(source)
+            return await self._merge_all(target, source_names, sources)
+        finally:
+            target.users -= 1
+            for source in sources:
+                _release(source)
+
+    async def _merge_all(
+        self, target: SegmentState, names: Sequence[str], sources: Sequence[SegmentState | None]
+    ) -> list[int]:
+        started = [self._start(target, name, source, ()) for name, source in zip(names, sources, strict=True)]
+        lengths: list[int] = []
+        for outcome in await asyncio.gather(*started, return_exceptions=True):
+            if isinstance(outcome, NoSuchSegmentError) and not target.accepted_deleted:
+                lengths.append(lengths[-1] if lengths else target.durable_length)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                lengths.append(outcome)
+        return lengths
+
+    async def _find_source(self, name: str) -> SegmentState | None:
+        """Return a source that exists, held in memory until it is released.
+
+        Raises:
+            UnsupportedError: it is a table.
+        """
+        source = await self._directory.resolve_accepted(name)
+        if source is not None:
+            if source.is_table:
+                raise UnsupportedError(f"segment {name!r} is a table and cannot be merged")
+            source.users += 1
+        return source
+
+    def _start(
+        self,
+        target: SegmentState,
+        source_name: str,
+        source: SegmentState | None,
+        updates: Sequence[AttributeUpdate],
+    ) -> Coroutine[object, object, int]:
+        """Hand seal and merge to the log now, in call order; the coroutine waits for them."""
+        if source is None:
+            return self._merge_again(target, source_name)
+        sealing = None
+        if not source.accepted_sealed:
+            sealing = self._log.submit(partial(transitions.propose_seal, source), segments=(source,))
+        if source.accepted_length == 0:
+            return self._merge_empty(target, source, updates, sealing)
+
+        def propose(sequence: int) -> ops.Merge:
+            return transitions.propose_merge(target, source, sequence, updates)
+
+        merging = self._log.submit(propose, 300 * len(updates), segments=(target, source))
+        return self._finish(target, source, sealing, merging)
+
+    async def _merge_again(self, target: SegmentState, source_name: str) -> int:
+        if source_name not in self._merged:
+            raise NoSuchSegmentError(source_name)
+        return target.durable_length
+
+    async def _finish(
+        self,
+        target: SegmentState,
+        source: SegmentState,
+        sealing: asyncio.Future[Any] | None,
+        merging: asyncio.Future[Any],
+    ) -> int:
+        if sealing is not None:
+            await asyncio.wait([sealing, merging])
+            if (error := sealing.exception()) is not None and not isinstance(error, SegmentSealedError):
+                merging.exception()
+                raise error
+        try:
+            ticket = await merging
+        except SegmentMergedError:
+            await self._log.flush()
+            return target.durable_length
+        self._remember(source)
+        return int(ticket.operation.offset + ticket.operation.length)
+
+    async def _merge_empty(
+        self,
+        target: SegmentState,
+        source: SegmentState,
+        updates: Sequence[AttributeUpdate],
+        sealing: asyncio.Future[Any] | None,
+    ) -> int:
+        transitions.check_appendable(target)
+        if sealing is not None:
+            await asyncio.wait([sealing])
+            sealing.exception()
+        if source.accepted_length:
+            return await self.merge(target, source.name, updates)
+        if updates:
+            await self._changes.update_attributes(target, updates)
+        try:
+            await self._changes.delete(source)
+        except NoSuchSegmentError:
+            await self._log.flush()
+        self._remember(source)
+        return target.durable_length
+
+    def _remember(self, source: SegmentState) -> None:
+        self._merged[source.name] = source
+        if len(self._merged) > MERGED_NAMES_MAX:
+            self._merged.popitem(last=False)
+
+
+def _release(source: SegmentState | None) -> None:
+    if source is not None:
+        source.users -= 1

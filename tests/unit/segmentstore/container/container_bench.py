@@ -1,0 +1,109 @@
+"""A container on a log and chunks in memory, that stops and vanishes as a test says."""
+
+import asyncio
+import dataclasses
+import logging
+
+from headrace.limits import KIB, MIB
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.container.components import ContainerComponents
+from headrace.segmentstore.container.config import ContainerConfig, EvictionConfig
+from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.wal.config import WalConfig
+from headrace.wal.memory import MemoryLogStore, MemoryWal
+
+logging.getLogger("headrace").setLevel(logging.CRITICAL)
+
+EVICTION = EvictionConfig(active_segments_max=100, eviction_interval_s=1e9, eviction_cut_s=20.0)
+
+
+class Bench:
+    """Starts one container after the other on the same log and chunks."""
+
+    def __init__(self, **eviction):
+        self.logs, self.chunks = MemoryLogStore(), MemoryChunkProvider()
+        self.config = dataclasses.replace(
+            ContainerConfig(),
+            eviction=dataclasses.replace(EVICTION, **eviction),
+            checkpoint_frames=100_000,
+            storage_writer=StorageWriterConfig(
+                flush_bytes=64 * KIB, flush_age_s=0.01, acknowledge_interval_s=0.01, take_timeout_s=0.01
+            ),
+        )
+        self.container = None
+        self.failures = []
+
+    async def start(self):
+        """Start a container, which fences the one before, as after a crash."""
+        components = ContainerComponents(
+            wal=MemoryWal(self.logs, "c0", WalConfig(frames_max=24)),
+            chunks=self.chunks,
+            cache=BlockCache(CacheConfig(bytes_max=32 * MIB)),
+            clock=SystemClock(),
+            entropy=SeededEntropy(1),
+        )
+        former, self.container = self.container, None
+        container = SegmentContainer(0, components, self.config, lambda _, error: self.failures.append(error))
+        await container.start()
+        if former is not None:
+            await former.stop()
+        container.check()
+        self.container = container
+        return container
+
+    async def evict(self, *names):
+        """Evict segments now: everything is stored and the log is cut, as after a long idle time."""
+        container = self.container
+        await container.log.write_checkpoint()
+        await container.flush_storage()
+        await container.evictions.evict()
+        await container.evictions.evict()
+        container.check()
+        for name in names:
+            assert name not in container.state.by_name, f"{name} is still active"
+
+    async def stop(self):
+        await self.container.stop()
+
+
+async def append(container, name, data, *args):
+    segment = await container.resolve(name)
+    return await container.append(segment, data, *args)
+
+
+async def read_all(container, name):
+    segment = await container.resolve(name)
+    offset, pieces = segment.start_offset, []
+    while offset < segment.durable_length:
+        data = (await container.read(segment, offset, 1 * MIB, wait=False)).to_bytes()
+        assert data
+        pieces.append(data)
+        offset += len(data)
+    return b"".join(pieces)
+
+
+async def until(condition, timeout_s=20.0):
+    """Let the loop run until something holds that nobody tells."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for has nobody who would set an event
+            await asyncio.sleep(0)
+
+
+class Owner:
+    """Where the answers to append blocks go."""
+
+    def __init__(self, number):
+        self.writer_id = number.to_bytes(16, "big")
+        self.acks = []
+        self.failures = []
+
+    def on_durable(self, last_event_number, request_id, segment_length):
+        self.acks.append(last_event_number)
+
+    def on_failed(self, error):
+        self.failures.append(error)

@@ -1,0 +1,419 @@
+"""Segments leave memory and come back: same id, same bytes, same writers, whatever ends in between."""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import (
+    AttributeMismatchError,
+    ContainerOfflineError,
+    DataCorruptionError,
+    NoSuchSegmentError,
+    SegmentExistsError,
+    SegmentSealedError,
+    TooManyActiveSegmentsError,
+)
+from headrace.model import attributes as attr
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.model.tables import TableEntry
+from tests.unit.segmentstore.container.container_bench import Bench, Owner, append, read_all, until
+
+A, B = "s/a", "s/b"
+KEY = bytes(15) + b"\x09"
+CATALOGUE = "_system/containers/metadata_0"
+
+
+@pytest.fixture
+async def bench():
+    bench = Bench()
+    await bench.start()
+    yield bench
+    if bench.container is not None:
+        bench.container.check()
+        await bench.stop()
+
+
+async def test_an_evicted_segment_comes_back_with_its_id_its_bytes_and_its_attributes(bench):
+    container = bench.container
+    first = await container.create(A, {})
+    await append(container, A, b"hello ")
+    await append(container, A, b"world", [AttributeUpdate(KEY, UpdateKind.REPLACE, 7)])
+    await container.truncate(first, 3)
+    await bench.evict(A)
+    assert first.evicted
+    assert first.segment_id not in container.state.by_id
+    info = await container.read_info(A)
+    assert (info.start_offset, info.length, info.sealed, info.stored_length) == (3, 11, False, 11)
+    assert info.attributes[KEY] == 7
+    assert A not in container.state.by_name, "asking for facts does not bring it back"
+    again = await container.resolve(A)
+    assert again is not first
+    assert again.segment_id == first.segment_id
+    assert await read_all(container, A) == b"lo world"
+    assert await append(container, A, b"!") == 11
+    await bench.evict(A)
+    assert await read_all(container, A) == b"lo world!"
+    assert container.segment_statistics().activations == 2
+
+
+async def test_a_sealed_segment_stays_sealed_out_of_memory_and_after_it(bench):
+    container = bench.container
+    for name, data in ((A, b"x"), (B, b"")):
+        segment = await container.create(name, {})
+        if data:
+            await append(container, name, data)
+        await container.seal(segment)
+    await bench.evict(A, B)
+    assert (await container.read_info(B)).sealed
+    for name in (A, B):
+        with pytest.raises(SegmentSealedError):
+            await append(container, name, b"y")
+        with pytest.raises(SegmentSealedError):
+            await container.seal(await container.resolve(name))
+    await bench.start()
+    for name in (A, B):
+        assert (await bench.container.read_info(name)).sealed
+
+
+async def test_a_writer_is_known_again_after_eviction_and_its_repetitions_are_refused(bench):
+    container, owner = bench.container, Owner(5)
+    await container.create(A, {})
+    target = container.append_target(A)
+    target.append_block(
+        owner, [memoryview(b"12")], 2, previous_event_number=ATTRIBUTE_NULL, last_event_number=41,
+        event_count=2, request_id=1,
+    )  # fmt: skip
+    target.end_of_read()
+    await until(lambda: owner.acks == [41])
+    await bench.evict()
+    assert A in container.state.by_name, "a writer that is set up keeps its segment"
+    target.close()
+    await bench.evict(A)
+    for _ in range(2):  # once from the catalogue, once after recovery
+        assert container.append_target(A) is None
+        target = container.target_of(await container.resolve(A))
+        assert target.last_event_number(owner.writer_id) == 41
+        with pytest.raises(AttributeMismatchError):
+            target.append_block(
+                owner, [memoryview(b"12")], 2, previous_event_number=ATTRIBUTE_NULL, last_event_number=41,
+                event_count=2, request_id=1,
+            )  # fmt: skip
+        target.close()
+        await bench.evict(A)
+        container = await bench.start()
+        await bench.evict()
+    assert await read_all(container, A) == b"12"
+
+
+async def test_a_name_of_an_inactive_segment_is_taken(bench):
+    await bench.container.create(A, {})
+    await bench.evict(A)
+    with pytest.raises(SegmentExistsError):
+        await bench.container.create(A, {})
+    with pytest.raises(SegmentExistsError):
+        await bench.container.tables.create_table(A)
+    await bench.start()
+    with pytest.raises(SegmentExistsError):
+        await bench.container.create(A, {})
+
+
+async def test_an_evicted_segment_is_deleted_for_good_and_its_name_is_free_at_once(bench):
+    container = bench.container
+    first = await container.create(A, {})
+    await append(container, A, b"old")
+    await bench.evict(A)
+    await container.delete(await container.resolve(A))
+    with pytest.raises(NoSuchSegmentError):
+        await container.resolve(A)
+    with pytest.raises(NoSuchSegmentError):
+        await container.read_info(A)
+    second = await container.create(A, {})
+    assert second.segment_id != first.segment_id
+    await append(container, A, b"new")
+    await bench.evict(A)
+    assert first.segment_id not in container.state.by_id
+    assert await read_all(container, A) == b"new"
+    await container.delete(await container.resolve(A))
+    await bench.evict()
+    assert container.segment_statistics().catalogue_rows == 0
+    await bench.start()
+    with pytest.raises(NoSuchSegmentError):
+        await bench.container.resolve(A)
+
+
+async def test_a_row_goes_when_its_segment_was_merged(bench):
+    container = bench.container
+    for name in (A, B):
+        await container.create(name, {})
+        await append(container, name, name.encode())
+    await bench.evict(A, B)
+    target = await container.resolve(A)
+    assert await container.merge(target, B) == 6
+    assert await container.merge(target, B) == 6, "a repetition is answered with success"
+    await bench.evict()
+    with pytest.raises(NoSuchSegmentError):
+        await container.resolve(B)
+    assert await read_all(container, A) == b"s/as/b"
+    await bench.start()
+    assert await read_all(bench.container, A) == b"s/as/b"
+    assert await bench.container.create(B, {})
+
+
+async def test_a_batch_of_sources_out_of_memory_is_merged_in_order(bench):
+    container = bench.container
+    names = [f"s/source{n}" for n in range(20)]
+    await container.create(A, {})
+    for name in names:
+        await container.create(name, {})
+        await append(container, name, name[-1].encode())
+    await bench.evict(A, *names)
+    target = await container.resolve(A)
+    lengths = await container.merge_batch(target, [*names[:7], "s/unknown", *names[7:]])
+    assert lengths == [1, 2, 3, 4, 5, 6, 7, 7, *range(8, 21)]
+    assert await read_all(container, A) == b"".join(name[-1].encode() for name in names)
+    assert target.users == 0
+
+
+async def test_a_table_is_evicted_and_opened_again(bench):
+    tables = bench.container.tables
+    await tables.create_table("s/table")
+    await tables.table_update("s/table", [TableEntry(b"k", b"v")])
+    await bench.evict("s/table")
+    assert tables.statistics().tables_open == 1, "the catalogue's own"
+    [entry] = await tables.table_get("s/table", [b"k"])
+    assert entry.value == b"v"
+    await tables.table_update("s/table", [TableEntry(b"k", b"w", entry.version)])
+    await bench.evict("s/table")
+    await bench.start()
+    await bench.evict("s/table")
+    [entry] = await bench.container.tables.table_get("s/table", [b"k"])
+    assert entry.value == b"w"
+
+
+async def test_the_catalogue_is_made_once_and_never_leaves(bench):
+    container = bench.container
+    identity = container.state.by_name[CATALOGUE].segment_id
+    await container.create(A, {})
+    await bench.evict(A)
+    await bench.evict()
+    assert container.state.by_name[CATALOGUE].pinned
+    await bench.start()
+    await bench.evict()
+    assert bench.container.state.by_name[CATALOGUE].segment_id == identity
+
+
+@pytest.mark.parametrize("use", ["append", "read", "seal", "delete", "attribute", "merge", "look-up"])
+async def test_a_segment_used_while_its_row_is_written_stays(bench, use):
+    container = bench.container
+    await container.create(A, {})
+    await container.create(B, {})
+    await append(container, A, b"abc")
+    await append(container, B, b"b")
+    await container.log.write_checkpoint()
+    await container.flush_storage()
+    await container.evictions.evict()
+    state = container.state.by_name[A]
+    put = container._catalogue.put
+
+    async def put_and_use(rows):
+        await put(rows)
+        if use == "append":
+            await append(container, A, b"d")
+        elif use == "read":
+            assert (await container.read(state, 0, 10, wait=False)).to_bytes() == b"abc"
+            container.find_segment(A)
+        elif use == "seal":
+            await container.seal(state)
+        elif use == "delete":
+            await container.delete(state)
+        elif use == "attribute":
+            await container.update_attributes(state, [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)])
+        elif use == "merge":
+            await container.merge(container.state.by_name[B], A)
+        else:
+            container.find_segment(A)
+
+    container._catalogue.put = put_and_use
+    await container.evictions.evict()
+    container._catalogue.put = put
+    assert not state.evicted
+    container.check()
+    container = await bench.start()  # its row is there and says nothing
+    if use in {"delete", "merge"}:
+        with pytest.raises(NoSuchSegmentError):
+            await container.resolve(A)
+        await bench.evict()
+        await container.create(A, {})
+        assert await read_all(container, A) == b""
+    else:
+        assert container.state.by_name[A].segment_id == state.segment_id
+        assert await read_all(container, A) == (b"abcd" if use == "append" else b"abc")
+        assert (await container.read_info(A)).sealed == (use == "seal")
+
+
+async def test_a_reader_at_the_tail_keeps_its_segment(bench):
+    container = bench.container
+    segment = await container.create(A, {})
+    reading = asyncio.ensure_future(container.read(segment, 0, 10, wait=True))
+    await until(lambda: segment.users)
+    await bench.evict()
+    assert not segment.evicted
+    await append(container, A, b"x")
+    assert (await reading).to_bytes() == b"x"
+    await bench.evict(A)
+
+
+async def test_who_holds_an_evicted_object_is_told_to_look_again(bench):
+    container = bench.container
+    segment = await container.create(A, {})
+    await append(container, A, b"abc")
+    await bench.evict(A)
+    for call in (
+        lambda: container.append(segment, b"x"),
+        lambda: container.seal(segment),
+        lambda: container.truncate(segment, 1),
+        lambda: container.delete(segment),
+        lambda: container.read(segment, 0, 1, wait=False),
+        lambda: container.update_attributes(segment, [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)]),
+    ):
+        with pytest.raises(ContainerOfflineError, match="look it up again"):
+            await call()
+    assert await read_all(container, A) == b"abc"
+
+
+@pytest.mark.parametrize("damage", ["bit", "short", "other", "longer"])
+async def test_a_damaged_row_is_corruption_and_not_an_absent_segment(bench, damage):
+    container = bench.container
+    for name in (A, B):
+        await container.create(name, {})
+        await append(container, name, b"abc")
+    await bench.evict(A, B)
+    [entry, other] = await container.tables.table_get(CATALOGUE, [A.encode(), B.encode()])
+    value = bytes(entry.value)
+    if damage == "longer":
+        container._stored_length = lambda _: 2
+        container._directory._stored_length = lambda _: 2
+    else:
+        flipped = value[:9] + bytes((value[9] ^ 4,)) + value[10:]
+        value = {"bit": flipped, "short": value[:-5], "other": bytes(other.value)}[damage]
+        await container.tables.table_update(CATALOGUE, [TableEntry(A.encode(), value)])
+    with pytest.raises(DataCorruptionError):
+        await container.resolve(A)
+    if damage != "longer":
+        with pytest.raises(DataCorruptionError):
+            await container.read_info(A)
+        with pytest.raises(DataCorruptionError):
+            await container.create(A, {})
+
+
+async def test_thousands_of_segments_go_through_a_bound_of_a_hundred(bench):
+    container = bench.container
+    names = [f"s/{n}" for n in range(1500)]
+    for name in names:
+        await container.create(name, {})
+        await append(container, name, name.encode(), [AttributeUpdate(KEY, UpdateKind.REPLACE, len(name))])
+        assert len(container.state.by_name) <= 100
+    container.check()
+    for name in names[::7]:
+        assert await read_all(container, name) == name.encode()
+        assert (await container.read_info(name)).attributes[KEY] == len(name)
+    container = await bench.start()
+    for name in names[::5]:
+        assert await read_all(container, name) == name.encode()
+    await asyncio.gather(*(append(container, name, b"!") for name in names[::3]))
+    for name in names[::3]:
+        assert await read_all(container, name) == name.encode() + b"!"
+    assert container.segment_statistics().evicted > 500
+    assert not bench.failures
+
+
+async def test_when_nothing_can_leave_the_answer_says_what_to_do():
+    bench = Bench(active_segments_max=4)
+    container = await bench.start()
+    targets = []
+    for name in ("s/1", "s/2", "s/3"):
+        await container.create(name, {})
+        targets.append(container.append_target(name))
+    for _ in range(2):
+        with pytest.raises(TooManyActiveSegmentsError, match="active_segments_max"):
+            await container.create(A, {})
+    targets.pop().close()
+    await container.create(A, {})
+    target = container.append_target(A)
+    with pytest.raises(TooManyActiveSegmentsError):
+        await container.resolve("s/3")
+    target.close()
+    assert (await container.resolve("s/3")).name == "s/3"
+    container.check()
+    await bench.stop()
+
+
+async def test_recovery_may_exceed_the_bound_and_evictions_bring_it_back(bench):
+    for n in range(90):
+        await bench.container.create(f"s/{n}", {})
+    bench.config = Bench(active_segments_max=10).config
+    container = await bench.start()
+    assert len(container.state.by_name) == 91
+    for n in range(40):
+        await container.create(f"t/{n}", {})
+    assert len(container.state.by_name) <= 91
+    assert await container.resolve("s/0")
+
+
+async def test_concurrent_activations_of_a_name_are_one_and_go_on_in_order(bench):
+    container = bench.container
+    await container.create(A, {})
+    await bench.evict(A)
+    done = []
+
+    async def write(number):
+        segment = await container.resolve(A)
+        done.append(number)
+        await container.append(segment, b"%d " % number)
+
+    await asyncio.gather(*(write(number) for number in range(50)))
+    assert done == list(range(50))
+    assert await read_all(container, A) == b"".join(b"%d " % number for number in range(50))
+    assert container.segment_statistics().activations == 1
+
+
+async def test_a_row_that_is_too_large_keeps_its_segment_in_memory(bench):
+    container = bench.container
+    segment = await container.create(A, {})
+    updates = [AttributeUpdate(n.to_bytes(16, "big"), UpdateKind.REPLACE, n) for n in range(1, 2600)]
+    await container.update_attributes(segment, updates)
+    await container.create(B, {})
+    await bench.evict(B)
+    assert not segment.evicted
+
+
+async def test_stale_scratch_segments_go_and_live_ones_stay(bench):
+    attributes = {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT}
+    old = await bench.container.create("s/a#transient.1", attributes)
+    await bench.evict()
+    assert not old.evicted
+    container = await bench.start()
+    assert container.find_segment("s/a#transient.1") is None
+    await container.create("s/a#transient.2", attributes)
+    await bench.evict()
+    assert container.find_segment("s/a#transient.2") is not None
+
+
+@pytest.mark.parametrize("call", ["delete", "merge"])
+async def test_a_cancelled_caller_does_not_keep_a_departed_segment_in_memory(bench, call):
+    container = bench.container
+    for name in (A, B):
+        await container.create(name, {})
+        await append(container, name, b"x")
+    source = await container.resolve(B)
+    if call == "delete":
+        calling = asyncio.ensure_future(container.delete(source))
+    else:
+        calling = asyncio.ensure_future(container.merge(await container.resolve(A), B))
+    await until(lambda: source.accepted_deleted or source.accepted_merged)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await bench.evict()
+    assert source.segment_id not in container.state.by_id
+    assert not container.state.departing
