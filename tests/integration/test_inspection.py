@@ -275,7 +275,7 @@ def test_a_flipped_bit_anywhere_in_the_acknowledged_log_is_named(damaged, run, a
         assert code == 6
         assert f"{path.name} at offset {offset}" in out, (out, header)
         assert "do: " in out
-        assert "1 findings" in err
+        assert "1 finding in " in err
         code, out, _ = run(damaged.data, "inspect", "wal", "--container", str(container))
         assert code == 6
         assert f"{path.name} at offset {offset}" in out
@@ -377,6 +377,13 @@ def test_parts_of_the_directory_that_are_lost_are_named(damaged, run):
     assert code == 6
     assert "no readable owner record" in out
     (log / "aside").rename(owner)
+    slots = owner.read_bytes()
+    newest = max((0, 4096), key=lambda at: slots[at + 32 : at + 40])
+    flip(owner, newest + 20)
+    code, out, _ = run(damaged.data, "check", "container")
+    assert code == 6
+    assert "the owner record says epoch 1, but files of epoch 2 exist" in out
+    flip(owner, newest + 20)
     file = living_records(damaged.data, 1)[0][0]
     file.rename(log / "aside")
     code, out, _ = run(damaged.data, "check", "container")

@@ -31,7 +31,7 @@ def run(chosen: argparse.Namespace) -> None:
     else:
         _print(data, reports, garbage)
     if damaged:
-        raise DataCorruptionError(f"{damaged} findings in {data.directory}")
+        raise DataCorruptionError(f"{_count(damaged)} in {data.directory}")
 
 
 def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckReport], list[Finding]]:
@@ -41,7 +41,8 @@ def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckR
         directory = data.log_directory(container_id)
         reports.append(check_container(container_id, directory, data.chunks, data.files, deep=chosen.deep))
     garbage = []
-    for finding in find_orphans(data.chunks, reports, all_checked=containers == data.containers):
+    everything = containers == data.containers
+    for finding in find_orphans(data.chunks, reports, all_checked=everything, running=bool(data.holder)):
         garbage.append(finding)
         if len(garbage) >= _GARBAGE_SHOWN:
             break
@@ -103,12 +104,16 @@ def _print(data: InspectedData, reports: list[CheckReport], garbage: list[Findin
     for report in reports:
         state = "not checked behind the log" if not report.complete else "clean"
         if report.damaged and report.complete:
-            state = f"{report.damaged} findings"
+            state = _count(report.damaged)
         print_line(
             f"container {report.container_id}: {report.frames} frames, {report.operations} operations, "
             f"{report.segments} segments, {report.chunks} chunks with {report.chunk_bytes} bytes "
             f"({report.verified_bytes} verified): {state}"
         )
+
+
+def _count(findings: int) -> str:
+    return f"{findings} finding" + "s" * (findings != 1)
 
 
 def _print_finding(prefix: str, finding: Finding) -> None:

@@ -124,16 +124,19 @@ def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: Check
 
 
 def find_orphans(
-    chunks: ChunkFiles, reports: Sequence[CheckReport], *, all_checked: bool
+    chunks: ChunkFiles, reports: Sequence[CheckReport], *, all_checked: bool, running: bool = False
 ) -> Iterator[Finding]:
-    """Yield the objects that no row names. Those of containers that were not checked are left out."""
+    """Yield the objects that no row names. Those of containers that were not checked are left out.
+
+    If a server is ``running``, objects of the present epoch may be about to get their rows: left out as well.
+    """
     owners = {report.incarnation: report for report in reports if report.incarnation}
     everybody = all_checked and all(report.complete for report in reports)
     for name, path in chunks.objects():
         parsed = parse_chunk_name(name)
         owner = owners.get(parsed.incarnation) if parsed is not None else None
         if owner is not None and parsed is not None:
-            if name not in owner.chunk_names:
+            if name not in owner.chunk_names and not (running and parsed.epoch >= owner.epoch):
                 yield _orphan(parsed, owner, path)
         elif everybody:
             yield Finding(
