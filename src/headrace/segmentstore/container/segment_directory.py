@@ -173,7 +173,7 @@ class SegmentDirectory:
             raise SegmentExistsError(name)
         if state is not None:
             await self._log.flush()
-        elif and not self._catalogue.is_absent(name):
+        elif not self._catalogue.is_absent(name):
             row = await self._catalogue.find(name)
             if row is not None and not self._is_stale(row):
                 raise SegmentExistsError(name)
