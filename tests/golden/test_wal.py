@@ -1,12 +1,14 @@
-"""The file log's formats, version 1, pinned for ever: a whole small log, made of fixed values.
+"""The file log's formats, pinned for ever: two whole small logs, made of fixed values.
 
-What it holds is described in ``tests/golden/wal/v1/README.md``.
+What they hold is described in ``tests/golden/wal/v1/README.md`` and ``v2/README.md``: version 2 of the head
+of segment files knows the size of its file; everything else is version 1 in both.
 """
 
 from pathlib import Path
 
 import pytest
 
+from headrace.errors import DataCorruptionError
 from headrace.wal import FileWal
 from headrace.wal.file.owner_format import OwnerRecord, decode_owner, encode_owner
 from headrace.wal.file.segment_format import (
@@ -32,6 +34,7 @@ from headrace.wal.record_format import (
 )
 
 GOLDEN = Path(__file__).parent / "wal" / "v1"
+GOLDEN_2 = Path(__file__).parent / "wal" / "v2"
 LOG_ID = bytes(range(16))
 LOG = short_log_id(LOG_ID)
 
@@ -77,6 +80,48 @@ def build():
         format_name(1, 1): bytes(first),
         format_name(2, 2): bytes(second),
     }
+
+
+SIZED_HEAD = FileHead(LOG_ID, 1, 1, 1, 1, 24576)
+
+
+def build_2():
+    """Return the files of the golden log whose head is of version 2."""
+    file = bytearray(encode_head(SIZED_HEAD))
+    file += record(1, epoch=1, number=1, durable=0, first=1)
+    file += record(2, epoch=1, number=1, durable=1, first=1)
+    return {
+        "owner": encode_owner(FIRST_OWNER) + bytes(4096),
+        format_name(1, 1): bytes(file.ljust(24576, b"\0")),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(build_2()))
+def test_today_s_code_writes_the_golden_bytes_of_version_2(name):
+    assert build_2()[name] == (GOLDEN_2 / name).read_bytes()
+
+
+def test_the_head_of_version_2_decodes_to_the_values_it_was_made_of():
+    data = memoryview((GOLDEN_2 / format_name(1, 1)).read_bytes())
+    assert decode_head(data) == SIZED_HEAD
+    assert len(data) == SIZED_HEAD.file_bytes
+
+
+async def test_the_golden_log_of_version_2_opens_and_notices_a_lost_end(tmp_path):
+    for cut in (0, 1):
+        directory = tmp_path / str(cut)
+        directory.mkdir()
+        for name in build_2():
+            data = (GOLDEN_2 / name).read_bytes()
+            (directory / name).write_bytes(data[: len(data) - cut])
+    wal = FileWal(str(tmp_path / "0"))
+    await wal.open()
+    assert [(found.address, bytes(found.payload)) for found in wal.records()] == [(1, b"first"), (2, b"")]
+    await wal.close()
+    wal = FileWal(str(tmp_path / "1"))
+    with pytest.raises(DataCorruptionError, match="the end of a log file is missing"):
+        await wal.open()
+    await wal.close()
 
 
 @pytest.mark.parametrize("name", sorted(build()))

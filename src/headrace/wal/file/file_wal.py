@@ -102,6 +102,7 @@ class FileWal:
                 recovered.next_number,
                 recovered.next_sequence,
                 recovered.truncation_sequence,
+                self._config.segment_file_bytes,
             )
             dead = [file.name for file in recovered.dead]
             first = await self._run(self._owner.run_owned, lambda: self._establish(head, dead))

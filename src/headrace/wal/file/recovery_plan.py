@@ -203,6 +203,8 @@ class _Recovery:
         head = decode_head(self._read(file.name, 0, BLOCK_BYTES))
         if head is None or (head.log_id, head.epoch, head.number) != (self._log_id, file.epoch, file.number):
             raise self._corruption("the head of a log file is damaged", file, 0)
+        if head.file_bytes and not len(self._read(file.name, head.file_bytes - 1, 1)):
+            raise self._corruption("the end of a log file is missing", file, head.file_bytes)
         truncation = head.truncation_sequence
         for offset in MARK_OFFSETS:
             mark = decode_mark(self._read(file.name, offset, BLOCK_BYTES))

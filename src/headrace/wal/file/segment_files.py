@@ -88,7 +88,7 @@ class SegmentFiles:
         return [name for name in self._filesystem.listdir(self.directory) if is_draft_name(name)]
 
     def create(self, head: FileHead, zeroed_until: int = DATA_OFFSET) -> SegmentFile:
-        """Make a file, of its draft if there is one; name and head are durable when this returns.
+        """Make a file, of its draft if there is one; name, size and head are durable when this returns.
 
         The head is written under the name of a draft, then the file gets its name. So a file with a name of
         the log always has a whole head; one without is damaged, not unfinished.
@@ -97,6 +97,8 @@ class SegmentFiles:
         fd = -1
         try:
             fd = self._open(draft, os.O_RDWR | os.O_CREAT, synchronous=True)
+            if head.file_bytes:
+                self._filesystem.ftruncate(fd, head.file_bytes)
             data = _aligned(encode_head(head))
             try:
                 self._write(fd, data, 0)

@@ -13,8 +13,9 @@ offset    size  block
 12288     ..    records (``record_format``), zeros or old records behind the last
 ========  ====  ==========================================================================
 
-Head: magic ``HRWF``, crc32c of bytes 8..63, version 1 (1 byte), 7 zero bytes, log id (16), epoch (8),
-number (8), first sequence of the epoch (8), truncation sequence when the file was prepared (8).
+Head: magic ``HRWF``, crc32c of bytes 8..71, version 2 (1 byte), 7 zero bytes, log id (16), epoch (8),
+number (8), first sequence of the epoch (8), truncation sequence when the file was prepared (8), size of the
+file in bytes (8): one that is shorter has lost its end. Version 1 has no size; its checksum covers 8..63.
 
 Mark: magic ``HRWT``, crc32c of bytes 8..63, version 1 (1 byte), 7 zero bytes, log id (16), epoch (8),
 number (8), turn (8), truncation sequence (8). Marks are written in turn: the other one stays whole.
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -33,11 +34,13 @@ from headrace.wal.config import BLOCK_BYTES
 HEAD_MAGIC: Final = b"HRWF"
 MARK_MAGIC: Final = b"HRWT"
 VERSION: Final = 1
+HEAD_VERSION: Final = 2
 DATA_OFFSET: Final = 3 * BLOCK_BYTES
 MARK_OFFSETS: Final = (BLOCK_BYTES, 2 * BLOCK_BYTES)
 LOG_ID_BYTES: Final = 16
 
 _BLOCK: Final = struct.Struct(">4sIB7x16sQQQQ")
+_HEAD: Final = struct.Struct(">4sIB7x16sQQQQQ")
 _CRC: Final = struct.Struct(">I")
 _NAME: Final = re.compile(r"([0-9]{12})-([0-9]{12})\.wal")
 _DRAFT_NAME: Final = re.compile(r"[0-9]{12}-[0-9]{12}\.draft")
@@ -53,6 +56,8 @@ class FileHead(NamedTuple):
     number: int
     epoch_first_sequence: int
     truncation_sequence: int
+    file_bytes: int = 0
+    """Size of the file from its first day on; 0 if unknown (version 1)."""
 
 
 class TruncationMark(NamedTuple):
@@ -93,36 +98,41 @@ def short_log_id(log_id: bytes) -> int:
 
 def encode_head(head: FileHead) -> bytes:
     """Return the first three blocks of a file: its head and two empty truncation marks."""
-    return _encode(HEAD_MAGIC, head).ljust(DATA_OFFSET, b"\0")
+    if head.file_bytes:
+        block = _seal(_HEAD.pack(HEAD_MAGIC, 0, HEAD_VERSION, *head))
+    else:
+        block = _seal(_BLOCK.pack(HEAD_MAGIC, 0, VERSION, *head[:5]))
+    return block.ljust(DATA_OFFSET, b"\0")
 
 
 def decode_head(data: memoryview) -> FileHead | None:
     """Return the head in ``data``, or None if it is damaged or of another version."""
-    fields = _decode(HEAD_MAGIC, data)
+    fields = _decode(_HEAD, HEAD_MAGIC, HEAD_VERSION, data) or _decode(_BLOCK, HEAD_MAGIC, VERSION, data)
     return None if fields is None else FileHead(*fields)
 
 
 def encode_mark(mark: TruncationMark) -> bytes:
     """Return one block."""
-    return _encode(MARK_MAGIC, mark).ljust(BLOCK_BYTES, b"\0")
+    return _seal(_BLOCK.pack(MARK_MAGIC, 0, VERSION, *mark)).ljust(BLOCK_BYTES, b"\0")
 
 
 def decode_mark(data: memoryview) -> TruncationMark | None:
     """Return the mark in ``data``, or None if there is none or it is damaged."""
-    fields = _decode(MARK_MAGIC, data)
+    fields = _decode(_BLOCK, MARK_MAGIC, VERSION, data)
     return None if fields is None else TruncationMark(*fields)
 
 
-def _encode(magic: bytes, fields: tuple[bytes, int, int, int, int]) -> bytes:
-    block = bytearray(_BLOCK.pack(magic, 0, VERSION, *fields))
-    _CRC.pack_into(block, 4, crc32c(block[8:]))
-    return bytes(block)
+def _seal(block: bytes) -> bytes:
+    sealed = bytearray(block)
+    _CRC.pack_into(sealed, 4, crc32c(sealed[8:]))
+    return bytes(sealed)
 
 
-def _decode(magic: bytes, data: memoryview) -> tuple[bytes, int, int, int, int] | None:
-    if len(data) < _BLOCK.size:
+def _decode(layout: struct.Struct, magic: bytes, version: int, data: memoryview) -> list[Any] | None:
+    """Return log id, epoch, number and what follows them, or None."""
+    if len(data) < layout.size:
         return None
-    found, crc, version, log_id, epoch, number, third, fourth = _BLOCK.unpack_from(data)
-    if found != magic or version != VERSION or crc32c(data[8 : _BLOCK.size]) != crc:
+    found, crc, found_version, *fields = layout.unpack_from(data)
+    if found != magic or found_version != version or crc32c(data[8 : layout.size]) != crc:
         return None
-    return log_id, epoch, number, third, fourth
+    return fields

@@ -9,6 +9,7 @@ from headrace.wal.file.segment_format import (
     MARK_OFFSETS,
     FileHead,
     TruncationMark,
+    decode_head,
     encode_head,
     encode_mark,
     format_name,
@@ -80,6 +81,14 @@ class Image:
         self.data[at : at + BLOCK_BYTES] = encode_mark(
             TruncationMark(self.log_id, self.epoch, self.number, turn, truncation)
         )
+        return self
+
+    def sized(self):
+        """Cut the file behind the block after its last record, and have the head say so (version 2)."""
+        del self.data[self.position + BLOCK_BYTES :]
+        _, epoch, number, began, truncation, _ = decode_head(memoryview(self.data))
+        head = FileHead(self.log_id, epoch, number, began, truncation, len(self.data))
+        self.data[:BLOCK_BYTES] = encode_head(head)[:BLOCK_BYTES]
         return self
 
     def damage(self, sequence, at=RECORD_HEADER_BYTES):
