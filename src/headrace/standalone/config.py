@@ -25,7 +25,7 @@ class StandaloneConfig:
     ready_file: str | None = None
     containers: int | None = None
     """Fixed once data exist. None: as the data directory was made, CONTAINERS_DEFAULT for a new one."""
-    cache_bytes: int = 384 * MIB
-    frames_max: int = 24
+    cache_bytes: int = 256 * MIB
+    frames_max: int = 12
     """Frames per container: a legal append of 16 MiB has to find room in them."""
     container: ContainerConfig = field(default_factory=ContainerConfig)

@@ -49,7 +49,7 @@ class StorageWriterConfig:
         help="One write to storage holds at most this much; while storage is behind, writes grow up to it.",
     )
     pressure_bytes: int = tunable(
-        64 * MIB,
+        32 * MIB,
         low=1,
         high=16 * GIB,
         simulate=(16 * KIB,),
