@@ -1,8 +1,8 @@
-"""What an append block costs the server: CPU per block of the loop's thread, of the other threads, and of the kernel.
+"""What an append block costs the server: CPU per block of the loop's thread and of the other threads.
 
 A sender with nothing but a socket sends blocks as the Java and Rust clients do (``AppendBlock`` and
-``AppendBlockEnd``), encoded beforehand, with a window of bytes in flight. CPU is steadier than rates: compare it
-with the budgets. Blocks are counted back by the length of the segment.
+``AppendBlockEnd``), encoded beforehand, with a window of bytes in flight. CPU is steadier than rates:
+compare it with the budgets. Blocks are counted back by the length of the segment.
 
     python -m benchmarks.blocks [--seconds N] [--smoke]
 """
@@ -114,11 +114,11 @@ def measure(server: BenchServer, sender: Sender, size: int, seconds: float) -> N
         blocks += pieces_of
         rounds += 1
     loop = loop_user + loop_system
-    budget = BUDGET_US[size]
+    per_block = [value / blocks * 1e6 for value in (loop, loop_user, loop_system, total - loop)]
     print(
-        f"{size:>9} {blocks / elapsed / 1e3:>10.1f} {blocks * size / elapsed / 1e6:>8.0f} {loop / blocks * 1e6:>12.2f} "
-        f"{loop_user / blocks * 1e6:>8.2f} {loop_system / blocks * 1e6:>8.2f} {(total - loop) / blocks * 1e6:>10.2f} "
-        f"{budget:>8.1f} {loop / blocks * 1e6 / budget:>6.2f}",
+        f"{size:>9} {blocks / elapsed / 1e3:>10.1f} {blocks * size / elapsed / 1e6:>8.0f} {per_block[0]:>12.2f} "
+        + " ".join(f"{value:>8.2f}" for value in per_block[1:])
+        + f" {BUDGET_US[size]:>8.1f} {per_block[0] / BUDGET_US[size]:>6.2f}",
         flush=True,
     )
 
@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--seconds", type=float, default=3.0, help="of sending, per size")
     args = parser.parse_args(arguments)
-    print("    block   k blocks/s     MB/s  loop us/block     user   kernel    threads   budget  ratio")
+    print("    block   k blocks/s     MB/s  loop us/block     user   kernel  threads   budget  ratio")
     with BenchServer() as server:
         with connect(server.uri) as client:
             client.create_scope("bench")
