@@ -21,7 +21,10 @@ SETTINGS = {
     "HEADRACE_CONTAINER__STORAGE__ROLLOVER_BYTES": "32768",
     "HEADRACE_CONTAINER__STORAGE__BLOCK_BYTES": "4096",
 }
-EAGER = {"HEADRACE_CONTAINER__STORAGE_WRITER__FLUSH_AGE_S": "0.1"}
+EAGER = {
+    "HEADRACE_CONTAINER__STORAGE_WRITER__FLUSH_AGE_S": "0.1",
+    "HEADRACE_CONTAINER__EVICTION__EVICTION_INTERVAL_S": "0.2",
+}
 LAZY = {"HEADRACE_CONTAINER__STORAGE_WRITER__FLUSH_AGE_S": "600"}
 STORED_EVENTS = 300
 LATE_EVENTS = 50
@@ -56,6 +59,14 @@ def wait_until_stored(server, timeout_s=60.0):
         select.select([], [], [], 0.05)  # nothing tells a client when its bytes are stored
 
 
+def wait_until_evicted(server, segments, timeout_s=60.0):
+    """Wait until so many segments have left memory since the start."""
+    deadline = time.monotonic() + timeout_s
+    while sum(parts["segments"]["evicted"] for parts in statistics(server)["containers"].values()) < segments:
+        assert time.monotonic() < deadline, statistics(server)
+        select.select([], [], [], 0.05)  # nor does anything tell when segments leave memory
+
+
 async def make_killed_server(directory):
     """Write data of every kind, stored and not, then kill the server as a power failure would."""
     server = ServerProcess(directory, "--containers", str(CONTAINERS), environment={**SETTINGS, **EAGER})
@@ -63,6 +74,7 @@ async def make_killed_server(directory):
     try:
         await _write_history(server)
         wait_until_stored(server)
+        wait_until_evicted(server, 5)
         server.kill()
         server.environment |= LAZY
         server.start()

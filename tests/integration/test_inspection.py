@@ -204,8 +204,8 @@ def test_a_container_is_recovered_as_its_owner_would(killed, ask):
                 assert segment["stored_length"] + segment["unstored_bytes"] == segment["durable_length"]
     names = {
         segment["segment"]: segment
-        for found in ask(killed.data, "inspect", "container")
-        for segment in found["active_segments"]
+        for found in ask(killed.data, "inspect", "container", "--inactive")
+        for segment in (*found["active_segments"], *found["inactive_segments"])
     }
     assert names[SEGMENT]["durable_length"] == killed.events * EVENT_BYTES
     assert names["demo/done/0.#epoch.0"]["status"] == "sealed"
@@ -229,6 +229,48 @@ def test_a_segment_is_its_chunks_and_what_only_the_log_holds(killed, ask):
     assert len(writers) == 2
     shallow = ask(killed.data, "inspect", "segment", SEGMENT)[0]
     assert {chunk["state"] for chunk in shallow["chunks"]} == {"not verified"}
+
+
+def test_segments_that_left_memory_are_found_in_the_catalogue(killed, ask, run):
+    containers = ask(killed.data, "inspect", "container", "--inactive")
+    inactive = {segment["segment"]: found for found in containers for segment in found["inactive_segments"]}
+    assert inactive
+    for name, found in inactive.items():
+        assert name not in {segment["segment"] for segment in found["active_segments"]}
+        (segment,) = ask(killed.data, "inspect", "segment", name, "--deep")
+        assert not segment["active"]
+        assert segment["container"] == found["container"]
+        assert segment["stored_length"] == segment["durable_length"]
+        assert {chunk["state"] for chunk in segment["chunks"]} <= {"verified"}
+    assert ask(killed.data, "inspect", "segment", SEGMENT)[0]["active"]
+    checked = ask(killed.data, "check", "container")[0]["containers"]
+    assert sum(container["inactive_segments"] for container in checked) == len(inactive)
+    code, out, _ = run(killed.data, "inspect", "container", "--inactive")
+    assert code == 0
+    assert all(name in out for name in inactive)
+    catalogue = ask(killed.data, "inspect", "segment", "_system/containers/metadata_1")[0]
+    assert (catalogue["container"], catalogue["kind"]) == (1, "table, system")
+    kinds = [
+        operation["kind"]
+        for container in range(CONTAINERS)
+        for operation in ask(killed.data, "inspect", "operations", "--container", str(container))
+    ]
+    assert "evict-segments" in kinds or "activate-segment" in kinds
+
+
+def test_a_damaged_catalogue_is_a_finding(damaged, run, ask):
+    catalogue = next(
+        segment
+        for number in range(CONTAINERS)
+        for segment in ask(damaged.data, "inspect", "segment", f"_system/containers/metadata_{number}")
+        if segment["chunks"]
+    )
+    path = Path(catalogue["chunks"][-1]["path"])
+    flip(path, 20)
+    code, out, _ = run(damaged.data, "check", "container")
+    assert code == 6
+    assert f"{path} at offset 0" in out
+    assert f"segment catalogue of container {catalogue['container']}" in out
 
 
 def test_what_was_merged_and_is_not_stored_names_where_it_came_from(killed, ask):

@@ -68,6 +68,7 @@ def _document(data: InspectedData, reports: list[CheckReport], garbage: list[Fin
                 "frames": report.frames,
                 "operations": report.operations,
                 "segments": report.segments,
+                "inactive_segments": report.inactive_segments,
                 "chunks": report.chunks,
                 "chunk_bytes": report.chunk_bytes,
                 "verified_bytes": report.verified_bytes,
@@ -107,8 +108,9 @@ def _print(data: InspectedData, reports: list[CheckReport], garbage: list[Findin
             state = _count(report.damaged)
         print_line(
             f"container {report.container_id}: {report.frames} frames, {report.operations} operations, "
-            f"{report.segments} segments, {report.chunks} chunks with {report.chunk_bytes} bytes "
-            f"({report.verified_bytes} verified): {state}"
+            f"{report.segments} active and {report.inactive_segments} inactive segments, "
+            f"{report.chunks} chunks with {report.chunk_bytes} bytes ({report.verified_bytes} verified): "
+            f"{state}"
         )
 
 

@@ -15,6 +15,7 @@ from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.attribute_names import attribute_words
 from headrace.segmentstore.inspection.container_check import replay_steadily
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
+from headrace.segmentstore.inspection.inactive_segments import read_inactive
 from headrace.segmentstore.inspection.segment_view import SegmentView, kind_of, status_of, view_segment
 
 _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums", "g": "garbage"}
@@ -26,13 +27,32 @@ _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums"
 def inspect_container(chosen: argparse.Namespace) -> None:
     """Epoch, sequence, segments, checkpoints and storage rows of each container."""
     data = open_data(chosen)
-    chosen_ids = data.chosen(chosen.container)
-    for container_id in chosen_ids:
+    for container_id in data.chosen(chosen.container):
         replayed = _replay(data, container_id)
         if chosen.json:
-            print_json(_container_document(replayed))
+            print_json(_container_document(replayed) | _inactive_document(replayed, data, chosen))
         else:
             _print_container(replayed)
+            if chosen.inactive:
+                _print_inactive(replayed, data)
+
+
+def _inactive_document(
+    replayed: ReplayedContainer, data: InspectedData, chosen: argparse.Namespace
+) -> dict[str, Any]:
+    if not chosen.inactive:
+        return {}
+    found = read_inactive(replayed, data.chunks)
+    return {"inactive_segments": [_segment_row(replayed, state) for state in found]}
+
+
+def _print_inactive(replayed: ReplayedContainer, data: InspectedData) -> None:
+    table = StreamedColumns(("ID", "START", "LENGTH", "STATUS", "KIND", "INACTIVE SEGMENT"))
+    for state in read_inactive(replayed, data.chunks):
+        status, kind = status_of(replayed, state), kind_of(state)
+        table.add(state.segment_id, state.start_offset, state.durable_length, status, kind, state.name)
+    table.close()
+    print_line("")
 
 
 def _replay(data: InspectedData, container_id: int) -> ReplayedContainer:
@@ -140,6 +160,9 @@ def inspect_segment(chosen: argparse.Namespace) -> None:
     container_id = data.container_of(chosen.name)
     replayed = _replay(data, container_id)
     found = [state for state in replayed.find(chosen.name) if not replayed.has_left(state)]
+    active = any(not replayed.is_leaving(state) for state in found)
+    if not active:
+        found += [state for state in read_inactive(replayed, data.chunks) if state.name == chosen.name]
     if not found:
         raise NoSuchSegmentError(chosen.name)
     for state in found:
@@ -147,13 +170,14 @@ def inspect_segment(chosen: argparse.Namespace) -> None:
         if chosen.json:
             print_json(_segment_document(container_id, replayed, view))
         else:
-            _print_segment(container_id, view)
+            _print_segment(container_id, replayed, view)
 
 
 def _segment_document(container_id: int, replayed: ReplayedContainer, view: SegmentView) -> dict[str, Any]:
     state = view.state
     return _segment_row(replayed, state) | {
         "container": container_id,
+        "active": _is_active(replayed, state),
         "last_modified_ms": state.last_modified_ms,
         "attributes": attribute_words(state.attributes),
         "stored_sealed": view.layout is not None and view.layout.sealed,
@@ -166,7 +190,11 @@ def _segment_document(container_id: int, replayed: ReplayedContainer, view: Segm
     }
 
 
-def _print_segment(container_id: int, view: SegmentView) -> None:
+def _is_active(replayed: ReplayedContainer, state: SegmentState) -> bool:
+    return replayed.state.by_id.get(state.segment_id) is state
+
+
+def _print_segment(container_id: int, replayed: ReplayedContainer, view: SegmentView) -> None:
     state = view.state
     print_fields(
         [
@@ -175,6 +203,7 @@ def _print_segment(container_id: int, view: SegmentView) -> None:
             ("container", container_id),
             ("kind", view.kind),
             ("status", view.status),
+            ("active", _is_active(replayed, state)),
             ("start offset", state.start_offset),
             ("durable length", state.durable_length),
             ("stored length", state.stored_length),

@@ -14,11 +14,13 @@ from headrace.cli.output import progress
 from headrace.errors import CorruptionError, InvalidArgumentError
 from headrace.model.hashing import container_of
 from headrace.runtime.directory_lock import LOCK_NAME
+from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.standalone.data_directory import FILE_NAME, containers_of
 
 _LOG_DIRECTORY: Final = re.compile(r"container-(\d+)")
+_INTERNAL: Final = re.compile(re.escape(INTERNAL_PREFIX) + r"[a-z]+_(\d+)")
 _HOLDER_BYTES_MAX: Final = 4096
 
 
@@ -44,6 +46,9 @@ class InspectedData:
 
     def container_of(self, segment: str) -> int:
         """Return the container that owns a segment of this name."""
+        internal = _INTERNAL.fullmatch(segment)
+        if internal is not None and int(internal[1]) in self.containers:
+            return int(internal[1])
         return container_of(segment, len(self.containers))
 
     def chosen(self, container: int | None) -> list[int]:

@@ -274,6 +274,8 @@ def _described(found: ContainerLog, names: dict[int, str]) -> Iterator[tuple[Fou
     for item in read_operations(found.frames()):
         if isinstance(item.operation, ops.MapSegment):
             names[item.operation.segment_id] = item.operation.name
+        elif isinstance(item.operation, ops.ActivateSegment):
+            names[item.operation.segment_id] = decode_segment_row(item.operation.row).name
         yield item, describe_operation(item.operation, names)
 
 

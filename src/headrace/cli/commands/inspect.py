@@ -100,6 +100,7 @@ def _add_metadata_verbs(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         connects=False,
     )
     add_data_arguments(verb)
+    verb.add_argument("--inactive", action="store_true", help="also list segments that are not in memory")
     verb = add_verb(
         verbs,
         "segment",

@@ -17,10 +17,12 @@ from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
+from headrace.segmentstore.inspection.inactive_segments import read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
-from headrace.segmentstore.inspection.storage_check import StorageCheck
+from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
 from headrace.segmentstore.inspection.table_entries import read_entries
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
+from headrace.storage.chunks.segment_layout import load_layout
 
 _ATTEMPTS: Final = 5
 _LOG_DAMAGED: Final = (
@@ -53,8 +55,8 @@ def check_container(
     report.segments = len(replayed.state.by_name)
     _check_state(replayed, report)
     _check_coverage(replayed, report)
-    catalogue = f"_system/containers/metadata_{container_id}" in replayed.state.by_name
-    StorageCheck(replayed.state, chunks, report, deep=deep, catalogue=catalogue).run()
+    inactive = _check_inactive(replayed, chunks, report)
+    StorageCheck(replayed.state, chunks, report, deep=deep, inactive=inactive).run()
     if deep and not report.damaged:
         _check_tables(replayed, chunks, report)
     return report
@@ -106,6 +108,40 @@ def _check_covered(replayed: ReplayedContainer, segment: SegmentState, report: C
             f"segment {segment.name!r} (id {segment.segment_id}), durable to {segment.durable_length}",
             _BYTES_LOST,
         )
+
+
+def _check_inactive(
+    replayed: ReplayedContainer, chunks: ChunkFiles, report: CheckReport
+) -> dict[int, SegmentFacts] | None:
+    """Every row of the segment catalogue must decode, and storage must hold what it says."""
+    inactive: dict[int, SegmentFacts] = {}
+    try:
+        for segment in read_inactive(replayed, chunks):
+            inactive[segment.segment_id] = SegmentFacts(segment.durable_length, segment.sealed)
+            _check_left(replayed, segment, report)
+    except (DataCorruptionError, StorageReadError, OSError) as error:
+        where = f"segment catalogue of container {report.container_id}"
+        report.damage(
+            str(error), where, "put back what its chunks have lost; segments that left memory need it"
+        )
+        return None
+    report.inactive_segments = len(inactive)
+    return inactive
+
+
+def _check_left(replayed: ReplayedContainer, segment: SegmentState, report: CheckReport) -> None:
+    """A segment that left memory is in storage as a whole, and nobody took its name."""
+    where = f"inactive segment {segment.name!r} (id {segment.segment_id})"
+    if segment.name in replayed.state.by_name:
+        what = "its name is that of an active segment"
+        report.damage(what, where, "keep a copy of the data directory and report it")
+    try:
+        layout = load_layout(segment.storage_name, replayed.state.storage_rows.get)
+    except DataCorruptionError:
+        return  # found again, and named, with the rows
+    stored = 0 if layout is None else layout.length
+    if stored != segment.durable_length:
+        report.damage(f"it has {segment.durable_length} bytes, storage holds {stored}", where, _BYTES_LOST)
 
 
 def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: CheckReport) -> None:

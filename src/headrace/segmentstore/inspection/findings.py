@@ -43,6 +43,7 @@ class CheckReport:
     frames: int = 0
     operations: int = 0
     segments: int = 0
+    inactive_segments: int = 0
     chunks: int = 0
     chunk_bytes: int = 0
     verified_bytes: int = 0

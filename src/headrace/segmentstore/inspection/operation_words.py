@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row
 from headrace.segmentstore.inspection.attribute_names import attribute_words
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation
@@ -32,7 +32,7 @@ class OperationWords:
         """Whether the operation changes, merges or stores a segment of that name."""
         if self.segment == segment or self.fields.get("source") == segment:
             return True
-        if segment in self.fields.get("segments_named", ()):
+        if self.kind == "evict-segments" and segment in self.fields["segments"]:
             return True
         return any(_row_segment(key) == segment for key in self.rows)
 
@@ -50,7 +50,7 @@ class OperationWords:
 
     def details(self) -> str:
         """Return everything but the head, on one line."""
-        words = [f"{name}={value}" for name, value in self.fields.items()]
+        words = [f"{name}={_text(value)}" for name, value in self.fields.items()]
         words += [
             f"{name}={'removed' if value is None else value}" for name, value in self.attributes.items()
         ]
@@ -98,12 +98,23 @@ def describe_operation(operation: Operation, names: Mapping[int, str]) -> Operat
             words.rows = {
                 key: None if value is None else len(value) for key, value in operation.changes.items()
             }
+        case ops.EvictSegments():
+            words.fields = {"segments": [names.get(each, each) for each in operation.segment_ids]}
+        case ops.ActivateSegment():
+            row = decode_segment_row(operation.row)
+            words.segment = row.name
+            words.fields = {
+                "start_offset": row.start_offset,
+                "length": row.durable_length,
+                "sealed": row.sealed,
+            }
+            words.attributes = attribute_words(row.attributes)
         case _:
-            words.fields = _checkpoint_fields(operation, names)
+            words.fields = _checkpoint_fields(operation)
     return words
 
 
-def _checkpoint_fields(operation: Operation, names: Mapping[int, str]) -> dict[str, Any]:
+def _checkpoint_fields(operation: Operation) -> dict[str, Any]:
     match operation:
         case ops.CheckpointBegin():
             return {"container": operation.container_id, "container_epoch": operation.container_epoch}
@@ -120,21 +131,7 @@ def _checkpoint_fields(operation: Operation, names: Mapping[int, str]) -> dict[s
                 "storage_rows": operation.storage_row_count,
             }
         case _:
-            return _other_fields(operation, names)
-
-
-def _other_fields(operation: Operation, names: Mapping[int, str]) -> dict[str, Any]:
-    """Fields of a kind that needs no words of its own: numbers as they are, bytes by their length."""
-    found: dict[str, Any] = {}
-    for each in dataclasses.fields(operation):
-        value = getattr(operation, each.name)
-        if each.name == "segment_ids":
-            found["segments_named"] = [names.get(segment_id, segment_id) for segment_id in value]
-        elif isinstance(value, bytes | bytearray | memoryview):
-            found[f"{each.name}_bytes"] = len(value)
-        elif each.name not in {"sequence", "segment_id"}:
-            found[each.name] = value
-    return found
+            return {}
 
 
 def _row_segment(key: str) -> str:
@@ -143,3 +140,10 @@ def _row_segment(key: str) -> str:
     if key.startswith(("c/", "k/")):
         name = name.partition(".E-")[0]
     return name.rpartition(".")[0]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, list):
+        return str(value)
+    shown = ",".join(map(str, value[:_ROWS_SHOWN]))
+    return shown if len(value) <= _ROWS_SHOWN else f"{shown},and {len(value) - _ROWS_SHOWN} more"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from headrace.errors import ChecksumMismatchError, DataCorruptionError, StorageReadError
 from headrace.segmentstore.container.container_state import ContainerState
@@ -25,19 +26,32 @@ _KEEP: Final = "keep a copy of the data directory and report it: rows change tog
 _GROUP_CHARS: Final = 9
 
 
+class SegmentFacts(NamedTuple):
+    """What storage has to fit. A tuple: there may be very many inactive segments."""
+
+    durable_length: int
+    sealed: bool
+
+
 class StorageCheck:
     """One pass over the rows and files of a container."""
 
     def __init__(
-        self, state: ContainerState, files: ChunkFiles, report: CheckReport, *, deep: bool, catalogue: bool
+        self,
+        state: ContainerState,
+        files: ChunkFiles,
+        report: CheckReport,
+        *,
+        deep: bool,
+        inactive: Mapping[int, SegmentFacts] | None,
     ) -> None:
         self._state = state
         self._rows = state.storage_rows
         self._files = files
         self._report = report
         self._deep = deep
-        self._catalogue = catalogue
-        """Whether inactive segments live in a table, so that a stored one may be unknown to the log."""
+        self._inactive = inactive
+        """Segments that are not in memory, by id; None if it cannot be known which these are."""
         self._reached: set[str] = set()
 
     def run(self) -> None:
@@ -85,19 +99,29 @@ class StorageCheck:
                 "an older log was put back in place of a newer one: find the newer one",
             )
         try:
-            segment = self._state.by_id.get(segment_id_of(layout.segment))
+            facts = self._find(segment_id_of(layout.segment))
         except ValueError:
             self._report.damage("its stored name ends with no segment id", where, _KEEP)
             return
-        if segment is None:
-            if not self._catalogue:
+        if facts is None:
+            if self._inactive is not None:
                 self._report.damage(
-                    "storage holds a segment that the log does not know",
+                    "storage holds a segment that neither log nor catalogue knows",
                     where,
                     "its chunks are never deleted by themselves; report it",
                 )
-        elif layout.sealed and not segment.sealed:
+        elif layout.length > facts.durable_length:
+            self._report.damage(
+                f"storage holds {layout.length} bytes, the segment has {facts.durable_length}", where, _KEEP
+            )
+        elif layout.sealed and not facts.sealed:
             self._report.damage("sealed in storage, not in the log", where, _KEEP)
+
+    def _find(self, segment_id: int) -> SegmentFacts | None:
+        found = self._state.by_id.get(segment_id)
+        if found is not None:
+            return SegmentFacts(found.durable_length, found.sealed)
+        return None if self._inactive is None else self._inactive.get(segment_id)
 
     def _check_chunk(self, layout: SegmentLayout, chunk: Chunk, start: int) -> None:
         report, path = self._report, self._files.path(chunk.name)

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from headrace.model import attributes as attr
+from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row
 from headrace.segmentstore.inspection.attribute_names import (
     attribute_name,
     attribute_words,
@@ -18,10 +19,7 @@ WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
 UUID = "00112233-4455-6677-8899-aabbccddeeff"
 
 
-KINDS = [kind for kind in OperationKind if (GOLDEN / f"{kind.name.lower()}.hex").exists()]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", list(OperationKind))
 def test_every_kind_is_described_in_the_word_of_its_file(kind):
     path = GOLDEN / f"{kind.name.lower()}.hex"
     operation = codec.decode(memoryview(bytes.fromhex(path.read_text())))
@@ -75,3 +73,18 @@ def test_the_type_of_a_segment_is_told_in_words():
     assert segment_type_words(attr.TYPE_FIXED_KEY_TABLE) == "fixed-key table"
     assert segment_type_words(attr.TYPE_TABLE | attr.TYPE_SYSTEM) == "table, system"
     assert segment_type_words(attr.TYPE_TRANSIENT) == "transient"
+
+
+def test_evictions_name_who_left():
+    words = describe_operation(ops.EvictSegments(9, [5, 6, 7, 8]), {5: "a", 7: "c"})
+    assert words.details() == "segments=a,6,c,and 1 more"
+    assert words.is_about("c")
+    assert not words.is_about("b")
+
+
+def test_an_activation_names_who_came_back():
+    row = bytes.fromhex((GOLDEN / "segment_row.hex").read_text())
+    state = decode_segment_row(row)
+    words = describe_operation(ops.ActivateSegment(9, state.segment_id, row), {})
+    assert words.segment == state.name
+    assert words.fields["length"] == state.durable_length

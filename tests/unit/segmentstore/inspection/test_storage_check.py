@@ -77,7 +77,7 @@ class Store:
         state.by_id[5] = state.by_name["demo/s"] = segment
         state.storage_rows = dict(self.rows)
         report = CheckReport(0, epoch=epoch, complete=True)
-        StorageCheck(state, self.files, report, deep=deep, catalogue=False).run()
+        StorageCheck(state, self.files, report, deep=deep, inactive={}).run()
         return report
 
 
