@@ -117,7 +117,7 @@ def measure(server: BenchServer, sender: Sender, size: int, seconds: float) -> N
     per_block = [value / blocks * 1e6 for value in (loop, loop_user, loop_system, total - loop)]
     print(
         f"{size:>9} {blocks / elapsed / 1e3:>10.1f} {blocks * size / elapsed / 1e6:>8.0f} "
-        + f"{per_block[0]:>12.2f} "
+        f"{per_block[0]:>12.2f} "
         + " ".join(f"{value:>8.2f}" for value in per_block[1:])
         + f" {BUDGET_US[size]:>8.1f} {per_block[0] / BUDGET_US[size]:>6.2f}",
         flush=True,
