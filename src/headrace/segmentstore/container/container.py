@@ -401,6 +401,8 @@ class SegmentContainer:
         except SegmentSealedError:
             if not segment.sealed:
                 await self._log.flush()  # somebody else's seal: true only once durable
+                if not segment.sealed:
+                    raise ContainerOfflineError("the log failed before the seal was durable") from None
             raise
         length: int = ticket.operation.offset
         return length

@@ -153,7 +153,7 @@ class SegmentDirectory:
             while True:
                 mapped = self._submit(name, propose)
                 try:
-                    await asyncio.shield(mapped)
+                    ticket = await asyncio.shield(mapped)
                     break
                 except TooManyActiveSegmentsError:
                     if not await self._make_room():
@@ -163,7 +163,9 @@ class SegmentDirectory:
                 self._end_creation(name, created)
             else:  # the caller is cancelled; what it asked for happens all the same
                 mapped.add_done_callback(lambda _: self._end_creation(name, created))
-        return self._state.get(name)
+        # It may have been evicted already, even deleted: it was created all the same.
+        state = self._state.by_id.get(ticket.operation.segment_id)
+        return await self.resolve(name) if state is None else state
 
     async def _check_free(self, name: str) -> None:
         """Raise SegmentExistsError if the name stands for a segment, durably."""

@@ -8,7 +8,13 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from headrace.errors import NoSuchSegmentError, SegmentMergedError, SegmentSealedError, UnsupportedError
+from headrace.errors import (
+    ContainerOfflineError,
+    NoSuchSegmentError,
+    SegmentMergedError,
+    SegmentSealedError,
+    UnsupportedError,
+)
 from headrace.model.attributes import AttributeUpdate
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.segment_directory import SegmentDirectory
@@ -106,6 +112,7 @@ class SegmentMerges:
         sealing = None
         if not source.accepted_sealed:
             sealing = self._log.submit(partial(transitions.propose_seal, source), segments=(source,))
+            sealing.add_done_callback(_look_at)
         if source.accepted_length == 0:
             return self._merge_empty(target, source, updates, sealing)
 
@@ -113,6 +120,7 @@ class SegmentMerges:
             return transitions.propose_merge(target, source, sequence, updates)
 
         merging = self._log.submit(propose, 300 * len(updates), segments=(target, source))
+        merging.add_done_callback(_look_at)
         return self._finish(target, source, sealing, merging)
 
     async def _merge_again(self, target: SegmentState, source_name: str) -> int:
@@ -136,6 +144,8 @@ class SegmentMerges:
             ticket = await merging
         except SegmentMergedError:
             await self._log.flush()
+            if not source.merged:  # somebody else's merge, and the log failed before it was durable
+                raise ContainerOfflineError(f"{source.name!r} was not merged") from None
             return target.durable_length
         self._remember(source)
         return int(ticket.operation.offset + ticket.operation.length)
@@ -159,6 +169,8 @@ class SegmentMerges:
             await self._changes.delete(source)
         except NoSuchSegmentError:
             await self._log.flush()
+            if not source.deleted and not source.merged:
+                raise ContainerOfflineError(f"{source.name!r} was not merged") from None
         self._remember(source)
         return target.durable_length
 
@@ -171,3 +183,9 @@ class SegmentMerges:
 def _release(source: SegmentState | None) -> None:
     if source is not None:
         source.users -= 1
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Take note of an error whose caller may have been cancelled: asyncio would complain about it."""
+    if not future.cancelled():
+        future.exception()
