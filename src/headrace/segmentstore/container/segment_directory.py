@@ -147,6 +147,7 @@ class SegmentDirectory:
             await asyncio.wait([pending])
         created = self._creating[name] = asyncio.get_running_loop().create_future()
         mapped: asyncio.Future[Any] | None = None
+        ticket: Any = None
         try:
             await self._check_free(name)
             propose = partial(_propose_map, self._state, name, values)
