@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from headrace.errors import DataCorruptionError
+from headrace.errors import CorruptionError, DataCorruptionError, StorageReadError
 from headrace.limits import MIB
 from headrace.model.attributes import ROLLOVER_SIZE
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -196,7 +196,7 @@ class SegmentFlusher:
 
         Raises:
             DataCorruptionError: they differ.
-            StorageReadError: storage did not answer; ask again.
+            StorageReadError: storage did not answer, or with damaged bytes; ask again.
         """
         info = self._storage.info(segment.storage_name)
         assert info is not None
@@ -205,7 +205,7 @@ class SegmentFlusher:
             cached_at = holder_offset + at - offset
             if self._read_index.read_direct(holder, cached_at, length) is None:
                 continue
-            stored = await self._storage.read_stored(segment.storage_name, at, length)
+            stored = await self._read_back(segment, at, length)
             # What is stored may leave the cache at any time: ask again rather than hold on to it.
             cached = self._read_index.read_direct(holder, cached_at, length)
             if cached is None:
@@ -216,6 +216,19 @@ class SegmentFlusher:
                     f"segment {segment.name!r}: storage has other bytes than the log at {at + different}"
                 )
             self.bytes_compared += length
+
+    async def _read_back(self, segment: SegmentState, offset: int, length: int) -> memoryview:
+        """Read what storage claims. Raises: StorageReadError.
+
+        A damaged object is no contradiction: the log has these bytes and keeps them until somebody mends the
+        object; other segments need not suffer for it.
+        """
+        try:
+            return await self._storage.read_stored(segment.storage_name, offset, length)
+        except CorruptionError as error:
+            raise StorageReadError(
+                f"what is stored of segment {segment.name!r} is damaged, the log keeps it: {error}"
+            ) from error
 
     async def _concat(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
         target, source = aggregator.segment, merge.source.segment
