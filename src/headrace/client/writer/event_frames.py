@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Final
@@ -56,8 +56,14 @@ def frame_event(event: Event) -> bytes:
     return event_header(len(event)) + event
 
 
-def frame_list(events: Sequence[Event]) -> tuple[bytes, list[int]]:
+def frame_list(
+    events: Sequence[Event], join: Callable[[Sequence[Event], int], memoryview] | None = None
+) -> tuple[bytes | memoryview, list[int]]:
     """Frame events one after the other; the plain-Python twin of :func:`frame_pieces`.
+
+    Args:
+        events: at least one.
+        join: puts pieces of a total size one behind the other; into new memory by default.
 
     Returns:
         The bytes, and where each event ends in them.
@@ -68,7 +74,8 @@ def frame_list(events: Sequence[Event]) -> tuple[bytes, list[int]]:
     """
     try:
         parts, lengths = frame_parts(events)
-        return b"".join(parts), list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
+        ends = list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
+        return (b"".join(parts) if join is None else join(parts, ends[-1])), ends
     except TypeError as error:
         raise InvalidArgumentError(f"events are bytes: {error}") from None
 

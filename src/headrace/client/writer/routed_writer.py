@@ -31,6 +31,7 @@ from headrace.client.writer.event_frames import (
     frame_pieces,
     gather_frames,
 )
+from headrace.client.writer.frame_buffers import FrameBuffers
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.places import Places, choose_places, resolve_places, slice_places
 from headrace.client.writer.routing import KeyPositions, SpreadPositions, checked_keys
@@ -79,6 +80,7 @@ class RoutedWriter:
         self._outputs: dict[int, SegmentOutput] = {}
         self._spread = SpreadPositions(services.entropy.token(8))
         self._key_positions = KeyPositions()
+        self._buffers = FrameBuffers(config.window_bytes_max)
         self._inner_bounds: list[float] = []
         self._route: list[SegmentOutput | None] = []
         self._only_output: SegmentOutput | None = None
@@ -209,13 +211,17 @@ class RoutedWriter:
         """Divide events among segments, frame each share, then queue all of them."""
         targets = self._targets(places)
         if isinstance(targets, int):
-            shares = [(targets, frame_list(events), places)]
+            shares = [(targets, frame_list(events, self._buffers.join), places)]
         elif len(targets) * _SMALL_SHARE_EVENTS > len(events) and set(map(type, events)) == {bytes}:
             self._take_small_shares(events, places, targets, ack)
             return
         else:
             shares = [
-                (segment_id, frame_list(choose_events(events, chosen)), choose_places(places, chosen))
+                (
+                    segment_id,
+                    frame_list(choose_events(events, chosen), self._buffers.join),
+                    choose_places(places, chosen),
+                )
                 for segment_id, chosen in targets
             ]
         total = sum(len(data) for _, (data, _), _ in shares)
@@ -373,6 +379,8 @@ class RoutedWriter:
     def _release(self, size_bytes: int) -> None:
         """Make room in the window."""
         self._held_bytes -= size_bytes
+        if not self._held_bytes:
+            self._buffers.on_idle()
         if self._room_waiters and self._held_bytes <= self._half_bytes:
             self._wake_waiters()
 
