@@ -19,7 +19,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.simulation import simulate
-from headrace.testing.storage_faults import Fault, FaultyChunkProvider
+from headrace.testing.storage_faults import Fault, FaultyChunkProvider, fail_reads
 from headrace.wal import MemoryLogStore, MemoryWal, WalConfig
 
 FAULTS = [Fault.FAIL, Fault.FULL, Fault.LOSE_REPLY, Fault.TEAR, Fault.HANG]
@@ -42,6 +42,9 @@ class World:
         self.provider = FaultyChunkProvider(self.objects, self.inject)
         self.provider.delay_s = lambda _: self.entropy.random() * 0.02
         self.faults_per_thousand = self.entropy.randbelow(150)
+        # In some seconds of each seven storage is away, or full, as a whole.
+        self.bad_seconds = {self.entropy.randbelow(14) for _ in range(self.entropy.randbelow(4))}
+        self.bad = [Fault.FAIL, Fault.FULL, Fault.HANG][self.entropy.randbelow(3)]
         self.model = Model()
         self.transactions = 0
         self.container = None
@@ -60,7 +63,11 @@ class World:
             storage_writer=StorageWriterConfig(
                 flush_bytes=1 + draw(1000),
                 write_bytes_max=1000 + draw(3000),
-                flush_age_s=self.entropy.random() * 0.3,
+                flush_age_s=self.entropy.random() * (0.3 if draw(2) else 30.0),
+                change_age_s=self.entropy.random() * 2.0,
+                checkpoint_age_s=self.entropy.random() * 2.0,
+                slow_flush_s=self.entropy.random() * 0.2,
+                flushes_max=1 + draw(4),
                 retry_initial_s=0.01,
                 retry_max_s=0.2,
                 garbage_interval_s=0.1,
@@ -69,6 +76,8 @@ class World:
         )
 
     def inject(self, _):
+        if self.sim.clock.now_ms() // 1000 % 7 in self.bad_seconds:
+            return self.bad
         if self.entropy.randbelow(1000) < self.faults_per_thousand:
             return FAULTS[self.entropy.randbelow(len(FAULTS))]
         return None
@@ -111,7 +120,7 @@ class World:
         if name not in model.content:
             await container.create(name, {})
             model.content[name], model.start[name] = bytearray(), 0
-        state = container.get_segment(name)
+        state = await container.resolve(name)
         match entropy.randbelow(12):
             case 0 | 1 | 2 | 3 | 4:
                 data = entropy.token(1 + entropy.randbelow(400))
@@ -142,8 +151,14 @@ class World:
             case _:
                 await self.read_somewhere(name)
 
+    async def append(self, name, size):
+        data = self.entropy.token(size)
+        state = await self.container.resolve(name)
+        assert await self.container.append(state, data) == len(self.model.content[name])
+        self.model.content[name] += data
+
     async def read_somewhere(self, name):
-        model, state = self.model, self.container.get_segment(name)
+        model, state = self.model, await self.container.resolve(name)
         if model.start[name] == len(model.content[name]):
             return
         offset = model.start[name] + self.entropy.randbelow(len(model.content[name]) - model.start[name])
@@ -154,7 +169,7 @@ class World:
 
     async def read_everything(self):
         for name, content in self.model.content.items():
-            state = self.container.get_segment(name)
+            state = await self.container.resolve(name)
             assert (state.durable_length, state.start_offset) == (len(content), self.model.start[name])
             offset = self.model.start[name]
             while offset < len(content):
@@ -165,7 +180,7 @@ class World:
         for name, start in self.model.start.items():
             if start:
                 with pytest.raises(SegmentTruncatedError):
-                    await self.container.read(self.container.get_segment(name), start - 1, 1, wait=False)
+                    await self.container.read(await self.container.resolve(name), start - 1, 1, wait=False)
 
 
 async def scenario(sim):
@@ -180,12 +195,13 @@ async def scenario(sim):
         world.container.check()
         await world.kill()
     world.faults_per_thousand = 0
+    world.bad_seconds = ()
     await world.open()
     await world.read_everything()
     storage = world.container._storage
     await world.container._writer.flush_all()
     for name, content in world.model.content.items():
-        info = storage.info(world.container.get_segment(name).storage_name)
+        info = storage.info((await world.container.resolve(name)).storage_name)
         assert info is None or (info.length, info.start_offset) == (len(content), world.model.start[name])
         assert info is not None or not content
     assert len(storage.segments()) <= len(world.model.content)
@@ -193,6 +209,42 @@ async def scenario(sim):
     await world.open()
     await world.read_everything()
     await world.kill()
+
+
+async def without_storage(sim):
+    """Storage neither answers nor takes anything from before the start on; then it comes back."""
+    world = World(sim)
+    world.faults_per_thousand = 0
+    await world.open()
+    await world.container.create("s", {})
+    world.model.content["s"], world.model.start["s"] = bytearray(), 0
+    await world.append("s", 300)
+    await world.container._writer.flush_all()
+    await world.append("s", 200)
+    await world.kill()
+    kind = [Fault.FAIL, Fault.HANG, Fault.FULL][sim.seed % 3]
+    world.provider.inject = lambda _: kind
+    world.provider.on_read = fail_reads
+    await world.open()
+    for _ in range(20):
+        await world.append("s", 100)
+        await asyncio.sleep(1.0)
+    state = await world.container.resolve("s")
+    data = (await world.container.read(state, 500, 3000, wait=False)).to_bytes()
+    assert data == world.model.content["s"][500 : 500 + len(data)]
+    assert not world.failures
+    assert world.container._writer.statistics().segments_failing
+    world.provider.inject = lambda _: None
+    world.provider.on_read = lambda _: None
+    await world.container._writer.flush_all()
+    assert state.stored_length == 2500
+    await world.read_everything()
+    await world.container.stop()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_container_is_online_and_accepts_while_storage_is_away_and_stores_all_when_it_is_back(seed):
+    simulate(seed, without_storage)
 
 
 @pytest.mark.parametrize("seed", range(8))
