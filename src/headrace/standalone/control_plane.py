@@ -8,9 +8,9 @@ appends for the interpreter longer than one call takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from headrace.controller.api.rest_server import RestServer
+from headrace.controller.api.server_inside import ServerInside
 from headrace.controller.config import ControllerConfig
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
@@ -28,10 +28,10 @@ class ControlPlane:
         runtime: Runtime,
         store: SegmentStore,
         segmentstore_port: int,
-        statistics: Callable[[], dict[str, object]] | None = None,
+        inside: ServerInside | None = None,
     ) -> None:
         self._config = config
-        self._statistics = statistics
+        self._inside = inside
         self._tables = TableStore(store, runtime.entropy)
         self._controller = Controller(
             self._tables,
@@ -57,9 +57,7 @@ class ControlPlane:
             loop = asyncio.get_running_loop()
             self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
             self.grpc_port = self._grpc.start()
-            self._rest = RestServer(
-                self._controller, self._config.host, self._config.rest_port, self._statistics
-            )
+            self._rest = RestServer(self._controller, self._config.host, self._config.rest_port, self._inside)
             self.rest_port = await self._rest.start()
         except BaseException:
             await self.stop()

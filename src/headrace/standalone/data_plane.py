@@ -8,7 +8,7 @@ from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.context import Runtime
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.hosting.registry import ContainerRegistry, OnFailed
+from headrace.segmentstore.hosting.registry import ContainerHealth, ContainerRegistry, OnFailed
 from headrace.segmentstore.ingress.listener import Listener
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
@@ -88,6 +88,10 @@ class DataPlane:
         """Accept connections; answer the port. Raises OSError if the address is taken."""
         self._listener = Listener(self.store)
         return await self._listener.start(host, port)
+
+    def container_health(self) -> list[ContainerHealth]:
+        """State of every container, running or not."""
+        return self.registry.health()
 
     def statistics(self) -> dict[str, object]:
         """What cache, storage, listener and every container count and hold now."""

@@ -77,9 +77,7 @@ class StandaloneServer:
             await data_plane.start()
             stack.push_async_callback(data_plane.stop)
             segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
-            control_plane = ControlPlane(
-                config, self._runtime, data_plane.store, segmentstore, data_plane.statistics
-            )
+            control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore, data_plane)
             await control_plane.start()
             stack.push_async_callback(control_plane.stop)
             addresses = Addresses(

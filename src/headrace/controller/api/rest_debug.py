@@ -6,23 +6,22 @@ the number of containers, not what they hold. Source: ``docs/reference/rest.md``
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headrace.controller.api.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.runtime.statistics import plain_values
 
 PATH = "/v1/debug/statistics"
 
 
-def debug_routes(controller: Controller, statistics: Callable[[], dict[str, object]] | None) -> list[Route]:
-    """Return the routes under ``/v1/debug``; ``statistics`` tells about the segment store, if one is here."""
+def debug_routes(controller: Controller, inside: ServerInside | None) -> list[Route]:
+    """Return the routes under ``/v1/debug``; ``inside`` tells about the segment store, if one is here."""
 
     async def show(request: Request) -> Response:
-        found = dict(statistics()) if statistics is not None else {}
+        found = inside.statistics() if inside is not None else {}
         wanted = request.query_params.get("container")
         if wanted is not None:
             containers = found.get("containers")

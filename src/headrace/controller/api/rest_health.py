@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headrace.controller.api.server_inside import ServerInside
 from headrace.controller.server import Controller
 
 UP, STARTING, DOWN = "UP", "STARTING", "DOWN"
@@ -42,16 +43,25 @@ class Contributor:
         }
 
 
-def contributors_of(controller: Controller) -> dict[str, Contributor]:
-    """Return the state of each part by name."""
+def contributors_of(controller: Controller, inside: ServerInside | None = None) -> dict[str, Contributor]:
+    """Return the state of each part by name: those of the controller, and each container beside it."""
     status = UP if controller.is_ready() else DOWN if controller.is_stopped() else STARTING
     numbers = {key: str(value) for key, value in controller.transactions.statistics().items()}
     engine = controller.engine.statistics()
     work = {"streamsBusy": str(engine.streams_busy), "requestsWaiting": str(engine.requests_waiting)}
+    containers = {
+        f"container-{found.container_id}": Contributor(
+            f"container-{found.container_id}",
+            UP if found.online else DOWN,
+            {"restarts": str(found.restarts), "lastFailure": found.last_failure},
+        )
+        for found in (inside.container_health() if inside is not None else ())
+    }
     return {
         "GRPCServer": Contributor("GRPCServer", status),
         "eventProcessor": Contributor("eventProcessor", status, work),
         "transactions": Contributor("transactions", status, numbers),
+        **containers,
     }
 
 
@@ -63,11 +73,11 @@ _VIEWS: Final[dict[str, Callable[[Contributor], Any]]] = {
 }
 
 
-def health_routes(controller: Controller) -> list[Route]:
+def health_routes(controller: Controller, inside: ServerInside | None = None) -> list[Route]:
     """Return the routes under ``/v1/health``."""
 
     def find(name: str | None) -> tuple[Contributor, dict[str, Contributor]] | None:
-        parts = contributors_of(controller)
+        parts = contributors_of(controller, inside)
         if name is not None:
             return (parts[name], {}) if name in parts else None
         return Contributor("", parts["GRPCServer"].status), parts

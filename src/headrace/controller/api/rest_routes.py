@@ -24,6 +24,7 @@ from headrace.controller.api.rest_documents import (
     stream_document,
 )
 from headrace.controller.api.rest_health import health_routes
+from headrace.controller.api.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.errors import (
@@ -66,11 +67,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 class RestRoutes:
     """The handlers of one controller. They run on its loop."""
 
-    def __init__(
-        self, controller: Controller, statistics: Callable[[], dict[str, object]] | None = None
-    ) -> None:
+    def __init__(self, controller: Controller, inside: ServerInside | None = None) -> None:
         self._controller = controller
-        self._statistics = statistics
+        self._inside = inside
         self._context = controller.context
 
     def application(self) -> Starlette:
@@ -93,8 +92,8 @@ class RestRoutes:
             for tail in ("", "/"):
                 for verb, handler in handlers.items():
                     routes.append(Route(path + tail, guarded(handler), methods=[verb]))
-        routes += health_routes(self._controller)
-        return Starlette(routes=[*routes, *debug_routes(self._controller, self._statistics)])
+        routes += health_routes(self._controller, self._inside)
+        return Starlette(routes=[*routes, *debug_routes(self._controller, self._inside)])
 
     async def ping(self, request: Request) -> Response:  # noqa: ARG002 - nothing is asked
         return Response()

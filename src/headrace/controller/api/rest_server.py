@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import importlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from headrace.controller.api.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.runtime.supervisor import Supervisor
 
@@ -24,10 +25,10 @@ class RestServer:
         controller: Controller,
         host: str,
         port: int,
-        statistics: Callable[[], dict[str, object]] | None = None,
+        inside: ServerInside | None = None,
     ) -> None:
         self._controller = controller
-        self._statistics = statistics
+        self._inside = inside
         self._host = host
         self._port = port
         self._supervisor = Supervisor("rest")
@@ -56,7 +57,7 @@ class RestServer:
             None, importlib.import_module, "headrace.controller.api.rest_routes"
         )
         config = uvicorn.Config(
-            routes.RestRoutes(self._controller, self._statistics).application(),
+            routes.RestRoutes(self._controller, self._inside).application(),
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -1,4 +1,4 @@
-"""Statistics of the process, whoever counts them."""
+"""Statistics of the process, whoever counts them, and the health of containers beside the controller."""
 
 from dataclasses import dataclass
 
@@ -13,33 +13,61 @@ class Counted:
     reads: int
 
 
+@dataclass(slots=True)
+class Condition:
+    container_id: int
+    online: bool
+    restarts: int = 0
+    last_failure: str = ""
+
+
+class SegmentStoreBeside:
+    """Two containers, one of them offline."""
+
+    def statistics(self):
+        return {"cache": Counted(3), "containers": {0: {"log": Counted(1)}, 1: {"log": Counted(2)}}}
+
+    def container_health(self):
+        return [Condition(0, True), Condition(1, False, 7, "DataCorruptionError: a bit")]
+
+
 @pytest.fixture
 async def controller(world):
     async with world.running() as running:
         yield running
 
 
-def client_of(controller, statistics=None):
-    transport = httpx.ASGITransport(app=RestRoutes(controller, statistics).application())
-    return httpx.AsyncClient(transport=transport, base_url="http://test/v1/debug")
+def client_of(controller, inside=None):
+    transport = httpx.ASGITransport(app=RestRoutes(controller, inside).application())
+    return httpx.AsyncClient(transport=transport, base_url="http://test/v1")
 
 
 async def test_every_field_of_a_statistics_class_is_shown_by_itself(controller):
-    def statistics():
-        return {"cache": Counted(3), "containers": {0: {"log": Counted(1)}, 1: {"log": Counted(2)}}}
-
-    async with client_of(controller, statistics) as web:
-        found = (await web.get("/statistics")).json()
+    async with client_of(controller, SegmentStoreBeside()) as web:
+        found = (await web.get("/debug/statistics")).json()
         assert found["cache"] == {"reads": 3}
         assert found["containers"] == {"0": {"log": {"reads": 1}}, "1": {"log": {"reads": 2}}}
         assert {"workflows", "transactions", "streams"} <= set(found["controller"])
-        assert (await web.get("/statistics/")).status_code == 200
-        one = (await web.get("/statistics?container=1")).json()
+        assert (await web.get("/debug/statistics/")).status_code == 200
+        one = (await web.get("/debug/statistics?container=1")).json()
         assert one["containers"] == {"1": {"log": {"reads": 2}}}
-        assert (await web.get("/statistics?container=2")).status_code == 404
+        assert (await web.get("/debug/statistics?container=2")).status_code == 404
 
 
 async def test_a_controller_without_a_segment_store_tells_about_itself(controller):
     async with client_of(controller) as web:
-        assert set((await web.get("/statistics")).json()) == {"controller"}
-        assert (await web.get("/statistics?container=0")).status_code == 404
+        assert set((await web.get("/debug/statistics")).json()) == {"controller"}
+        assert (await web.get("/debug/statistics?container=0")).status_code == 404
+        assert (await web.get("/health/container-0")).status_code == 404
+
+
+async def test_an_offline_container_is_seen_in_health_with_its_reason(controller):
+    async with client_of(controller, SegmentStoreBeside()) as web:
+        children = (await web.get("/health")).json()["children"]
+        assert children["container-0"]["status"] == "UP"
+        assert children["container-1"]["status"] == "DOWN"
+        assert (await web.get("/health/readiness/container-1")).json() is False
+        details = (await web.get("/health/details/container-1")).json()
+        assert details == {"restarts": "7", "lastFailure": "DataCorruptionError: a bit"}
+        # The others serve: whoever asks for the whole is not sent away.
+        assert (await web.get("/health/status")).json() == "UP"

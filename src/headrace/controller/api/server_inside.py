@@ -1,0 +1,32 @@
+"""What the REST interface may ask of the rest of its process, if a segment store runs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class ContainerCondition(Protocol):
+    """State of one container."""
+
+    @property
+    def container_id(self) -> int: ...
+
+    @property
+    def online(self) -> bool: ...
+
+    @property
+    def restarts(self) -> int: ...
+
+    @property
+    def last_failure(self) -> str: ...
+
+
+class ServerInside(Protocol):
+    """The segment store beside the controller. Asked on its loop."""
+
+    def statistics(self) -> dict[str, object]:
+        """What every part counts and holds, by part; ``containers`` by their numbers."""
+
+    def container_health(self) -> Sequence[ContainerCondition]:
+        """The state of every container; cheap enough for probes."""
