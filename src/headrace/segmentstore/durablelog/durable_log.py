@@ -129,7 +129,13 @@ class DurableLog:
             self._container, self._read_index, self.memory_log, self._truncation, on_storage_rows
         )
         decode = codec.decode
+        checkpoints = 0
         for record in self._wal.records():
+            # What is recovered counts: a container that fails again and again does not let its log grow.
+            self._policy.on_frame(len(record.payload))
+            if len(self._truncation) != checkpoints:
+                checkpoints = len(self._truncation)
+                self._policy.on_begin()
             for view in reader.feed(record.address, record.payload):
                 try:
                     replay.feed(decode(view), reader.frame_time_ms, reader.start_address)
@@ -183,6 +189,7 @@ class DurableLog:
     async def _write_checkpoint(self) -> int:
         self._checkpointing = True
         self._policy.on_begin()
+        written = 0
         try:
             begin, snapshot = await self._begin_checkpoint()
             for segment_rows, storage_rows in snapshot.parts(self._part_bytes):
@@ -191,10 +198,13 @@ class DurableLog:
                 )
                 count = len(segment_rows) + len(storage_rows)
                 part = partial(_propose_part, begin.operation.sequence, segment_rows, storage_rows)
-                await self.submit(part, size + 16 * count, critical=True)
+                size += 16 * count
+                await self.submit(part, size, critical=True)
+                written += size
             await self.submit(partial(self._propose_end, begin, snapshot), critical=True)
         finally:
             self._checkpointing = False
+        self._policy.on_end(1 + written // self._wal.frame_bytes_max, written)
         self._checkpoints += 1
         return int(begin.operation.sequence)
 
@@ -214,7 +224,7 @@ class DurableLog:
             return ops.CheckpointBegin(sequence, self._container.container_id, self._container.epoch)
 
         begin = await self.submit(propose, critical=True)
-        return begin, snapshots[0]
+        return begin, snapshots[-1]
 
     async def acknowledge(self, sequence: int) -> None:
         """Everything up to ``sequence`` is in long-term storage: cut the log if that frees anything."""

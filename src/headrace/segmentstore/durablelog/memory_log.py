@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import StorageOperation, StoredAppend
 
@@ -33,6 +34,7 @@ class OperationMemoryLog:
         self.count_max = count_max
         self._queue: deque[StorageOperation] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._sequence = 0
         self._added = 0
         self._taken = 0
 
@@ -46,11 +48,15 @@ class OperationMemoryLog:
             last = queue[-1]
             if type(last) is StoredAppend and last.segment is segment and last.offset + last.length == offset:
                 last.length += length
-                last.sequence = sequence
+                last.sequence = self._sequence = sequence
                 return
         self.add(StoredAppend(sequence, segment, offset, length))
 
     def add(self, operation: StorageOperation) -> None:
+        """Add a durable operation. Raises DataCorruptionError if it does not follow the ones before it."""
+        if operation.sequence <= self._sequence:
+            raise DataCorruptionError(f"operation {operation.sequence} became durable after {self._sequence}")
+        self._sequence = operation.sequence
         self._queue.append(operation)
         self._added += 1
         waiter = self._waiter

@@ -12,6 +12,7 @@ from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.settings import simulated
 from headrace.segmentstore.container.config import ContainerConfig
+from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
@@ -27,8 +28,19 @@ PORT: Final = 12345
 CONTAINERS: Final = 2
 SEGMENTS: Final = ("scope/stream/0.#epoch.0", "scope/stream/1.#epoch.0")
 
-#: Everything small, so that a few hundred appends roll chunks, checkpoint, truncate and recycle.
+#: Everything small: a few hundred appends roll chunks, checkpoint, truncate, recycle, and are throttled.
 CONTAINER: Final = ContainerConfig(
+    memory_log_max=100,
+    unstored_bytes_max=32 * KIB,
+    throttle=ThrottleConfig(
+        burst_bytes=2 * KIB,
+        delay_half_s=0.1,
+        delay_max_s=3.0,
+        backlog_share=0.25,
+        cache_share=0.01,
+        memory_log_share=0.01,
+        wal_queue_s=0.01,
+    ),
     checkpoint_frames=40,
     checkpoint_bytes=64 * KIB,
     storage=SegmentStorageConfig(rollover_bytes=8 * KIB, block_bytes=1 * KIB, garbage_delay_s=1.0),

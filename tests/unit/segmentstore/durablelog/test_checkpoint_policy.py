@@ -1,0 +1,44 @@
+"""When a checkpoint is due."""
+
+from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
+
+
+def frames_until_due(policy, size_bytes):
+    count = 1
+    while not policy.on_frame(size_bytes):
+        count += 1
+    return count
+
+
+def test_a_checkpoint_is_due_after_so_many_frames_or_bytes_whichever_comes_first():
+    assert frames_until_due(CheckpointPolicy(100, 1000, 5), 1) == 100
+    assert frames_until_due(CheckpointPolicy(100, 1000, 5), 100) == 10
+
+
+def test_huge_frames_alone_do_not_make_it_due():
+    assert frames_until_due(CheckpointPolicy(100, 1000, 5), 10_000) == 5
+
+
+def test_the_least_count_never_exceeds_the_largest():
+    assert frames_until_due(CheckpointPolicy(3, 1000, 16), 10_000) == 3
+
+
+def test_a_checkpoint_starts_the_count_anew():
+    policy = CheckpointPolicy(100, 1000, 5)
+    frames_until_due(policy, 100)
+    policy.on_begin()
+    assert frames_until_due(policy, 100) == 10
+
+
+def test_checkpoints_larger_than_the_bounds_do_not_follow_one_another_without_end():
+    policy = CheckpointPolicy(10, 1000, 5)
+    written = checkpoints = 0
+    for _ in range(3000):
+        written += 100
+        if policy.on_frame(100):
+            policy.on_begin()
+            for _ in range(50):  # a checkpoint five times as large as its bounds
+                policy.on_frame(100)
+            policy.on_end(50, 5000)
+            checkpoints += 1
+    assert 1 < checkpoints * 5000 <= written
