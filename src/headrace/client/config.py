@@ -71,11 +71,12 @@ class WriterConfig:
 class ReaderConfig:
     """How segments are read.
 
-    ``read_bytes_max`` is asked for per request; one block waits and one is on its way per segment, less per
-    request if the stream has so many segments that ``window_bytes_max`` would be exceeded.
+    ``read_bytes_max`` is asked for per request; one block waits and up to two are on their way per segment,
+    less per request if the stream has so many segments that ``window_bytes_max`` would be exceeded.
     """
 
-    read_bytes_max: int = 1 * MIB
+    read_bytes_max: int = 960 * KIB
+    """By default so much that a server reads it, with what belongs to the checksums at its ends, in 1 MiB."""
     window_bytes_max: int = 64 * MIB
     on_truncation: Literal["raise", "skip"] = "raise"
     """What to do when data in front of the reader was truncated: raise once (reading may go on), or go on."""

@@ -177,7 +177,7 @@ async def test_what_is_read_at_once_is_whole_blocks_around_the_offset():
         reads = 0
         while position < len(content):
             buffer = bytearray(size)
-            begin, end = storage.read_at_once("s", position, memoryview(buffer))
+            begin, end = storage.read_at_once("s", position, size, memoryview(buffer))
             assert begin < end <= size, position
             assert buffer[:end] == content[position - begin : position - begin + end]
             position += end - begin
@@ -186,12 +186,30 @@ async def test_what_is_read_at_once_is_whole_blocks_around_the_offset():
             inside = position - chunk.start_offset
             assert inside % 8 == 0 or inside == chunk.length
         assert reads <= len(content) // (size - 7) + len(storage.chunks("s"))
-    assert storage.read_at_once("s", 3, memoryview(bytearray(7))) == (0, 0)  # smaller than a block
+    assert storage.read_at_once("s", 3, 7, memoryview(bytearray(7))) == (0, 0)  # smaller than a block
     for offset in (-1, 3021, 5000):
-        assert storage.read_at_once("s", offset, memoryview(bytearray(64))) == (0, 0)
-    assert storage.read_at_once("unknown", 0, memoryview(bytearray(64))) == (0, 0)
+        assert storage.read_at_once("s", offset, 64, memoryview(bytearray(64))) == (0, 0)
+    assert storage.read_at_once("unknown", 0, 64, memoryview(bytearray(64))) == (0, 0)
     await storage.truncate("s", 1000)
-    assert storage.read_at_once("s", 999, memoryview(bytearray(64))) == (0, 0)
+    assert storage.read_at_once("s", 999, 64, memoryview(bytearray(64))) == (0, 0)
+
+
+async def test_a_range_read_at_once_is_not_cut_if_the_buffer_has_room_to_spare():
+    store = Store()
+    store.provider = store.objects
+    storage = store.owner(1)
+    content = bytes(range(99))
+    await storage.write("s", 0, [content], create=True)
+    for offset in range(99):
+        for length in range(1, 99 - offset):
+            buffer = bytearray(length + 14)
+            begin, end = storage.read_at_once("s", offset, length, memoryview(buffer))
+            assert end - begin >= length
+            assert end - begin - length < 8
+            if not length % 8:
+                buffer = bytearray(length + 8)
+                assert storage.read_at_once("s", offset, length, memoryview(buffer)) == (begin, end)
+            assert buffer[begin:end] == content[offset : offset + end - begin]
 
 
 async def test_nothing_behind_a_bit_that_flipped_is_read_at_once():
@@ -204,13 +222,13 @@ async def test_nothing_behind_a_bit_that_flipped_is_read_at_once():
     for bit in range(8 * 96):
         data[bit // 8] ^= 1 << bit % 8
         buffer = bytearray(96)
-        begin, end = storage.read_at_once("s", 0, memoryview(buffer))
+        begin, end = storage.read_at_once("s", 0, 96, memoryview(buffer))
         assert (begin, end) == (0, bit // 64 * 8)
         assert buffer[:end] == content[:end]
         data[bit // 8] ^= 1 << bit % 8
     assert storage.statistics().checksum_failures == 8 * 96
     del data[50:]
-    assert storage.read_at_once("s", 0, memoryview(bytearray(96))) == (0, 48)
+    assert storage.read_at_once("s", 0, 96, memoryview(bytearray(96))) == (0, 48)
 
 
 async def test_without_append_every_write_is_a_chunk_of_its_own():

@@ -294,6 +294,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(ConnectionLostError(f"no word for {silent_s:.0f} s"))
             return
         if silent_s >= KEEP_ALIVE_AFTER_S and self._transport is not None:
+            self._receiver.forget_spares()
             self._outgoing.append(_KEEP_ALIVE)
             self._schedule_turn()
         self._watch = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._look_after)

@@ -1,19 +1,23 @@
 """Cuts what a segment store sends into replies, so that the bytes of large reads land where they stay. Pure.
 
 Small replies are parsed in one reused buffer. A reply that does not fit in what has arrived gets a buffer
-of its own, exactly as large as itself plus room in front: the socket writes into it, nothing is copied, and
-whoever asked for the read owns it. The room in front is for the beginning of an event whose rest arrives
-with this reply.
+of its own, as large as itself plus room in front: the socket writes into it, nothing is copied, and whoever
+asked for the read owns it. The room in front is for the beginning of an event whose rest arrives with this
+reply.
+
+A buffer that nobody refers to any more is used for another reply: fresh memory of that size is cleared by the
+allocator and faulted in page by page by the system, which costs as much as receiving into it.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from headrace.errors import ProtocolError
-from headrace.limits import KIB
+from headrace.limits import KIB, MIB
 from headrace.wire.catalogue import REPLIES, TYPE_IDS
 from headrace.wire.commands import SegmentRead
 from headrace.wire.frames import CLIENT_PAYLOAD_BYTES_MAX, HEAD, HEAD_BYTES, check_head
@@ -22,6 +26,9 @@ RECEIVE_BUFFER_BYTES: Final = 64 * KIB
 """Small enough that little of a large reply is copied, large enough for hundreds of acknowledgements."""
 
 HEADROOM_BYTES: Final = 64 * KIB
+
+SPARES_MAX: Final = 4
+SPARE_BYTES_MAX: Final = 4 * MIB
 
 _SEGMENT_READ: Final = TYPE_IDS[SegmentRead]
 _TEXT_SIZE: Final = Struct(">H")
@@ -79,8 +86,10 @@ class ReplyReceiver:
         "_buffer",
         "_end",
         "_large",
+        "_large_end",
         "_large_filled",
         "_large_view",
+        "_spares",
         "_statistics",
         "_view",
     )
@@ -92,7 +101,9 @@ class ReplyReceiver:
         self._end = 0
         self._large: bytearray | None = None
         self._large_view = memoryview(b"")
+        self._large_end = 0
         self._large_filled = 0
+        self._spares: list[bytearray] = []
         self._statistics = ReplyReceiverStatistics()
 
     def get_buffer(self) -> memoryview:
@@ -147,13 +158,31 @@ class ReplyReceiver:
     def _begin_large(self, type_id: int, size: int) -> None:
         """Move what has arrived of a reply into a buffer of its own."""
         headroom = HEADROOM_BYTES if type_id == _SEGMENT_READ else HEAD_BYTES
-        self._large = bytearray(headroom + size)
+        self._large_end = headroom + size
+        self._large = self._take_buffer(self._large_end)
         start = headroom - HEAD_BYTES
-        self._large_view = memoryview(self._large)[start:]
+        self._large_view = memoryview(self._large)[start : self._large_end]
         arrived = self._end - self._begin
         self._large_view[:arrived] = self._view[self._begin : self._end]
         self._large_filled = arrived
         self._begin = self._end = 0
+
+    def _take_buffer(self, size: int) -> bytearray:
+        """Return a buffer of ``size`` bytes or somewhat more that nobody else refers to."""
+        spares = self._spares
+        for number in range(len(spares)):
+            if size <= len(spares[number]) <= 2 * size and _references(spares, number) == _ALONE:
+                return spares[number]
+        buffer = bytearray(size)
+        if _COUNTS_REFERENCES and size <= SPARE_BYTES_MAX:
+            if len(spares) >= SPARES_MAX:
+                del spares[0]
+            spares.append(buffer)
+        return buffer
+
+    def forget_spares(self) -> None:
+        """Keep no memory for replies to come."""
+        self._spares.clear()
 
     def _take_large(self) -> tuple[int, memoryview] | ReadBlock | None:
         large, view = self._large, self._large_view
@@ -168,7 +197,7 @@ class ReplyReceiver:
         type_id = HEAD.unpack_from(view, 0)[0]
         if type_id != _SEGMENT_READ:
             return type_id, view[HEAD_BYTES:]
-        return _read_block(large, HEADROOM_BYTES, len(large))
+        return _read_block(large, HEADROOM_BYTES, self._large_end)
 
     def statistics(self) -> ReplyReceiverStatistics:
         return self._statistics
@@ -192,3 +221,16 @@ def _read_block(buffer: bytearray, begin: int, end: int) -> ReadBlock:
     if size < 0 or data + size + _REQUEST_ID.size > end:
         raise ProtocolError(f"a read reply announces {size} bytes and has {end - data}")
     return ReadBlock(buffer, data, data + size, offset, request_id, at_tail, end_of_segment)
+
+
+def _references(buffers: list[bytearray], number: int) -> int:
+    """Return how many references to a buffer there are, those of its list and of this call included.
+
+    Views, arrays and tables over a buffer refer to it as long as they live.
+    """
+    return sys.getrefcount(buffers[number])
+
+
+_ALONE: Final = _references([bytearray()], 0)
+_COUNTS_REFERENCES: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Without the lock the counts of other threads are not known at any moment."""

@@ -15,7 +15,7 @@ from headrace.client.config import ReaderConfig
 from headrace.client.reader.cuts import Cuts, Edge
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.client.reader.event_cutter import EventCutter
-from headrace.client.reader.segment_input import SegmentInput
+from headrace.client.reader.segment_input import PIECES_MAX, SegmentInput
 from headrace.client.reader.stream_walk import Start, StreamWalk
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
@@ -218,7 +218,7 @@ class EventReader:
 
     async def _begin(self, starts: Sequence[Start]) -> None:
         """Open inputs; a start of -1 is the end of a segment that has been read completely."""
-        share = self._config.window_bytes_max // (2 * max(1, len(self._inputs) + len(starts)))
+        share = self._config.window_bytes_max // (PIECES_MAX * max(1, len(self._inputs) + len(starts)))
         read_bytes = min(self._config.read_bytes_max, max(_READ_BYTES_MIN, share))
         for start in starts:
             address = SegmentAddress(self.scope, self.stream, start.segment_id)

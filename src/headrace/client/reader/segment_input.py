@@ -1,8 +1,9 @@
-"""Reads one segment forward: one block waits for its consumer while the next one is on its way.
+"""Reads one segment forward: one block waits for its consumer while the next ones are on their way.
 
-At the tail the request waits at the server until there is something to answer. Lost connections and moved
-segments are dealt with here; the consumer sees contiguous blocks, an end, or the reason why there is
-neither.
+Two ranges are asked for ahead while both are known to exist; a reader that gets large answers asks for the
+length of the segment to know. At the tail one request waits at the server until there is something to
+answer. Lost connections and moved segments are dealt with here; the consumer sees contiguous blocks, an end,
+or the reason why there is neither.
 
 Source: protocol, "Reads" and "How readers parse a segment".
 """
@@ -20,6 +21,7 @@ from headrace.client.connections.pool import Use
 from headrace.client.connections.reconnect_policy import Reconnects
 from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.control.tokens import Access
+from headrace.client.reader.ranges_in_flight import RANGES_MAX, RangesInFlight
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import (
     AccessDeniedError,
@@ -28,22 +30,24 @@ from headrace.errors import (
     CorruptionError,
     HeadraceError,
     NoSuchSegmentError,
-    ProtocolError,
     RequestError,
     SegmentTruncatedError,
 )
 from headrace.limits import READ_BYTES_MAX
 from headrace.wire.commands import (
     AuthTokenCheckFailed,
+    GetStreamSegmentInfo,
     NoSuchSegment,
     ReadSegment,
     SegmentIsSealed,
     SegmentIsTruncated,
+    StreamSegmentInfo,
     WrongHost,
 )
 
 _TOKEN_EXPIRED: Final = 1
-_BLOCKS_WAITING_MAX: Final = 1
+PIECES_MAX: Final = 3
+"""Blocks that wait and ranges that were asked for, together."""
 
 
 class SegmentInput:
@@ -64,8 +68,6 @@ class SegmentInput:
         self.address = address
         self.end = end
         """Where to stop; None: where the segment is sealed."""
-        self.next_offset = offset
-        """What is asked for next; everything below was received."""
         self.error: HeadraceError | None = None
         """Why no more blocks come."""
         self.is_sealed_at_end = False
@@ -74,11 +76,15 @@ class SegmentInput:
         self._services = services
         self._config = config
         self._on_ready = on_ready
-        self._read_bytes = read_bytes or config.read_bytes_max
+        self._length_max = min(read_bytes or config.read_bytes_max, READ_BYTES_MAX)
         self._blocks: deque[ReadBlock] = deque()
         self._connection: Connection | None = None
-        self._request_id = -1
-        self._requested = False
+        self._request_ids: list[int] = []
+        self._ranges = RangesInFlight(offset)
+        self._known_end = 0
+        """Bytes below it exist."""
+        self._asks_length = False
+        self._large_answers = 0
         self._connecting = False
         self._closed = False
         self._reconnects = Reconnects(config.reconnect)
@@ -98,9 +104,13 @@ class SegmentInput:
         if not self._blocks:
             return None
         block = self._blocks.popleft()
-        if not self._requested:
-            self._ask()
+        self._ask()
         return block
+
+    @property
+    def next_offset(self) -> int:
+        """Everything below was received."""
+        return self._ranges.offset
 
     @property
     def is_at_end(self) -> bool:
@@ -116,7 +126,7 @@ class SegmentInput:
         assert self.error is not None
         assert not self._blocks
         self.error = None
-        self.next_offset = offset
+        self._ranges = RangesInFlight(offset)
         self.start()
 
     def close(self) -> None:
@@ -128,18 +138,36 @@ class SegmentInput:
     # ------------------------------------------------------------------------------ asking
 
     def _ask(self) -> None:
-        """Send the next request if there is something to ask for and room for the answer."""
-        if self._closed or self._requested or self.error is not None or self.is_at_end:
+        """Send the next requests if there is something to ask for and room for the answers."""
+        if self._closed or self.error is not None or self.is_at_end:
             return
         connection = self._connection
         if connection is None:
             self._begin_to_connect(0.0)
             return
-        length = min(self._read_bytes, READ_BYTES_MAX)
-        if self.end is not None:
-            length = min(length, self.end - self.next_offset)
-        self._requested = True
-        connection.send(ReadSegment(self._name, self.next_offset, length, self._token, self._request_id))
+        room = PIECES_MAX - len(self._blocks)
+        while (question := self._ranges.ask(self._length_max, self.end, self._known_end, room)) is not None:
+            offset, length, request_id = question
+            connection.send(ReadSegment(self._name, offset, length, self._token, request_id))
+
+    def _learn_length(self, block: ReadBlock) -> None:
+        """A reader far from the tail asks where that is, so that it can ask for two ranges at a time."""
+        if block.at_tail or 2 * len(block) < self._length_max:
+            self._large_answers = 0
+            return
+        self._large_answers += 1
+        ahead = self.next_offset + RANGES_MAX * self._length_max
+        if (
+            self._large_answers < RANGES_MAX
+            or self._asks_length
+            or ahead <= self._known_end
+            or (self.end is not None and min(ahead, self.end) <= self._known_end)
+        ):
+            return
+        assert self._connection is not None
+        self._asks_length = True
+        self._large_answers = 0
+        self._connection.send(GetStreamSegmentInfo(self._request_ids[0], self._name, self._token))
 
     def _begin_to_connect(self, delay_s: float) -> None:
         if self._connecting:
@@ -187,16 +215,20 @@ class SegmentInput:
         if self._closed:
             return
         self._connecting = False
-        self._request_id = self._services.pool.new_request_id()
+        self._request_ids = [self._services.pool.new_request_id() for _ in range(RANGES_MAX + 1)]
+        self._ranges.begin(self._request_ids[1:])
+        self._asks_length = False
         self._connection = connection
-        connection.register(self._request_id, self)
+        for request_id in self._request_ids:
+            connection.register(request_id, self)
         self._ask()
 
     def _detach(self) -> None:
         connection, self._connection = self._connection, None
-        self._requested = False
+        self._ranges.clear()
         if connection is not None:
-            connection.unregister(self._request_id)
+            for request_id in self._request_ids:
+                connection.unregister(request_id)
 
     def _forget_owner(self) -> None:
         self._services.segments.forget_endpoint(
@@ -210,9 +242,15 @@ class SegmentInput:
         if isinstance(reply, ReadBlock):
             self._on_block(reply)
             return
+        if isinstance(reply, StreamSegmentInfo):
+            self._asks_length = False
+            self._known_end = max(self._known_end, reply.write_offset)
+            self._ask()
+            return
+        if not self._ranges.on_refusal(reply.request_id):
+            return  # it was asked for ahead of its time; the answer in front of it decides
         match reply:
             case SegmentIsSealed():
-                self._requested = False
                 self.is_sealed_at_end = True
                 self._finish()
             case SegmentIsTruncated(start_offset=start_offset):
@@ -230,24 +268,19 @@ class SegmentInput:
                 self._retry(ConnectionLostError(f"{self._name}: unexpected {reply}"))
 
     def _on_block(self, block: ReadBlock) -> None:
-        if not self._requested or block.offset != self.next_offset:
-            raise ProtocolError(f"{self._name}: data at {block.offset} was not asked for")
-        self._requested = False
+        blocks = self._ranges.on_block(block)
         self._reconnects.on_success()
-        size = len(block)
-        if self.end is not None and block.offset + size > self.end:
-            raise ProtocolError(f"{self._name}: {size} bytes are more than was asked for")
-        self.next_offset += size
-        if block.end_of_segment:
-            self.is_sealed_at_end = True
-        if size:
-            self._blocks.append(block)
+        for ready in blocks:
+            if ready.end_of_segment:
+                self.is_sealed_at_end = True
+            if len(ready):
+                self._blocks.append(ready)
         if self.is_at_end:
             self._finish()
             return
-        if len(self._blocks) <= _BLOCKS_WAITING_MAX:
-            self._ask()
-        if size:
+        self._learn_length(block)
+        self._ask()
+        if self._blocks:
             self._on_ready(self)
 
     def _finish(self) -> None:
@@ -277,6 +310,7 @@ class SegmentInput:
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert len(self._blocks) <= _BLOCKS_WAITING_MAX + 1
-        assert not self._requested or self._connection is not None
+        assert len(self._blocks) + len(self._ranges) <= PIECES_MAX
+        assert not self._ranges or self._connection is not None
         assert self.end is None or self.next_offset <= self.end
+        self._ranges.check()

@@ -24,9 +24,9 @@ class LateStorage:
             raise ContainerOfflineError("the container is still recovering")
         return await self.target.read_stored(segment, offset, length)
 
-    def read_at_once(self, segment: str, offset: int, buffer: memoryview) -> tuple[int, int]:
+    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
         """See :meth:`StorageReader.read_at_once`."""
-        return (0, 0) if self.target is None else self.target.read_at_once(segment, offset, buffer)
+        return (0, 0) if self.target is None else self.target.read_at_once(segment, offset, length, buffer)
 
 
 def segment_id_of(storage_name: str) -> int:

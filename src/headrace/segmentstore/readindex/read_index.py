@@ -218,20 +218,22 @@ class ContainerReadIndex:
             return None
         runs = self._runs_of(index)
         wanted = plan.length
-        if wanted < AT_ONCE_BYTES_MIN:
+        room = wanted + 2 * STORAGE_READ_ALIGNMENT
+        is_small = wanted < AT_ONCE_BYTES_MIN
+        if is_small:
             sequential = runs.is_sequential(start, index.state.start_offset)
-            wanted = SEQUENTIAL_READ_ALIGNMENT if sequential else STORAGE_READ_ALIGNMENT
-        loan = self._cache.lend(min(wanted, AT_ONCE_BYTES_MAX))
+            wanted = room = SEQUENTIAL_READ_ALIGNMENT if sequential else STORAGE_READ_ALIGNMENT
+        loan = self._cache.lend(min(room, AT_ONCE_BYTES_MAX))
         if loan is None:
             return None
         block, memory = loan
-        begin, end = self._storage.read_at_once(index.state.storage_name, start, memory)
+        begin, end = self._storage.read_at_once(index.state.storage_name, start, wanted, memory)
         size = min(end - begin, plan.length)
         if size <= 0:
             self._cache.take_back(block)
             return None
         self._storage_reads += 1
-        if size < end - begin or runs.is_followed(start, self._cache.history_bytes_max):
+        if is_small or runs.is_followed(start, self._cache.history_bytes_max):
             index.insert_history(start - begin, memory[:end])
         runs.on_at_hand(start, size)
         piece = memory[begin : begin + size].toreadonly()
@@ -339,7 +341,7 @@ class ContainerReadIndex:
         if loan is None:
             return False
         block, memory = loan
-        begin, end = self._storage.read_at_once(index.state.storage_name, offset, memory)
+        begin, end = self._storage.read_at_once(index.state.storage_name, offset, 1, memory)
         self._cache.take_back(block)
         return begin < end
 

@@ -63,12 +63,12 @@ def plan_read(layout: SegmentLayout, offset: int, length: int, groups: ChecksumG
 
 
 def plan_at_once(
-    layout: SegmentLayout, offset: int, length_max: int, groups: ChecksumGroups
+    layout: SegmentLayout, offset: int, length: int, room: int, groups: ChecksumGroups
 ) -> ReadPiece | None:
-    """Return whole blocks of one chunk, ``length_max`` bytes at most, that begin with the one of ``offset``.
+    """Return the whole blocks of one chunk that hold ``[offset, offset + length)``, as far as ``room`` goes.
 
-    None if no block is that small, or nothing is stored there. Where the piece ends the next block begins,
-    so somebody who reads on from there has no byte read twice.
+    None if it holds no block, or nothing is stored there. A piece ends where a block ends, so somebody who
+    reads on from the end of a piece cut short has no byte read twice.
 
     Raises:
         DataCorruptionError: checksums are missing or damaged.
@@ -80,8 +80,10 @@ def plan_at_once(
     block = chunk.block_bytes
     begin = offset - layout.starts[index]
     first = begin // block
-    end = first * block + length_max
-    end = chunk.length if end >= chunk.length else end // block * block
+    last = (begin + length - 1) // block
+    end = min((last + 1) * block, first * block + room // block * block, chunk.length)
+    if chunk.length <= first * block + room and last >= (chunk.length - 1) // block:
+        end = chunk.length  # the last block is a short one
     if end <= begin:
         return None
     return _plan_piece(chunk, begin, end - begin, groups)

@@ -208,8 +208,11 @@ class ChunkedSegmentStorage:
             return data
         raise DataCorruptionError(f"segment {segment!r}: its chunks vanish while they are read")
 
-    def read_at_once(self, segment: str, offset: int, buffer: memoryview) -> tuple[int, int]:
-        """Fill ``buffer`` with verified bytes around ``offset``, as far as that takes no waiting.
+    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
+        """Read the blocks that hold ``length`` bytes from ``offset`` on, as far as that takes no waiting.
+
+        Nothing is cut off at the end if ``buffer`` is larger than ``length`` by two blocks, or by one if
+        ``length`` is whole blocks.
 
         Returns:
             ``(begin, end)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]`` those
@@ -217,7 +220,7 @@ class ChunkedSegmentStorage:
         """
         try:
             layout = self._find_layout(segment)
-            piece = layout and plan_at_once(layout, offset, len(buffer), self._checksums)
+            piece = layout and plan_at_once(layout, offset, length, len(buffer), self._checksums)
         except HeadraceError:
             return 0, 0  # read_stored will say it
         if not piece:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from headrace.client.connections.reply_receiver import (
     HEADROOM_BYTES,
     RECEIVE_BUFFER_BYTES,
+    SPARE_BYTES_MAX,
+    SPARES_MAX,
     ReadBlock,
     ReplyReceiver,
 )
@@ -105,3 +107,64 @@ def test_what_is_no_reply_is_refused(raw):
     receiver.buffer_updated(len(raw))
     with pytest.raises(ProtocolError):
         receiver.next_reply()
+
+
+def read_reply(receiver, fill, size=200_000):
+    raw = encode(SegmentRead("s", 0, False, False, bytes([fill]) * size, 1))
+    at = 0
+    while at < len(raw):
+        room = receiver.get_buffer()
+        count = min(len(room), len(raw) - at)
+        room[:count] = raw[at : at + count]
+        at += count
+        receiver.buffer_updated(count)
+        receiver.check()
+        block = receiver.next_reply()
+    return block
+
+
+def test_a_buffer_nobody_refers_to_receives_another_reply():
+    receiver = ReplyReceiver()
+    places = set()
+    for number in range(50):
+        block = read_reply(receiver, number, 200_000 - number)
+        assert bytes(block.data) == bytes([number]) * (200_000 - number)
+        places.add(id(block.buffer))
+    assert len(places) <= 2
+
+
+@pytest.mark.parametrize("hold", ["block", "buffer", "view", "slice", "array", "arrow"])
+def test_a_buffer_somebody_refers_to_in_whatever_way_is_left_alone(hold):
+    numpy, arrow = pytest.importorskip("numpy"), pytest.importorskip("pyarrow")
+    receiver = ReplyReceiver()
+    ways = {
+        "block": lambda block: block,
+        "buffer": lambda block: block.buffer,
+        "view": lambda block: block.data,
+        "slice": lambda block: block.data[10:20][2:4],
+        "array": lambda block: numpy.frombuffer(block.buffer, numpy.uint8)[5000:],
+        "arrow": lambda block: arrow.py_buffer(block.data).slice(100),
+    }
+    held = []
+    for number in range(30):
+        block = read_reply(receiver, number)
+        held.append((number, ways[hold](block), bytes(block.buffer)))
+        del block
+    for number, kept, content in held:
+        data = kept.buffer if hold == "block" else bytes(kept)
+        assert data in content
+        assert number in data
+    if hold == "slice":
+        assert len({bytes(kept) for _, kept, _ in held}) == 30
+
+
+def test_little_is_kept_for_replies_to_come():
+    receiver = ReplyReceiver()
+    blocks = [read_reply(receiver, 0) for _ in range(50)]
+    assert len(receiver._spares) == SPARES_MAX
+    del blocks
+    read_reply(receiver, 0, 5 << 20)
+    assert sum(map(len, receiver._spares)) <= SPARES_MAX * SPARE_BYTES_MAX
+    receiver.forget_spares()
+    assert not receiver._spares
+    assert bytes(read_reply(receiver, 9).data) == bytes([9]) * 200_000

@@ -56,14 +56,15 @@ class FakeStorage:
             return data[:-1]
         return data
 
-    def read_at_once(self, segment: str, offset: int, buffer: memoryview) -> tuple[int, int]:
+    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
         """Whole blocks of ``block_bytes`` as far as they are warm, from the one that ``offset`` lies in."""
         content = self.segments.get(segment)
         if content is None or self.failures or not self._gate.is_set():
             return 0, 0
         first = offset - offset % self.block_bytes
         warm = min(len(content), self.warm_bytes)
-        end = min(warm, first + len(buffer))
+        whole = min(-(-(offset + length) // self.block_bytes) * self.block_bytes, len(content))
+        end = min(warm, first + len(buffer), whole)
         if end < len(content):
             end -= end % self.block_bytes
         if end <= offset:
