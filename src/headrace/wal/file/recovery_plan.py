@@ -31,6 +31,7 @@ from headrace.wal.file.segment_format import (
 )
 from headrace.wal.record_format import (
     FIRST_SEQUENCE,
+    KIND_CLOSE,
     KIND_DATA,
     MAGIC,
     RECORD_HEADER_BYTES,
@@ -278,17 +279,24 @@ class _Recovery:
         durable = 0
         for extent in self._result.extents:
             durable = max(durable, extent.durable_sequence)
-        for image in group:
-            if image.file.number >= broken.number:
-                start = offset if image.file is broken else DATA_OFFSET
-                for _offset, header in find_records(self._read, image.file, self._log, start):
-                    durable = max(durable, header.durable_sequence)
+        for header in self._find_witnesses(group, broken, offset):
+            durable = max(durable, header.durable_sequence)
+            if header.kind == KIND_CLOSE and header.sequence == sequence:
+                break  # the owner wrote nothing behind it
         if durable >= sequence:
             raise self._corruption(f"record {sequence} is damaged but was acknowledged", broken, offset)
         for extent in self._result.extents:
             if extent.first_sequence >= first and extent.end_sequence - 1 > durable:
                 self._result.unproven.append(extent.file)
         return sequence
+
+    def _find_witnesses(self, group: list[_Image], broken: FoundFile, offset: int) -> Iterator[RecordHeader]:
+        """Yield whatever is whole behind the place where the log ends."""
+        for image in group:
+            if image.file.number >= broken.number:
+                start = offset if image.file is broken else DATA_OFFSET
+                for _offset, header in find_records(self._read, image.file, self._log, start):
+                    yield header
 
     def _walk(self, group: list[_Image], sequence: int, end: int | None) -> tuple[int, FoundFile, int]:
         """Walk one epoch's files; return where the line ends or breaks: sequence, file and offset."""

@@ -2,7 +2,7 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.wal.config import BLOCK_BYTES
-from headrace.wal.file.recovery_plan import find_records
+from headrace.wal.file.recovery_plan import WINDOW_BYTES, FoundFile, find_records, recover_log
 from headrace.wal.file.segment_format import DATA_OFFSET, format_name, short_log_id
 from headrace.wal.record_format import RECORD_HEADER_BYTES, padded_bytes
 from tests.unit.wal.file.log_images import (
@@ -173,6 +173,20 @@ class TestCorruption:
     def test_a_close_mark_vouches_for_everything(self):
         image = Image(1, 1, 1).add_many(1, 2, 3).close(4).damage(3)
         assert self.find(image) == (image.name, image.offsets[3])
+
+    def test_nothing_is_looked_for_behind_a_close_mark_at_the_end(self):
+        image = Image(1, 1, 1, size=32 << 20).add_many(1, 2, 3).close(4)
+        read, amounts = Reader({image.name: image.data}), []
+
+        def counted(name, offset, length):
+            data = read(name, offset, length)
+            amounts.append(len(data))
+            return data
+
+        log = recover_log([FoundFile(image.name, 1, 1)], LOG_ID, counted)
+        assert log.next_sequence == 4
+        assert log.unproven == []
+        assert sum(amounts) < 3 * WINDOW_BYTES
 
     def test_an_older_owner_s_records_are_all_vouched_for(self):
         first, second = Image(1, 1, 1).add_many(1, 2), Image(2, 2, 3)
