@@ -32,29 +32,39 @@ class Bench:
             eviction=dataclasses.replace(EVICTION, **eviction),
             checkpoint_frames=100_000,
             storage_writer=StorageWriterConfig(
-                flush_bytes=64 * KIB, flush_age_s=0.01, acknowledge_interval_s=0.01, take_timeout_s=0.01
+                flush_bytes=64 * KIB,
+                flush_age_s=0.01,
+                acknowledge_interval_s=0.01,
+                take_timeout_s=0.01,
+                stop_flush_s=0.05,
             ),
         )
         self.container = None
         self.failures = []
+        self.make_wal = MemoryWal
 
     async def start(self):
         """Start a container, which fences the one before, as after a crash."""
         components = ContainerComponents(
-            wal=MemoryWal(self.logs, "c0", WalConfig(frames_max=24)),
+            wal=self.make_wal(self.logs, "c0", WalConfig(frames_max=24)),
             chunks=self.chunks,
             cache=BlockCache(CacheConfig(bytes_max=32 * MIB)),
             clock=SystemClock(),
             entropy=SeededEntropy(1),
         )
         former, self.container = self.container, None
-        container = SegmentContainer(0, components, self.config, lambda _, error: self.failures.append(error))
+        container = SegmentContainer(0, components, self.config, self._on_failed)
         await container.start()
         if former is not None:
             await former.stop()
         container.check()
         self.container = container
         return container
+
+    def _on_failed(self, container, error):
+        """As the registry does: a container that ends is stopped."""
+        self.failures.append(error)
+        self.stopping = asyncio.ensure_future(container.stop())
 
     async def evict(self, *names):
         """Evict segments now: everything is stored and the log is cut, as after a long idle time."""
