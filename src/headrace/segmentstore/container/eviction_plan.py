@@ -57,7 +57,10 @@ def stale_transients(segments: Iterable[SegmentState], epoch: int) -> list[Segme
     return [
         state
         for state in segments
-        if state.is_transient and state.attribute(attr.CREATION_EPOCH) < epoch and not state.accepted_deleted
+        # The accepted side: one that is being created right now has no durable attributes yet.
+        if state.is_transient
+        and state.accepted_attributes.get(attr.CREATION_EPOCH, epoch) < epoch
+        and not state.accepted_deleted
     ]
 
 

@@ -171,12 +171,12 @@ class SegmentDirectory:
     async def _check_free(self, name: str) -> None:
         """Raise SegmentExistsError if the name stands for a segment, durably."""
         state = self._state.find(name)
-        if state is not None and not (state.accepted_deleted or state.accepted_merged):
-            # Known without asking the log: a creation under way would hide the segment from everybody.
-            raise SegmentExistsError(name)
-        if state is not None:
+        if state is not None and (state.accepted_deleted or state.accepted_merged):
             await self._log.flush()
-        elif not self._catalogue.is_absent(name):
+        elif state is not None and state.attributes:
+            # Durable, so the log need not be asked: a creation under way would hide it from everybody.
+            raise SegmentExistsError(name)
+        elif state is None and not self._catalogue.is_absent(name):
             row = await self._catalogue.find(name)
             if row is not None and not self._is_stale(row):
                 raise SegmentExistsError(name)
