@@ -1,44 +1,79 @@
 """Catch-up read (P7): one reader over history in chunks, beside a Python socket copy of as many bytes.
 
 The stream is written, its server stopped (so everything is stored) and started again with an empty cache.
+Rates depend on who else uses the machine; CPU per MiB of both sides, beside that of the floor, does so less.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import socket
 import threading
+import time
+from dataclasses import dataclass
 
 from benchmarks.floor import now
 from benchmarks.server import BenchServer
 from headrace.client import connect
+from headrace.client.vectors import find_numpy
+from headrace.runtime import loops
 
 
-def socket_copy_rate(total_bytes: int) -> float:
-    """MB/s of one Python process sending to another thread over loopback in pieces of 1 MiB: the floor."""
+@dataclass(slots=True)
+class Cost:
+    """What moving ``size`` bytes took: wall time, and CPU of the side that sends and of the one that takes."""
+
+    size: int
+    seconds: float
+    sender_s: float
+    taker_s: float
+
+    @property
+    def rate(self) -> float:
+        """MB/s."""
+        return self.size / self.seconds / 1e6
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU of both sides per MiB."""
+        return (self.sender_s + self.taker_s) * 1e6 / (self.size / (1 << 20))
+
+    def __str__(self) -> str:
+        mib = self.size / (1 << 20)
+        return (
+            f"{self.rate:.0f} MB/s, CPU per MiB {self.cpu_us:.0f} us "
+            f"({self.sender_s * 1e6 / mib:.0f} to send, {self.taker_s * 1e6 / mib:.0f} to take)"
+        )
+
+
+def socket_copy(total_bytes: int) -> Cost:
+    """One Python thread sends to another over loopback in pieces of 1 MiB: the floor."""
     server = socket.create_server(("127.0.0.1", 0))
     piece = bytes(1 << 20)
+    sender_s = 0.0
 
     def send() -> None:
+        nonlocal sender_s
         connection, _ = server.accept()
+        began = time.thread_time()
         with connection:
             for _ in range(total_bytes >> 20):
                 connection.sendall(piece)
+        sender_s = time.thread_time() - began
 
     sender = threading.Thread(target=send)
     sender.start()
     buffer = bytearray(1 << 20)
     received = 0
     with socket.create_connection(server.getsockname()) as connection:
-        began = now()
+        began, cpu = now(), time.thread_time()
         while count := connection.recv_into(buffer):
             received += count
-        seconds = now() - began
+        seconds, taker_s = now() - began, time.thread_time() - cpu
     sender.join()
     server.close()
     assert received == total_bytes >> 20 << 20
-    return received / seconds / 1e6
+    return Cost(received, seconds, sender_s, taker_s)
 
 
 async def fill(server: BenchServer, total_bytes: int, size: int) -> int:
@@ -58,40 +93,44 @@ async def fill(server: BenchServer, total_bytes: int, size: int) -> int:
     return written
 
 
-async def read(server: BenchServer) -> tuple[int, int, float]:
+async def read(server: BenchServer) -> tuple[int, Cost]:
     events = size = 0
     async with connect(server.uri) as client:
-        began = now()
-        async with client.event_reader("bench", "history", end="tail") as reader:
+        reader = await client.event_reader("bench", "history", end="tail")
+        began, server_s, cpu = now(), server.cpu_s(), time.process_time()
+        async with reader:
             async for batch in reader.batches():
                 events += len(batch)
                 size += batch.size_bytes
-        return events, size, now() - began
+        cost = Cost(size, now() - began, server.cpu_s() - server_s, time.process_time() - cpu)
+    return events, cost
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args(arguments)
     total = (8 if args.smoke else args.megabytes) << 20
+    args.rounds = 1 if args.smoke else args.rounds
     with BenchServer() as server:
-        for size in (1024,):
-            written = asyncio.run(fill(server, total, size))
+        find_numpy()  # not the reader's time
+        size = 1024
+        written = loops.run(fill(server, total, size))
+        for round_number in range(args.rounds):
             server.stop()
             server.start()
-            floor = socket_copy_rate(total)
-            events, size_bytes, seconds = asyncio.run(read(server))
+            floor = socket_copy(total)
+            events, cost = loops.run(read(server))
             assert events == written, f"{events} of {written} events"
-            rate = size_bytes / seconds / 1e6
             print(
-                f"catch-up of {written} events of {size} B from chunks: {rate:.0f} MB/s, "
-                f"{events / seconds / 1e3:.0f} k events/s (floor, socket copy: {floor:.0f} MB/s; "
-                f"ratio {rate / floor:.2f})",
+                f"{round_number + 1}. catch-up of {written} events of {size} B from chunks: {cost}\n"
+                f"   floor, socket copy: {floor}\n"
+                f"   ratio {cost.rate / floor.rate:.2f} by rate, {floor.cpu_us / cost.cpu_us:.2f} by CPU",
                 flush=True,
             )
-            events, size_bytes, seconds = asyncio.run(read(server))
-            print(f"again, partly from memory: {size_bytes / seconds / 1e6:.0f} MB/s")
+            print(f"   again, partly from memory: {loops.run(read(server))[1]}", flush=True)
 
 
 if __name__ == "__main__":
