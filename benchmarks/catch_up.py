@@ -21,7 +21,7 @@ from headrace.runtime import loops
 
 @dataclass(slots=True)
 class Cost:
-    """What moving ``size`` bytes took: wall time, and CPU of the side that sends and of the one that takes."""
+    """What moving ``size`` bytes took: wall time, and CPU of the sending and of the taking side."""
 
     size: int
     seconds: float
