@@ -7,12 +7,13 @@ what it holds, and make sure a metadata checkpoint of this owner follows. Source
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headrace.errors import DataCorruptionError, HeadraceError
+from headrace.errors import ClosedError, DataCorruptionError, HeadraceError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
@@ -176,7 +177,8 @@ class DurableLog:
     def _on_frame_durable(self, size_bytes: int) -> None:
         if self._policy.on_frame(size_bytes) and not self._checkpointing:
             self._checkpointing = True
-            self._supervisor.spawn("metadata checkpoint", self.write_checkpoint())
+            with contextlib.suppress(ClosedError):  # the container stops: what it still accepted is enough
+                self._supervisor.spawn("metadata checkpoint", self.write_checkpoint())
 
     async def write_checkpoint(self) -> int:
         """Write the whole metadata into the log; once durable, the log may be cut in front of it.
