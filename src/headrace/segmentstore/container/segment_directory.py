@@ -164,6 +164,7 @@ class SegmentDirectory:
                 self._end_creation(name, created)
             else:  # the caller is cancelled; what it asked for happens all the same
                 mapped.add_done_callback(lambda _: self._end_creation(name, created))
+                mapped.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits
         # It may have been evicted already, even deleted: it was created all the same.
         state = self._state.by_id.get(ticket.operation.segment_id)
         return await self.resolve(name) if state is None else state
