@@ -14,7 +14,7 @@ import pytest
 from headrace.client import connect
 from tests.docs.source_texts import is_said
 from tests.integration.inspected_data import make_killed_server
-from tests.integration.server_process import ServerProcess
+from tests.integration.server_process import ServerDiedError, ServerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating" / "runbook.md"
 TEXT = PAGE.read_text()
@@ -157,8 +157,9 @@ def test_every_number_it_names_is_counted(server, name):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_lost_log_directory_is_noticed_by_a_check(tmp_path):
-    with ServerProcess(tmp_path, "--containers", "2") as server:
+def test_a_lost_log_directory_is_noticed_by_a_check_and_by_a_start(tmp_path):
+    server = ServerProcess(tmp_path, "--containers", "2")
+    with server:
         assert server.stop() == 0
     (tmp_path / "data" / "wal" / "container-1").rename(tmp_path / "aside")
     command = [
@@ -173,6 +174,13 @@ def test_a_lost_log_directory_is_noticed_by_a_check(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 6
     assert "the log of this container is missing" in done.stdout
+    with pytest.raises(ServerDiedError, match="the log of this container is missing") as refusal:
+        server.start()
+    assert str(refusal.value).startswith("exit 6")
+    assert not (tmp_path / "data" / "wal" / "container-1").exists()
+    (tmp_path / "aside").rename(tmp_path / "data" / "wal" / "container-1")
+    server.start()
+    assert server.stop() == 0
 
 
 @pytest.mark.cluster

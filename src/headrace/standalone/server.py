@@ -25,6 +25,7 @@ from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, Stand
 from headrace.standalone.control_plane import ControlPlane
 from headrace.standalone.data_directory import check_data_directory, containers_of
 from headrace.standalone.data_plane import DataPlane
+from headrace.standalone.lost_logs import check_logs
 from headrace.standalone.ready_file import remove_ready_file, write_ready_file
 
 _logger = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class StandaloneServer:
         stack.callback(lock.release)
         containers = self._config.containers or containers_of(files, directory) or CONTAINERS_DEFAULT
         check_data_directory(files, directory, containers)
+        check_logs(files, directory, containers)
         return containers
 
     async def stop(self) -> None:

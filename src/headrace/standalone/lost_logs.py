@@ -1,0 +1,54 @@
+"""Refuses to begin a container anew whose log was lost: its segments would be answered as "no such segment".
+
+A log that is not there is normal in a new directory, and after a crash of the very first start. Nobody can
+have written anything then: requests are accepted when all logs exist. So a chunk or a segment, other than
+those that containers make for themselves, proves that the missing log existed once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.errors import DataCorruptionError
+from headrace.runtime.filesystem import Filesystem
+from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
+from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.segmentstore.inspection.container_replay import replay_container
+from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.storage.metadata.rows import SEGMENT_PREFIX
+
+_OWNER_FILE: Final = "owner"
+
+
+def check_logs(files: Filesystem, directory: str, containers: int) -> None:
+    """Compare the logs that are there with what the directory was made for. Reads only if one is missing.
+
+    Raises:
+        DataCorruptionError: a log is missing that existed once, or one that is there is damaged.
+    """
+    logs = [f"{directory}/wal/container-{number}" for number in range(containers)]
+    missing = [log for log in logs if not files.exists(f"{log}/{_OWNER_FILE}") and not _has_files(files, log)]
+    if not missing:
+        return
+    looking = ReadOnlyFiles(files)
+    there = [number for number, log in enumerate(logs) if log not in missing]
+    if _has_chunks(directory, looking) or any(_was_used(number, logs[number], looking) for number in there):
+        raise DataCorruptionError("the log of this container is missing; put it back", path=missing[0])
+
+
+def _has_files(files: Filesystem, log: str) -> bool:
+    return files.exists(log) and bool(files.listdir(log))
+
+
+def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:
+    objects = ChunkFiles(f"{directory}/chunks", files).objects()
+    return any(not name.startswith(INTERNAL_PREFIX) for name, _ in objects)
+
+
+def _was_used(container_id: int, log: str, files: ReadOnlyFiles) -> bool:
+    """Whether a log holds anything that its container did not make for itself at its first start."""
+    state = replay_container(container_id, log, files).state
+    stored = [
+        key.removeprefix(SEGMENT_PREFIX) for key in state.storage_rows if key.startswith(SEGMENT_PREFIX)
+    ]
+    return any(not name.startswith(INTERNAL_PREFIX) for name in (*state.by_name, *stored))

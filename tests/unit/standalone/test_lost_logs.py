@@ -1,0 +1,96 @@
+"""A container whose log was lost is never begun anew; one that never had a log is."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from headrace.errors import DataCorruptionError
+from headrace.runtime.filesystem import OsFilesystem
+from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations import codec
+from headrace.standalone.lost_logs import check_logs
+from headrace.storage.metadata.rows import SegmentRow, encode_segment_row
+from headrace.wal.config import WalConfig
+from headrace.wal.file.file_wal import FileWal
+
+FILES = OsFilesystem()
+CONFIG = WalConfig(segment_file_bytes=1 << 20, frame_bytes_max=4096, zero_ahead_bytes=0, spare_files_max=0)
+
+
+async def make_log(directory, number, *operations):
+    """A log as a container leaves it: a first checkpoint, then ``operations``."""
+    wal = FileWal(f"{directory}/wal/container-{number}", CONFIG)
+    await wal.open()
+    frame = wal.acquire_frame()
+    at = FRAME_HEADER.size
+    first = [ops.CheckpointBegin(1, number, 1), ops.CheckpointEnd(2, 1, 0, 0)]
+    for operation in [*first, *operations]:
+        data = b"".join(map(bytes, codec.encode(operation)))
+        ENTRY_HEADER.pack_into(frame.view, at, len(data), 3)
+        at += ENTRY_HEADER.size
+        frame.view[at : at + len(data)] = data
+        at += len(data)
+    FRAME_HEADER.pack_into(frame.view, 0, 1, 0, 0, at - FRAME_HEADER.size, 7)
+    frame.length = at
+    written = asyncio.get_running_loop().create_future()
+    wal.append(frame, lambda _, error: written.set_result(error))
+    assert await written is None
+    wal.release_frame(frame)
+    await wal.close()
+
+
+OWN = ops.MapSegment(3, 3, "_system/containers/metadata_0", {})
+USED = ops.MapSegment(4, 4, "_system/_tables/scopes", {})
+
+
+async def test_a_new_directory_has_no_logs_yet(tmp_path):
+    check_logs(FILES, str(tmp_path), 4)
+    (tmp_path / "chunks").mkdir()
+    check_logs(FILES, str(tmp_path), 4)
+
+
+async def test_a_first_start_that_died_goes_on(tmp_path):
+    await make_log(tmp_path, 0, OWN)
+    check_logs(FILES, str(tmp_path), 4)
+    # Its directory was made and nothing in it.
+    (tmp_path / "wal" / "container-1").mkdir()
+    check_logs(FILES, str(tmp_path), 4)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_a_log_that_is_lost_while_another_was_used_is_named(tmp_path, lost):
+    for number in range(2):
+        await make_log(tmp_path, number, OWN, *([USED] if number != lost else []))
+    check_logs(FILES, str(tmp_path), 2)
+    shutil.rmtree(tmp_path / "wal" / f"container-{lost}")
+    with pytest.raises(DataCorruptionError, match=rf"missing.*container-{lost}"):
+        check_logs(FILES, str(tmp_path), 2)
+    (tmp_path / "wal" / f"container-{lost}").mkdir()
+    with pytest.raises(DataCorruptionError, match=rf"missing.*container-{lost}"):
+        check_logs(FILES, str(tmp_path), 2)
+
+
+async def test_a_chunk_proves_that_there_were_logs(tmp_path):
+    chunk = tmp_path / "chunks" / "demo" / ("s.5.E-1-O-0." + "0" * 32 + ".chunk")
+    chunk.parent.mkdir(parents=True)
+    chunk.write_bytes(b"content")
+    with pytest.raises(DataCorruptionError, match=r"missing.*container-0"):
+        check_logs(FILES, str(tmp_path), 1)
+
+
+async def test_what_containers_keep_for_themselves_proves_nothing(tmp_path):
+    chunk = tmp_path / "chunks" / "_system" / "containers" / ("metadata_0.3.E-1-O-0." + "0" * 32 + ".chunk")
+    chunk.parent.mkdir(parents=True)
+    chunk.write_bytes(b"content")
+    row = encode_segment_row(SegmentRow(1, 0, 0, False, 1 << 20, 0, 0))
+    await make_log(tmp_path, 0, OWN, ops.StorageRows(4, {"s/_system/containers/metadata_0.3": row}))
+    check_logs(FILES, str(tmp_path), 2)
+
+
+async def test_a_log_without_its_owner_is_not_missing(tmp_path):
+    # Opening it says what is wrong.
+    await make_log(tmp_path, 0, OWN, USED)
+    (tmp_path / "wal" / "container-0" / "owner").unlink()
+    check_logs(FILES, str(tmp_path), 1)
