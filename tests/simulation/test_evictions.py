@@ -121,6 +121,6 @@ def test_segments_come_and_go_while_clients_wander_among_them():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", [*range(1, 8), 26])  # 26: parts of a checkpoint larger than a tiny log
 def test_what_clients_are_told_fits_together_although_segments_leave_memory_and_the_host_breaks(seed):
     run(seed)

@@ -111,7 +111,7 @@ class SegmentContainer:
             self,
             self._supervisor,
             config.eviction,
-            config.checkpoint_part_bytes,
+            min(config.checkpoint_part_bytes, components.wal.frame_bytes_max // 2),
         )
         self._directory = SegmentDirectory(
             self._state,

@@ -74,7 +74,8 @@ class DurableLog:
         self._supervisor = supervisor
         self._limits = limits
         self._policy = policy
-        self._part_bytes = checkpoint_part_bytes
+        # A part must fit into the log's frames, however few and small they are.
+        self._part_bytes = min(checkpoint_part_bytes, wal.frame_bytes_max // 2)
         self._on_failed = on_failed
         self._truncation = TruncationPoints()
         self._checkpointing = False
