@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from heapq import heapify, heappop, heappush
 
 from headrace.errors import HeadraceError
 
 
 class TailWaiters:
-    """Who waits for which offset of one segment.
+    """Who waits for which offset of one segment, in the order of their offsets.
 
     A woken reader looks again from the start, so waking too many is never wrong, and a wake-up carries no
     data that could be lost when the reader has gone in the meantime. Bounded by the number of clients'
-    outstanding reads.
+    outstanding reads. Whoever waits for bytes far away costs an append nothing.
     """
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_heap", "_number", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], int] = {}
+        self._heap: list[tuple[int, int, asyncio.Future[None]]] = []  # some of them not waiting any more
+        self._number = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -27,30 +30,50 @@ class TailWaiters:
         """Return a future that resolves when a read at ``offset`` is worth another look."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = offset
+        self._number += 1
+        heappush(self._heap, (offset, self._number, waiter))
         return waiter
 
     def discard(self, waiter: asyncio.Future[None]) -> None:
         """The reader does not wait any more."""
-        self._waiting.pop(waiter, None)
+        if self._waiting.pop(waiter, None) is not None:
+            self._forget_gone()
 
     def wake_below(self, length: int) -> None:
         """Bytes below ``length`` may be there now."""
-        ready = [waiter for waiter, offset in self._waiting.items() if offset < length]
-        for waiter in ready:
-            del self._waiting[waiter]
-            if not waiter.done():
+        heap = self._heap
+        while heap and heap[0][0] < length:
+            waiter = heappop(heap)[2]
+            if self._waiting.pop(waiter, None) is not None and not waiter.done():
                 waiter.set_result(None)
+        if heap:
+            self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        if len(self._heap) > 2 * len(self._waiting) + 16:
+            self._heap = [entry for entry in self._heap if entry[2] in self._waiting]
+            heapify(self._heap)
 
     def wake_all(self) -> None:
         """The segment changed in a way that concerns every waiting read."""
-        waiting, self._waiting = self._waiting, {}
-        for waiter in waiting:
+        for waiter in self._take_all():
             if not waiter.done():
                 waiter.set_result(None)
 
     def fail_all(self, error: HeadraceError) -> None:
         """There will never be an answer."""
-        waiting, self._waiting = self._waiting, {}
-        for waiter in waiting:
+        for waiter in self._take_all():
             if not waiter.done():
                 waiter.set_exception(error)
+
+    def _take_all(self) -> list[asyncio.Future[None]]:
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._heap.clear()
+        return waiting
+
+    def check(self) -> None:
+        """Assert that everybody who waits can be found, and hardly anybody else is kept."""
+        found = {waiter: offset for offset, _, waiter in self._heap if waiter in self._waiting}
+        assert found == self._waiting
+        assert len(self._heap) <= 2 * len(self._waiting) + 16

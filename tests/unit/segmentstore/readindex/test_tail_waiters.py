@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
@@ -50,3 +51,54 @@ async def test_ten_thousand_waiters_are_woken_in_one_pass():
     waiters.wake_below(10_000)
     await asyncio.gather(*futures)
     assert not len(waiters)
+
+
+class CountedOffset(int):
+    looks = 0
+
+    def __lt__(self, other):
+        CountedOffset.looks += 1
+        return int(self) < int(other)
+
+
+async def test_an_append_does_not_look_at_those_who_wait_far_away():
+    waiters = TailWaiters()
+    far = [waiters.add(CountedOffset(1_000_000 + number)) for number in range(10_000)]
+    CountedOffset.looks = 0
+    for length in range(1000):
+        near = waiters.add(CountedOffset(length))
+        waiters.wake_below(length + 1)
+        assert near.done()
+    assert CountedOffset.looks < 1000 * 40
+    assert not any(waiter.done() for waiter in far)
+    waiters.check()
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_everybody_below_the_length_is_woken_whoever_came_and_went(seed):
+    draw = random.Random(seed)
+    waiters = TailWaiters()
+    here: dict[asyncio.Future[None], int] = {}
+    for _ in range(600):
+        match draw.randrange(8):
+            case 0 | 1 | 2 | 3:
+                offset = draw.randrange(1000)
+                here[waiters.add(offset)] = offset
+            case 4 | 5 if here:
+                waiter = draw.choice(list(here))
+                del here[waiter]
+                waiter.cancel()
+                waiters.discard(waiter)
+            case 6:
+                length = draw.randrange(300)
+                waiters.wake_below(length)
+                for waiter in [waiter for waiter, offset in here.items() if offset < length]:
+                    assert waiter.done()
+                    del here[waiter]
+            case 7 if draw.random() < 0.05:
+                waiters.wake_all()
+                assert all(waiter.done() for waiter in here)
+                here.clear()
+        assert not any(waiter.done() for waiter in here)
+        assert len(waiters) == len(here)
+        waiters.check()

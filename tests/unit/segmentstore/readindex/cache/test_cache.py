@@ -308,3 +308,61 @@ def test_numbers_of_owners_are_used_again(cache):
     cache.unregister(owners[1].number)
     assert Owner(cache).number == owners[1].number
     assert cache.statistics().owners == 3
+
+
+def test_utilisation_is_what_is_in_use_of_the_bound(cache, owner):
+    assert cache.utilisation == 0
+    for number in range(16):
+        owner.put(number * BLOCK, BLOCK, stored=number < 4)
+        assert cache.utilisation == (number + 1) / 16
+    assert cache.essential_share() == 12 / 16
+    cache.free(owner.extents.pop(0))
+    assert cache.utilisation == 15 / 16
+
+
+def test_lent_memory_comes_out_of_the_share_of_history_and_is_lent_again(cache, owner):
+    fill(owner)  # 16 blocks of stored tail; history may have 8, readers may hold 4
+    first = cache.lend(2 * BLOCK)
+    assert first is not None
+    block, memory = first
+    assert len(memory) <= 2 * BLOCK
+    cache.check()
+    others = [cache.lend(BLOCK) for _ in range(8)]
+    assert [loan is not None for loan in others].count(True) <= 4 - len(memory) // BLOCK
+    assert len(owner.extents) >= 12
+    for loan in others:
+        if loan is not None:
+            cache.take_back(loan[0])
+    cache.take_back(block)
+    evicted = len(owner.evicted)
+    for _ in range(100):
+        loan = cache.lend(BLOCK)
+        cache.check()
+        cache.take_back(loan[0])
+    assert len(owner.evicted) == evicted
+    assert cache.statistics().lent_bytes == 0
+
+
+def test_nothing_is_lent_when_everything_is_essential(cache, owner):
+    fill(owner, stored=False)
+    assert cache.lend(BLOCK) is None
+    assert owner.evicted == []
+    cache.check()
+
+
+def test_history_and_what_is_lent_have_one_share():
+    cache = small_cache(16, history_share_max=0.5, history_share_min=0.0, pinned_share_max=0.5)
+    owner = Owner(cache)
+    loans = [cache.lend(BLOCK) for _ in range(6)]
+    assert None not in loans
+    for number in range(10):
+        owner.put_history(number * BLOCK, BLOCK)
+    statistics = cache.statistics()
+    assert (statistics.lent_bytes, statistics.history_bytes) == (6 * BLOCK, 2 * BLOCK)
+    loans += [cache.lend(BLOCK), cache.lend(BLOCK)]
+    assert None not in loans
+    assert cache.statistics().history_bytes == 0
+    assert cache.lend(BLOCK) is None
+    for block, _ in loans:
+        cache.take_back(block)
+    cache.check()
