@@ -1,0 +1,145 @@
+"""Which segments leave memory, and who goes on in which order when they come back."""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import ContainerOfflineError, NoSuchSegmentError
+from headrace.model import attributes as attr
+from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container import eviction_plan as plan
+from headrace.segmentstore.container.activations import Activations
+from headrace.segmentstore.container.segment_state import SegmentState
+
+
+def segment(number, **fields):
+    state = SegmentState(number, f"s/{number}", last_used=number)
+    for name, value in fields.items():
+        setattr(state, name, value)
+    return state
+
+
+def chosen(states, cutoff=1000, count=1000, *, idle=True):
+    return [state.segment_id for state in plan.plan_eviction(states, cutoff, count, lambda _: idle)]
+
+
+def test_the_least_recently_used_go_first_and_no_more_than_asked_for():
+    states = [segment(n) for n in (5, 3, 9, 1, 7)]
+    assert chosen(states, count=3) == [1, 3, 5]
+    assert chosen(states, cutoff=7) == [1, 3, 5]
+    assert chosen(states, cutoff=0) == []
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        {"users": 1},
+        {"pinned": True},
+        {"durable_length": 5, "accepted_length": 5},
+        {"durable_length": 5, "accepted_length": 6, "stored_length": 5},
+        {"accepted_length": 5, "accepted_start_offset": 1, "durable_length": 5, "stored_length": 5},
+        {"accepted_sealed": True},
+        {"accepted_deleted": True},
+        {"accepted_sealed": True, "sealed": True, "accepted_merged": True},
+        {"accepted_attributes": {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT}},
+    ],
+)
+def test_a_segment_stays_that_is_used_or_not_stored_or_on_its_way(reason):
+    assert chosen([segment(1, **reason), segment(2)]) == [2]
+
+
+def test_a_table_goes_only_when_nothing_uses_it():
+    table = segment(1, accepted_attributes={attr.SEGMENT_TYPE: attr.TYPE_TABLE})
+    assert chosen([table], idle=False) == []
+    assert chosen([table]) == [1]
+    assert chosen([segment(2)], idle=False) == [2]
+
+
+@pytest.mark.parametrize("bytes_max", [1, 100, 10_000])
+def test_portions_hold_every_row_once_in_order(bytes_max):
+    rows = [(segment(n), bytes(n % 50)) for n in range(100)]
+    portions = list(plan.batches(rows, bytes_max))
+    assert [row for portion in portions for row in portion] == rows
+    assert all(portions)
+    assert len(portions) == {1: 100, 10_000: 1}.get(bytes_max, len(portions))
+    assert list(plan.batches([], 1)) == []
+
+
+@pytest.mark.parametrize(("active", "bound", "room"), [(100, 100, 25), (130, 100, 55), (4, 4, 1), (1, 1, 1)])
+def test_making_room_makes_enough(active, bound, room):
+    assert plan.count_for_room(active, bound) == room
+
+
+class Loader:
+    """Answers an activation when the test says so."""
+
+    def __init__(self):
+        self.calls = 0
+        self.answer = None
+
+    async def __call__(self, name):
+        self.calls += 1
+        self.answer = asyncio.get_running_loop().create_future()
+        return await self.answer
+
+
+async def settle():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_who_comes_while_others_are_released_goes_on_behind_them():
+    loader, order = Loader(), []
+    supervisor = Supervisor("test")
+    activations = Activations(supervisor, loader)
+
+    async def call(number):
+        await activations.wait("a")
+        order.append(number)
+        if number < 3:
+            await activations.wait("a")
+            order.append(number + 10)
+
+    calls = [asyncio.ensure_future(call(number)) for number in range(5)]
+    await settle()
+    calls[1].cancel()
+    loader.answer.set_result(segment(1))
+    await settle()
+    assert order == [0, 2, 3, 4, 10, 12]
+    assert loader.calls == 1
+    assert not len(activations)
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_later():
+    loader = Loader()
+    activations = Activations(Supervisor("test"), loader)
+
+    async def call():
+        try:
+            return await activations.wait("a")
+        except NoSuchSegmentError:
+            return await activations.wait("a")  # query, create, query again
+
+    first = [asyncio.ensure_future(call()) for _ in range(3)]
+    await settle()
+    loader.answer.set_exception(NoSuchSegmentError("a"))
+    await settle()
+    assert loader.calls == 2
+    found = segment(1)
+    loader.answer.set_result(found)
+    assert await asyncio.gather(*first) == [found] * 3
+    assert activations.failed == 1
+
+
+async def test_the_end_of_the_container_ends_those_who_wait():
+    supervisor = Supervisor("test")
+    activations = Activations(supervisor, Loader())
+    waiting = asyncio.ensure_future(activations.wait("a"))
+    await settle()
+    await supervisor.stop()
+    with pytest.raises(ContainerOfflineError):
+        await waiting
+    with pytest.raises(ContainerOfflineError):
+        await activations.wait("a")
+    assert not len(activations)
