@@ -1,0 +1,129 @@
+"""Logs that are long, that change while they are read, or that contradict themselves."""
+
+import os
+import tracemalloc
+
+import pytest
+
+from headrace.errors import DataCorruptionError, SnapshotLostError
+from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.segmentstore.inspection.container_check import check_container
+from headrace.segmentstore.inspection.container_log import ContainerLog
+from headrace.segmentstore.inspection.container_replay import replay_container
+from headrace.segmentstore.inspection.frames import read_operations
+from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.segmentstore.operations import catalogue as ops
+from tests.unit.segmentstore.inspection.logs import FIRST, make_log
+
+SEGMENT = ops.MapSegment(3, 3, "demo/s", {})
+WRITER = bytes(16)
+
+
+def appends(count, size=100):
+    for number in range(count):
+        yield ops.AppendRun(4 + number, 3, size * number, WRITER, number, 1, b"x" * size)
+
+
+class ChangingFiles(ReadOnlyFiles):
+    """Files of a server that works: what one look sees is gone, or mended, at the next."""
+
+    def __init__(self, *, damaged_looks=0, vanishing_looks=0, moving=False):
+        super().__init__()
+        self.looks = 0
+        self.damaged_looks = damaged_looks
+        self.vanishing_looks = vanishing_looks
+        self.moving = moving
+
+    def listdir(self, path):
+        self.looks += 1
+        return super().listdir(path)
+
+    def open(self, path, flags, mode=0o644):
+        if path.endswith(".wal") and self.looks <= self.vanishing_looks:
+            raise FileNotFoundError(path)
+        return super().open(path, flags, mode)
+
+    def pread_into(self, fd, buffer, offset):
+        count = super().pread_into(fd, buffer, offset)
+        if self.looks <= self.damaged_looks and os.fstat(fd).st_size > 8192:
+            at = 12288 + (4096 * self.looks if self.moving else 4096) + 70
+            if offset <= at < offset + count:
+                buffer[at - offset] ^= 1
+        return count
+
+
+async def test_a_long_log_is_read_in_little_memory(tmp_path):
+    count = 20_000
+    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(count)])
+    tracemalloc.start()
+    try:
+        replayed = replay_container(0, str(tmp_path / "log"), ReadOnlyFiles())
+        found = sum(1 for _ in read_operations(replayed.log.frames()))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == replayed.operations == count + 3
+    assert replayed.state.get("demo/s").durable_length == 100 * count
+    assert [(item.offset, item.end) for item in replayed.coverage.ranges(replayed.state.get("demo/s"))] == [
+        (0, 100 * count)
+    ]
+    assert peak < 3 << 20  # the operations themselves would take three times as much
+
+
+async def test_damage_that_is_gone_at_the_second_look_was_a_record_in_flight(tmp_path):
+    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(20)], operations_per_frame=1)
+    log = ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1))
+    assert not log.problem
+    assert sum(1 for _ in log.frames()) == 23
+
+
+async def test_damage_that_stays_is_damage(tmp_path):
+    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(20)], operations_per_frame=1)
+    log = ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1000))
+    assert "offset 16384" in log.problem
+    shown = []
+    with pytest.raises(DataCorruptionError, match="offset 16384"):
+        shown.extend(frame.address for frame in log.frames())
+    assert shown == [1]
+
+
+async def test_a_log_that_never_holds_still_is_said_to_be_one(tmp_path):
+    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(20)], operations_per_frame=1)
+    with pytest.raises(SnapshotLostError):
+        ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1000, moving=True))
+    with pytest.raises(SnapshotLostError):
+        ContainerLog(str(tmp_path / "log"), ChangingFiles(vanishing_looks=1000))
+
+
+async def test_a_file_that_is_recycled_meanwhile_is_looked_for_again(tmp_path):
+    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(20)])
+    assert not ContainerLog(str(tmp_path / "log"), ChangingFiles(vanishing_looks=2)).problem
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (ops.AppendRun(9, 3, 7, WRITER, 1, 1, b"abc"), "appends at 7, length is 0"),
+        (ops.AppendRun(9, 8, 0, WRITER, 1, 1, b"abc"), "is about a segment that is gone"),
+        (ops.Seal(9, 3, 5), "seals at 5"),
+        (ops.MapSegment(2, 2, "demo/t", {}), "operation 2 follows 3"),
+        (ops.CheckpointBegin(9, 4, 1), "this is the log of container 4, not of 0"),
+    ],
+)
+async def test_a_log_that_contradicts_itself_is_a_finding_with_its_place(tmp_path, wrong, words):
+    await make_log(tmp_path / "log", [*FIRST, SEGMENT, wrong], operations_per_frame=1)
+    chunks = ChunkFiles(str(tmp_path / "chunks"), ReadOnlyFiles())
+    report = check_container(0, str(tmp_path / "log"), chunks, ReadOnlyFiles(), deep=False)
+    (finding,) = report.findings
+    assert words in finding.what
+    assert "000000000001-000000000001.wal at offset 24576" in finding.what
+    assert not report.complete
+
+
+async def test_operations_without_a_checkpoint_are_a_finding(tmp_path):
+    await make_log(tmp_path / "log", [SEGMENT, *appends(3)])
+    chunks = ChunkFiles(str(tmp_path / "chunks"), ReadOnlyFiles())
+    report = check_container(0, str(tmp_path / "log"), chunks, ReadOnlyFiles(), deep=False)
+    assert [finding.what for finding in report.findings] == [
+        "the log holds operations but no whole metadata checkpoint"
+    ]
