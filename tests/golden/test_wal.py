@@ -83,11 +83,13 @@ def build():
 
 
 SIZED_HEAD = FileHead(LOG_ID, 1, 1, 1, 1, 24576)
+DURABLE_MARK = TruncationMark(LOG_ID, 1, 1, 1, 1, 2)
 
 
 def build_2():
     """Return the files of the golden log whose head is of version 2."""
     file = bytearray(encode_head(SIZED_HEAD))
+    file[8192:12288] = encode_mark(DURABLE_MARK)
     file += record(1, epoch=1, number=1, durable=0, first=1)
     file += record(2, epoch=1, number=1, durable=1, first=1)
     return {
@@ -104,6 +106,8 @@ def test_today_s_code_writes_the_golden_bytes_of_version_2(name):
 def test_the_head_of_version_2_decodes_to_the_values_it_was_made_of():
     data = memoryview((GOLDEN_2 / format_name(1, 1)).read_bytes())
     assert decode_head(data) == SIZED_HEAD
+    assert decode_mark(data[4096:]) is None
+    assert decode_mark(data[8192:]) == DURABLE_MARK
     assert len(data) == SIZED_HEAD.file_bytes
 
 

@@ -1,5 +1,6 @@
 """Random lives of a log: memory, files and a list agree, over owners, restarts, power losses, truncation."""
 
+import asyncio
 import itertools
 
 from hypothesis import HealthCheck, settings
@@ -9,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headrace.errors import FencedOutError
 from headrace.testing.disk import DiskConfig
 from headrace.wal import MemoryLogStore, MemoryWal
+from headrace.wal.file.file_wal import VOUCH_AFTER_S
 from tests.unit.wal.world import SMALL, History, Machine, append_some, read_all
 
 
@@ -71,6 +73,11 @@ class WalMachine(RuleBasedStateMachine):
             self.machine.run(wal.close())
             self.gone.append(wal)
         self.open_logs()
+
+    @rule()
+    def rest(self):
+        """Everybody's logs store that their last records are durable, or learn that they were fenced."""
+        self.machine.run(asyncio.sleep(2 * VOUCH_AFTER_S))
 
     @rule()
     def take_over(self):

@@ -8,14 +8,16 @@ This is the driver. It owns threads and descriptors and the order of steps; what
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from headrace.errors import DataCorruptionError, FencedOutError
+from headrace.errors import DataCorruptionError, FencedOutError, HeadraceError
 from headrace.runtime.blocking import SystemThreads, Threads
 from headrace.runtime.clock import Clock, SystemClock
 from headrace.runtime.entropy import Entropy, SystemEntropy
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
+from headrace.runtime.supervisor import Supervisor
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalFrame, WalRecord, WalStatistics
 from headrace.wal.file.group_commit import GroupCommit
@@ -35,6 +37,8 @@ _TAKE_OVER_S: Final = 10.0
 _TAKE_OVER_STEP_S: Final = 0.005
 #: An older owner may recycle truncated files while the log is being read; then it is read again.
 _RECOVERY_ATTEMPTS: Final = 3
+#: A log at rest for so long stores that its last records are durable: no later record will vouch for them.
+VOUCH_AFTER_S: Final = 1.0
 
 
 class FileWal:
@@ -69,6 +73,8 @@ class FileWal:
         self._commit: GroupCommit | None = None
         self._tail: LogTail | None = None
         self._truncation: Truncation | None = None
+        self._supervisor = Supervisor(f"log in {directory}")
+        self._rest: asyncio.TimerHandle | None = None
         self._statistics = WalStatistics()
         self._appended = False
         self._closed = False
@@ -174,7 +180,7 @@ class FileWal:
             commit.on_tail_progress,
             self._statistics,
         )
-        commit.attach(self._tail)
+        commit.attach(self._tail, self._on_idle)
         self._truncation = Truncation(
             recovered=recovered,
             head=head,
@@ -186,6 +192,30 @@ class FileWal:
             statistics=self._statistics,
         )
         self._tail.start()
+
+    # ---- at rest
+
+    def _on_idle(self) -> None:
+        if self._rest is None and not self._closed:
+            assert self._commit is not None
+            loop = asyncio.get_running_loop()
+            self._rest = loop.call_later(VOUCH_AFTER_S, self._on_rest, self._commit.durable_sequence)
+
+    def _on_rest(self, durable: int) -> None:
+        self._rest = None
+        commit = self._commit
+        assert commit is not None
+        if self._closed or commit.failure is not None or commit.frames_pending:
+            return
+        if commit.durable_sequence != durable:
+            self._on_idle()
+        else:
+            self._supervisor.spawn("vouch", self._vouch())
+
+    async def _vouch(self) -> None:
+        assert self._truncation is not None
+        with contextlib.suppress(OSError, HeadraceError):  # the next write will tell
+            await self._truncation.vouch()
 
     def _recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile:
         """Make a file of a truncated one. Its old name goes while no successor reads under it."""
@@ -294,12 +324,17 @@ class FileWal:
         if self._commit is not None and self._tail is not None:
             self.stop_waiting()
             await self._commit.wait_idle()
+            if self._rest is not None:
+                self._rest.cancel()
+            await self._supervisor.stop()
             self._tail.stop()
             await self._run(_work_is_done)  # jobs are answered in order: the tail's are over now
-            frame = self._pool.acquire()
+            frame, vouched = self._pool.acquire(), False
             if frame is not None:
-                await self._commit.write_close_mark(frame)
+                vouched = await self._commit.write_close_mark(frame)
                 self._pool.release(frame)
+            if not vouched:
+                await self._vouch()
         self._writers.close()
         await self._writers.wait_closed()
         if self._commit is not None and self._tail is not None:

@@ -79,12 +79,17 @@ class GroupCommit:
         self._ready_bytes = 0
         self._starved: list[list[Frame]] = []
         self._space = SpaceWait(files.directory, self._write_starved, statistics)
+        self._on_idle: Callable[[], None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
 
-    def attach(self, tail: LogTail) -> None:
-        """Say where records go; a second step because the tail reports its progress here."""
+    def attach(self, tail: LogTail, on_idle: Callable[[], None] | None = None) -> None:
+        """Say where records go; a second step because the tail reports its progress here.
+
+        ``on_idle`` is called whenever every frame has its answer.
+        """
         self._tail = tail
+        self._on_idle = on_idle
 
     @property
     def frames_pending(self) -> int:
@@ -112,20 +117,23 @@ class GroupCommit:
             if self._can_write():
                 self._write_ready()
 
-    async def write_close_mark(self, frame: Frame) -> None:
+    async def write_close_mark(self, frame: Frame) -> bool:
         """Vouch for the last records, so that a later flip of their bits is told from a torn tail.
 
-        Everything has been answered; failing does no harm. The mark takes no sequence.
+        Everything has been answered; failing does no harm. The mark takes no sequence. Returns whether it is
+        durable.
         """
         assert not self._pending
         if self.failure is not None or self._tail is None or not self.used_files:
-            return
+            return False
         frame.length = 0
         frame.address = self.next_sequence
         frame.padded = padded_bytes(0)
         if not self._tail.needs_next(frame.padded) and self._place(frame):
             self._encode(frame, KIND_CLOSE)
             await self._writers.run(self._files.write_records, [frame])
+            return frame.error is None
+        return False
 
     async def wait_idle(self) -> None:
         """Wait until every frame has its answer. A full disk may keep them waiting: see ``stop_waiting``."""
@@ -268,6 +276,8 @@ class GroupCommit:
                 raise
         while len(self._open_files) > 1 and self._open_files[1].first_sequence <= self.durable_sequence + 1:
             self._on_file_written(self._open_files.popleft())
+        if self._on_idle is not None and not pending:
+            self._on_idle()
         if self._idle is not None and not pending:
             self._idle.set_result(None)
             self._idle = None

@@ -93,6 +93,8 @@ class _Image:
     head: FileHead
     first_sequence: int | None
     """Sequence of its first record, None if that is not whole."""
+    durable_sequence: int
+    """What its marks vouch for."""
 
 
 class RecordCursor:
@@ -207,13 +209,15 @@ class _Recovery:
         if head.file_bytes and not len(self._read(file.name, head.file_bytes - 1, 1)):
             raise self._corruption("the end of a log file is missing", file, head.file_bytes)
         truncation = head.truncation_sequence
+        durable = 0
         for offset in MARK_OFFSETS:
             mark = decode_mark(self._read(file.name, offset, BLOCK_BYTES))
             if mark is not None and (mark.log_id, mark.epoch, mark.number) == head[:3]:
                 truncation = max(truncation, mark.truncation_sequence)
+                durable = max(durable, mark.durable_sequence)
         self._result.truncation_sequence = max(self._result.truncation_sequence, truncation)
         record = RecordCursor(self._read, file, self._log, window_bytes=PEEK_BYTES).next_record()
-        return _Image(file, head, None if record is None else record[0].sequence)
+        return _Image(file, head, None if record is None else record[0].sequence, durable)
 
     def _skip_stale(self, images: list[_Image]) -> list[_Image]:
         """Drop files of older epochs that hold nothing, or only what is stale."""
@@ -276,7 +280,7 @@ class _Recovery:
     def _walk_newest(self, group: list[_Image], sequence: int) -> int:
         first = sequence
         sequence, broken, offset = self._walk(group, sequence, None)
-        durable = 0
+        durable = max(image.durable_sequence for image in group)
         for extent in self._result.extents:
             durable = max(durable, extent.durable_sequence)
         for header in self._find_witnesses(group, broken, offset):

@@ -17,8 +17,9 @@ Head: magic ``HRWF``, crc32c of bytes 8..71, version 2 (1 byte), 7 zero bytes, l
 number (8), first sequence of the epoch (8), truncation sequence when the file was prepared (8), size of the
 file in bytes (8): one that is shorter has lost its end. Version 1 has no size; its checksum covers 8..63.
 
-Mark: magic ``HRWT``, crc32c of bytes 8..63, version 1 (1 byte), 7 zero bytes, log id (16), epoch (8),
-number (8), turn (8), truncation sequence (8). Marks are written in turn: the other one stays whole.
+Mark: magic ``HRWT``, crc32c of bytes 8..71, version 2 (1 byte), 7 zero bytes, log id (16), epoch (8),
+number (8), turn (8), truncation sequence (8), highest durable sequence (8). Version 1 has no durable
+sequence; its checksum covers 8..63. Marks are written in turn: the other one stays whole.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from headrace.wal.config import BLOCK_BYTES
 HEAD_MAGIC: Final = b"HRWF"
 MARK_MAGIC: Final = b"HRWT"
 VERSION: Final = 1
-HEAD_VERSION: Final = 2
+LONG_VERSION: Final = 2
 DATA_OFFSET: Final = 3 * BLOCK_BYTES
 MARK_OFFSETS: Final = (BLOCK_BYTES, 2 * BLOCK_BYTES)
 LOG_ID_BYTES: Final = 16
 
 _BLOCK: Final = struct.Struct(">4sIB7x16sQQQQ")
-_HEAD: Final = struct.Struct(">4sIB7x16sQQQQQ")
+_LONG_BLOCK: Final = struct.Struct(">4sIB7x16sQQQQQ")
 _CRC: Final = struct.Struct(">I")
 _NAME: Final = re.compile(r"([0-9]{12})-([0-9]{12})\.wal")
 _DRAFT_NAME: Final = re.compile(r"[0-9]{12}-[0-9]{12}\.draft")
@@ -68,6 +69,8 @@ class TruncationMark(NamedTuple):
     number: int
     turn: int
     truncation_sequence: int
+    durable_sequence: int = 0
+    """Records up to this one are known to be durable; 0 if unknown (version 1)."""
 
 
 def format_name(number: int, epoch: int) -> str:
@@ -98,41 +101,41 @@ def short_log_id(log_id: bytes) -> int:
 
 def encode_head(head: FileHead) -> bytes:
     """Return the first three blocks of a file: its head and two empty truncation marks."""
-    if head.file_bytes:
-        block = _seal(_HEAD.pack(HEAD_MAGIC, 0, HEAD_VERSION, *head))
-    else:
-        block = _seal(_BLOCK.pack(HEAD_MAGIC, 0, VERSION, *head[:5]))
-    return block.ljust(DATA_OFFSET, b"\0")
+    return _encode(HEAD_MAGIC, head).ljust(DATA_OFFSET, b"\0")
 
 
 def decode_head(data: memoryview) -> FileHead | None:
     """Return the head in ``data``, or None if it is damaged or of another version."""
-    fields = _decode(_HEAD, HEAD_MAGIC, HEAD_VERSION, data) or _decode(_BLOCK, HEAD_MAGIC, VERSION, data)
+    fields = _decode(HEAD_MAGIC, data)
     return None if fields is None else FileHead(*fields)
 
 
 def encode_mark(mark: TruncationMark) -> bytes:
     """Return one block."""
-    return _seal(_BLOCK.pack(MARK_MAGIC, 0, VERSION, *mark)).ljust(BLOCK_BYTES, b"\0")
+    return _encode(MARK_MAGIC, mark).ljust(BLOCK_BYTES, b"\0")
 
 
 def decode_mark(data: memoryview) -> TruncationMark | None:
     """Return the mark in ``data``, or None if there is none or it is damaged."""
-    fields = _decode(_BLOCK, MARK_MAGIC, VERSION, data)
+    fields = _decode(MARK_MAGIC, data)
     return None if fields is None else TruncationMark(*fields)
 
 
-def _seal(block: bytes) -> bytes:
-    sealed = bytearray(block)
-    _CRC.pack_into(sealed, 4, crc32c(sealed[8:]))
-    return bytes(sealed)
+def _encode(magic: bytes, fields: tuple[bytes, int, int, int, int, int]) -> bytes:
+    """Return a block of version 2, or of version 1 if there is no last field."""
+    if fields[-1]:
+        block = bytearray(_LONG_BLOCK.pack(magic, 0, LONG_VERSION, *fields))
+    else:
+        block = bytearray(_BLOCK.pack(magic, 0, VERSION, *fields[:-1]))
+    _CRC.pack_into(block, 4, crc32c(block[8:]))
+    return bytes(block)
 
 
-def _decode(layout: struct.Struct, magic: bytes, version: int, data: memoryview) -> list[Any] | None:
+def _decode(magic: bytes, data: memoryview) -> list[Any] | None:
     """Return log id, epoch, number and what follows them, or None."""
-    if len(data) < layout.size:
-        return None
-    found, crc, found_version, *fields = layout.unpack_from(data)
-    if found != magic or found_version != version or crc32c(data[8 : layout.size]) != crc:
-        return None
-    return fields
+    for layout, version in ((_LONG_BLOCK, LONG_VERSION), (_BLOCK, VERSION)):
+        if len(data) >= layout.size:
+            found, crc, found_version, *fields = layout.unpack_from(data)
+            if (found, found_version) == (magic, version) and crc32c(data[8 : layout.size]) == crc:
+                return fields
+    return None

@@ -58,6 +58,7 @@ class Truncation:
             _OlderFile(extent.file.name, extent.first_sequence, extent.end_offset - DATA_OFFSET)
             for extent in recovered.extents
         )
+        self._vouched_sequence = 0
         statistics.log_bytes += sum(file.used_bytes for file in self._older)
 
     async def advance(self, sequence: int) -> None:
@@ -85,6 +86,21 @@ class Truncation:
             for segment in segments[:kept]:
                 self._tail.add_spare(segment)
 
+    async def vouch(self) -> None:
+        """Store, durably, that all records written so far are: damage to the last is no torn tail then.
+
+        Raises:
+            FencedOutError: a newer owner has taken the log.
+            OSError: it is unknown whether it is stored; no harm is done.
+        """
+        async with self._turn:
+            durable = self._commit.durable_sequence
+            if durable > self._vouched_sequence and self._commit.used_files:
+                file = self._tail.current
+                mark = self._make_mark(file, self.sequence)
+                await self._work.run(self._owner.run_owned, lambda: self._perform(file, mark, [], []))
+                self._vouched_sequence = durable
+
     def _perform(
         self, file: SegmentFile, mark: TruncationMark, segments: list[SegmentFile], names: list[str]
     ) -> None:
@@ -97,7 +113,9 @@ class Truncation:
             self._files.remove(names)
 
     def _make_mark(self, file: SegmentFile, sequence: int) -> TruncationMark:
-        return TruncationMark(self._head.log_id, self._head.epoch, file.number, file.mark_turn + 1, sequence)
+        head = self._head
+        durable = self._commit.durable_sequence
+        return TruncationMark(head.log_id, head.epoch, file.number, file.mark_turn + 1, sequence, durable)
 
     def _count_older(self, sequence: int) -> int:
         """Count the leading files whose successor begins at or below ``sequence``."""

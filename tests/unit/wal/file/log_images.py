@@ -76,10 +76,10 @@ class Image:
     def close(self, sequence):
         return self.add(sequence, content=b"", kind=KIND_CLOSE)
 
-    def mark(self, turn, truncation):
+    def mark(self, turn, truncation, durable=0):
         at = MARK_OFFSETS[turn % 2]
         self.data[at : at + BLOCK_BYTES] = encode_mark(
-            TruncationMark(self.log_id, self.epoch, self.number, turn, truncation)
+            TruncationMark(self.log_id, self.epoch, self.number, turn, truncation, durable)
         )
         return self
 

@@ -33,7 +33,8 @@ OUTCOMES = ("detected", "without effect", "older truncation point", "torn tail")
 PADDING_STEP = 97
 
 
-def log_of_three_owners(*, closed):
+def log_of_three_owners(*, closed, rested=False):
+    """Four files; ``closed`` or ``rested``: something vouches for the last record."""
     images = [
         Image(1, 1, 1).add_many(1, 2).mark(1, 2).close(3),
         Image(2, 2, 3, truncation=2).add(3),
@@ -42,6 +43,8 @@ def log_of_three_owners(*, closed):
     ]
     if closed:
         images[-1].close(7)
+    if rested:
+        images[-1].mark(1, 2, durable=6)
     return {image.name: image.sized().data for image in images}
 
 
@@ -52,9 +55,10 @@ def meaningful(offset):
     return offset % BLOCK_BYTES < RECORD_HEADER_BYTES + 25
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_a_flipped_bit_is_never_served(closed):
-    files = log_of_three_owners(closed=closed)
+@pytest.mark.parametrize(("closed", "rested"), [(True, False), (False, True), (False, False)])
+def test_a_flipped_bit_is_never_served(closed, rested):
+    files = log_of_three_owners(closed=closed, rested=rested)
+    closed = closed or rested
     _, before = recover_files(files)
     assert sorted(before) == [2, 3, 4, 5, 6]
     outcomes = dict.fromkeys(OUTCOMES, 0)

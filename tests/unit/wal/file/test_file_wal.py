@@ -9,7 +9,9 @@ import pytest
 from headrace.errors import DataCorruptionError, FencedOutError, StorageFullError, WalWriteError
 from headrace.limits import KIB, MIB
 from headrace.testing.disk import DiskConfig
+from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal import WalConfig
+from headrace.wal.file.file_wal import VOUCH_AFTER_S
 from headrace.wal.file.segment_format import parse_name
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
@@ -20,6 +22,17 @@ WIDE = WalConfig(frame_bytes_max=512, frames_max=20, segment_file_bytes=1 * MIB,
 
 def contents(start, count, size=300):
     return [b"%05d " % number + b"x" * (size - 6) for number in range(start, start + count)]
+
+
+def find_record(machine, sequence):
+    """Return path and offset of the living record ``sequence``."""
+    filesystem = SimulatedFilesystem(machine.disk)
+    log = inspect_log(DIRECTORY, filesystem)
+    for file in log.files:
+        for record in inspect_records(log, file.name, filesystem):
+            if record.status is RecordStatus.LIVING and record.header.sequence == sequence:
+                return f"{DIRECTORY}/{file.name}", record.offset
+    raise AssertionError(f"no record {sequence}")
 
 
 def segment_names(machine):
@@ -532,6 +545,77 @@ class TestClose:
             machine.disk.flip_bit(f"{DIRECTORY}/{name}", record.offset + 70)
             assert "damaged" in inspect_all(machine)[0].problem
             machine.disk.flip_bit(f"{DIRECTORY}/{name}", record.offset + 70)
+
+    @pytest.mark.parametrize("rest_s", [0.0, VOUCH_AFTER_S + 0.5])
+    def test_after_a_rest_damage_to_the_last_record_is_corruption_even_if_the_owner_was_killed(self, rest_s):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 8))
+            await asyncio.sleep(rest_s)
+            machine.processes[-1].kill()
+            path, offset = find_record(machine, 8)
+            machine.disk.find_file(path).content[offset + 100] ^= 1
+            if rest_s:
+                with pytest.raises(DataCorruptionError, match="record 8 is damaged but was acknowledged"):
+                    await machine.open()
+            else:  # nobody can tell: it may have been in flight
+                assert [address for address, _ in read_all(await machine.open())] == list(range(1, 8))
+
+        machine.run(scenario())
+
+    def test_a_log_at_rest_vouches_once_for_what_it_holds(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, 3))
+            await asyncio.sleep(3)
+            calls = dict(machine.disk.statistics().calls)
+            await asyncio.sleep(60)
+            assert machine.disk.statistics().calls == calls
+            await append_some(wal, history, contents(3, 1))
+            await asyncio.sleep(3)
+            file = inspect_log(DIRECTORY, SimulatedFilesystem(machine.disk)).files[0]
+            assert max(mark.durable_sequence for mark in file.marks if mark) == 4
+            await wal.close()
+
+        machine.run(scenario())
+        assert history.errors == []
+
+    @pytest.mark.parametrize("count", range(1, 12))
+    def test_a_closed_log_is_vouched_for_wherever_in_its_file_it_ends(self, count):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            wal = await machine.open()
+            await append_some(wal, history, contents(0, count))
+            await wal.close()
+            path, offset = find_record(machine, count)
+            machine.disk.find_file(path).content[offset + 100] ^= 1
+            with pytest.raises(DataCorruptionError):
+                await machine.open()
+
+        machine.run(scenario())
+
+    def test_a_fenced_owner_that_rests_changes_nothing(self):
+        machine, history = Machine(), History()
+
+        async def scenario():
+            old = await machine.open()
+            await append_some(old, history, contents(0, 3))
+            new = await machine.open()
+            files = {
+                path: bytes(file.content) for path, file in machine.disk.files() if "-000000000001." in path
+            }
+            await asyncio.sleep(10)
+            for path, before in files.items():
+                assert bytes(machine.disk.find_file(path).content) == before
+            await new.close()
+            await old.close()
+
+        machine.run(scenario())
 
     def test_a_fenced_owner_closes_without_harm(self):
         machine, history = Machine(), History()
