@@ -33,7 +33,13 @@ from headrace.segmentstore.contract import (
 )
 from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.segmentstore.storagewriter.flush_plan import WaitStep, plan_step, sources_of
+from headrace.segmentstore.storagewriter.flush_plan import (
+    CompareStep,
+    FinishMergeStep,
+    WaitStep,
+    plan_step,
+    sources_of,
+)
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.segment_aggregator import QueuedBytes, SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher, SegmentStorage
@@ -334,7 +340,9 @@ class StorageWriter:
         aggregators = self._aggregators.values()
         # A merged source waits for its merge to come out of the log: it must not keep the log from being
         # read.
-        self._queued_operations = sum(len(found.queue) for found in aggregators if not found.awaits_merge)
+        self._queued_operations = sum(
+            len(found.queue) for found in aggregators if not found.awaits_merge and not found.segment.deleted
+        )
         self._unmeasured_bytes = 0
         waiting = sum(found.pending_bytes for found in aggregators if not found.is_source)
         bearable = self._config.pressure_bytes
@@ -405,6 +413,10 @@ class StorageWriter:
                 return
             if isinstance(step, WaitStep):
                 self._wait_for(aggregator, step.source, loop.time())
+                return
+            if aggregator.segment.deleted and isinstance(step, CompareStep | FinishMergeStep):
+                # Nothing could be believed any more. What is left to do is its deletion, which is on the way.
+                aggregator.waiting = True
                 return
             await self._flusher.perform(aggregator, step)
             aggregator.failures = 0
