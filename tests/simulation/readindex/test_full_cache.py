@@ -1,0 +1,171 @@
+"""A cache that fills because storage takes nothing: appends wait long before it is full; if it is full after
+all, the container ends, and what was acknowledged is there for the next owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+from headrace.errors import CacheFullError, HeadraceError
+from headrace.limits import KIB, MIB
+from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.container.components import ContainerComponents
+from headrace.segmentstore.container.config import ContainerConfig
+from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.simulation import simulate
+from headrace.testing.storage_faults import Fault, FaultyChunkProvider
+from headrace.wal.config import WalConfig
+from headrace.wal.memory import MemoryLogStore, MemoryWal
+
+CACHE_BYTES = 8 * MIB
+CONFIG = dataclasses.replace(
+    ContainerConfig(),
+    storage_writer=StorageWriterConfig(flush_bytes=64 * KIB, flush_age_s=0.1, stop_flush_s=0.1),
+)
+
+
+def cache_of(bytes_max: int) -> BlockCache:
+    return BlockCache(CacheConfig(bytes_max=bytes_max, arena_bytes=1 * MIB, extent_bytes_max=256 * KIB))
+
+
+class Containers:
+    """Some containers of one process on storage that hangs."""
+
+    def __init__(self, sim, count: int) -> None:
+        self.sim = sim
+        self.logs = MemoryLogStore()
+        self.cache = cache_of(CACHE_BYTES)
+        self.failures: list[Exception] = []
+        self.chunks = FaultyChunkProvider(MemoryChunkProvider(), lambda _: Fault.HANG)
+        self.containers = [self.make(number, self.cache) for number in range(count)]
+
+    def make(self, number: int, cache: BlockCache) -> SegmentContainer:
+        components = ContainerComponents(
+            wal=MemoryWal(self.logs, f"log{number}", WalConfig(frame_bytes_max=64 * KIB)),
+            chunks=self.chunks,
+            cache=cache,
+            clock=self.sim.clock,
+            entropy=SeededEntropy(number),
+        )
+        return SegmentContainer(number, components, CONFIG, lambda _, error: self.failures.append(error))
+
+    async def start(self) -> None:
+        for container in self.containers:
+            await container.start()
+            await container.create("s", {})
+
+    async def stop(self) -> None:
+        for container in self.containers:
+            await container.stop()
+
+
+class Writer:
+    """Appends blocks of its own number as fast as it may, and keeps count of what is durable."""
+
+    def __init__(self, container: SegmentContainer, number: int) -> None:
+        self.target = container.append_target("s")
+        self.writer_id = number.to_bytes(16, "big")
+        self.block = bytes([number]) * (1 + number * 4093 % (32 * KIB))
+        self.sent = -(1 << 63)
+        self.durable_length = 0
+        self.failed: HeadraceError | None = None
+
+    def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
+        self.durable_length = segment_length
+
+    def on_failed(self, error: HeadraceError) -> None:
+        self.failed = error
+
+    async def run(self) -> None:
+        while self.failed is None:
+            if not self.target.can_accept(len(self.block)):
+                room = asyncio.Event()
+                self.target.wait_capacity(room.set)
+                await room.wait()
+                continue
+            last = max(self.sent, 0) + 1
+            self.target.append_block(
+                self, [self.block], len(self.block), previous_event_number=self.sent, last_event_number=last,
+                event_count=1, request_id=last,
+            )  # fmt: skip
+            self.sent = last
+            self.target.end_of_read()
+            await asyncio.sleep(0)
+
+
+def test_writers_wait_before_the_cache_is_full_however_many_containers_share_it():
+    async def scenario(sim):
+        world = Containers(sim, 3)
+        await world.start()
+        writers = [
+            Writer(container, 1 + 5 * number + place)
+            for number, container in enumerate(world.containers)
+            for place in range(5)
+        ]
+        tasks = [asyncio.ensure_future(writer.run()) for writer in writers]
+        await asyncio.sleep(120)
+        assert world.failures == []
+        assert not any(task.done() for task in tasks), "they wait"
+        statistics = world.cache.statistics()
+        assert statistics.essential_bytes < statistics.bytes_max
+        assert statistics.essential_bytes > statistics.bytes_max // 8, "they got somewhere"
+        for container in world.containers:
+            segment = container.get_segment("s")
+            assert segment.durable_length > 0
+            result = await container.read(segment, segment.durable_length - 1, 10, wait=False)
+            assert result.to_bytes()
+        world.cache.check()
+        for task in tasks:
+            task.cancel()
+        await world.stop()
+
+    simulate(1, scenario, limit_s=600)
+
+
+def test_a_full_cache_ends_the_container_and_the_next_owner_has_what_was_acknowledged():
+    async def scenario(sim):
+        world = Containers(sim, 1)
+        await world.start()
+        container = world.containers[0]
+        segment = container.get_segment("s")
+        await container.append(segment, b"acknowledged" * 1000)
+
+        class Thief:
+            def on_evicted(self, offset: int) -> None: ...
+
+            def shed(self) -> None: ...
+
+        cache = world.cache
+        appends = [asyncio.ensure_future(container.append(segment, bytes(300 * KIB))) for _ in range(3)]
+        while segment.accepted_length < 12_000 + 300 * KIB:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        assert segment.durable_length == 12_000
+        thief, blocks = cache.register(Thief()), []
+        try:
+            while True:  # behind the back of everything that makes appends wait; these are accepted
+                blocks.append(cache.allocate_tail(thief, 0, 4 * KIB, -1))
+        except CacheFullError:
+            pass
+        answers = await asyncio.gather(*appends, return_exceptions=True)
+        assert all(isinstance(answer, HeadraceError) for answer in answers)
+        assert [type(error) for error in world.failures] == [CacheFullError]
+        await container.stop()
+        for block in blocks:
+            cache.free(block)
+        cache.check()
+
+        world.containers = [world.make(0, cache_of(64 * MIB))]
+        await world.containers[0].start()
+        segment = world.containers[0].get_segment("s")
+        assert segment.durable_length in (12_000, 12_000 + 300 * KIB, 12_000 + 600 * KIB, 12_000 + 900 * KIB)
+        result = await world.containers[0].read(segment, 0, 12_000, wait=False)
+        assert result.to_bytes() == b"acknowledged" * 1000
+        assert [type(error) for error in world.failures] == [CacheFullError]
+        await world.stop()
+
+    simulate(1, scenario, limit_s=600)
