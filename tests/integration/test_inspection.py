@@ -335,6 +335,11 @@ def test_a_damaged_log_is_shown_up_to_the_damage(damaged, run, ask):
     assert f"{path.name} at offset {offset}" in err
     shown = [json.loads(line) for line in out.splitlines()]
     assert shown == [frame for frame in frames if frame["address"] < header.sequence]
+    code, out, _ = run(damaged.data, "inspect", "wal", "--container", "0", "--json")
+    assert code == 6
+    (log,) = map(json.loads, out.splitlines())
+    assert sum(file["living"] for file in log["files"]) == len(shown)
+    assert sum(file["dropped"] for file in log["files"]) > 0
     code, out, _ = run(damaged.data, "inspect", "operations", "--container", "0", "--json")
     assert code == 6
     assert [json.loads(line) for line in out.splitlines()] == before[: len(out.splitlines())]

@@ -50,7 +50,8 @@ def inspect_wal(chosen: argparse.Namespace) -> None:
     for container_id in data.chosen(chosen.container):
         found = ContainerLog(data.log_directory(container_id), data.files)
         torn: list[dict[str, Any]] = []
-        files = [_summarise_file(found, file, data, torn) for file in found.log.files]
+        prefix = _readable_prefix(found) if found.problem else {}
+        files = [_summarise_file(found, file, data, prefix, torn) for file in found.log.files]
         if chosen.json:
             print_json(_wal_document(container_id, found, files, torn))
         else:
@@ -62,8 +63,13 @@ def inspect_wal(chosen: argparse.Namespace) -> None:
 
 
 def _summarise_file(
-    found: ContainerLog, file: InspectedFile, data: InspectedData, torn: list[dict[str, Any]]
+    found: ContainerLog,
+    file: InspectedFile,
+    data: InspectedData,
+    prefix: dict[str, tuple[int, int]],
+    torn: list[dict[str, Any]],
 ) -> FileSummary:
+    begin, end = prefix.get(file.name, (0, -1))
     head = file.head
     summary = FileSummary(
         file.name,
@@ -75,6 +81,8 @@ def _summarise_file(
     for record in inspect_records(found.log, file.name, data.files):
         match record.status:
             case RecordStatus.LIVING:
+                _count_living(summary, record.header)
+            case RecordStatus.DROPPED if begin <= record.offset <= end:
                 _count_living(summary, record.header)
             case RecordStatus.DROPPED:
                 summary.dropped += 1
@@ -95,6 +103,17 @@ def _summarise_file(
                         }
                     )
     return summary
+
+
+def _readable_prefix(found: ContainerLog) -> dict[str, tuple[int, int]]:
+    """Of a damaged log: where in each file lie the first and the last frame in front of the damage."""
+    places: dict[str, tuple[int, int]] = {}
+    try:
+        for frame in found.frames():
+            places[frame.file] = (places.get(frame.file, (frame.offset, 0))[0], frame.offset)
+    except DataCorruptionError:
+        pass  # it is shown as the state of the log
+    return places
 
 
 def _count_living(summary: FileSummary, header: RecordHeader) -> None:
@@ -186,6 +205,8 @@ def _print_wal(
             for file in files
         ],
     )
+    if found.problem:
+        print_line("frames behind the damage are counted as dropped: whether they live cannot be told")
     for record in torn:
         print_line("record {address} in {file} at offset {offset}, {bytes} bytes: {verdict}".format(**record))
     print_line("")
