@@ -133,14 +133,14 @@ class LogReplay:
     def _replay(self, operation: Operation, time_ms: int) -> None:
         self._advance(operation)
         match operation:
+            case ops.AppendRun() | ops.Append() | ops.Seal() | ops.Truncate() | ops.Merge():
+                self._resumed.add(operation.segment_id)
             case ops.EvictSegments():
                 self._evict(operation)
                 return
             case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
                 self._container.by_id[operation.segment_id].last_used = operation.sequence
                 return  # it was kept
-            case ops.AppendRun() | ops.Append() | ops.Seal() | ops.Truncate() | ops.Merge():
-                self._resumed.add(operation.segment_id)
             case _:
                 pass
         transitions.accept(self._container, operation)
