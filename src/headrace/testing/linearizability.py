@@ -150,6 +150,10 @@ class _Search(Generic[S]):
         while done & self._wanted != self._wanted:
             found = self._find_step(branches[-1], state, done, seen)
             if found is not None:
+                if found[1] is state:
+                    # It fits here and changes nothing: were there an order with it later, there is one with
+                    # it now. So nothing else needs to be tried in this place.
+                    branches[-1] = iter(())
                 path.append((found[0], state))
                 done |= 1 << found[0]
                 state = found[1]

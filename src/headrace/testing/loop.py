@@ -46,7 +46,7 @@ Ts = TypeVarTuple("Ts")
 TIME_START_S: Final = 1_000.0
 
 #: Callbacks that may run while time stands still.
-SPINS_MAX: Final = 1_000_000
+SPINS_MAX: Final = 200_000
 
 #: Callbacks between two garbage collections.
 _COLLECT_AFTER: Final = 200_000

@@ -1,7 +1,8 @@
-"""Runs scenarios with many seeds on all cores, and one seed of one scenario with its whole trace.
+"""Runs scenarios with many seeds on all cores; makes a failing run small; runs one seed with its trace.
 
 python -m headrace.testing.run_seeds --seeds 500
 python -m headrace.testing.run_seeds --scenario data_plane --first 34 --trace
+python -m headrace.testing.run_seeds --scenario container --first 7 --seeds 1 --reduction "clients=1 steps=9"
 """
 
 from __future__ import annotations
@@ -11,23 +12,19 @@ import logging
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from headrace.testing.network_config import NetworkConfig
-from headrace.testing.scenarios.data_plane import storm
-from headrace.testing.scenarios.two_owners import rivalry
-from headrace.testing.simulation import Simulation, SimulationResult, simulate
-
-SCENARIOS: Final[dict[str, Callable[[Simulation], Coroutine[Any, Any, Any]]]] = {
-    "data_plane": storm,
-    "two_owners": rivalry,
-}
+from headrace.testing.reduction import ALL, Reduction, shrink
+from headrace.testing.scenarios.catalogue import SCENARIOS
+from headrace.testing.simulation import SimulationResult, simulate
 
 _LIMIT_S: Final = 2_000.0
 _REPORT_EVERY: Final = 50
-_MESSAGE_CHARS_MAX: Final = 2_000
+_MESSAGE_CHARS_MAX: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +35,60 @@ class Found:
     seed: int
     virtual_seconds: float
     failure: str = ""
+    reduction: str = ""
+    """The smallest run found that fails alike; empty if nothing can be left out."""
 
 
-def run_one(scenario: str, seed: int, *, trace_callbacks: bool = False) -> SimulationResult[Any]:
+def run_one(
+    scenario: str, seed: int, *, reduction: Reduction = ALL, trace_callbacks: bool = False
+) -> SimulationResult[Any]:
     """Run one seed of a scenario, in this process.
 
     Raises:
         BaseException: what the scenario raises, with a note that names the seed.
     """
+    found = SCENARIOS[scenario]
     return simulate(
         seed,
-        SCENARIOS[scenario],
-        network=NetworkConfig(drop_chance=0.002),
+        partial(_run, found.run, reduction),
+        network=found.network,
         limit_s=_LIMIT_S,
         trace_callbacks=trace_callbacks,
         lines_kept=10_000_000 if trace_callbacks else None,
     )
 
 
-def run_seeds(scenarios: Sequence[str], seeds: Sequence[int], processes: int) -> Iterator[Found]:
+def _run(run: Any, reduction: Reduction, sim: Any) -> Any:
+    return run(sim, reduction)
+
+
+def shrink_one(scenario: str, seed: int, error: BaseException, *, limit_s: float) -> Reduction:
+    """Return the smallest reduction found in ``limit_s`` real seconds whose run fails with such an error."""
+    whole = SCENARIOS[scenario]
+    deadline = time.monotonic() + limit_s
+
+    def fails(reduction: Reduction) -> bool:
+        try:
+            run_one(scenario, seed, reduction=reduction)
+        except Exception as other:  # noqa: BLE001 - whatever it is, it is compared
+            return type(other) is type(error)
+        return False
+
+    return shrink(
+        fails,
+        lives=whole.lives,
+        clients=whole.clients,
+        steps=whole.steps,
+        faults=whole.faults,
+        go_on=lambda: time.monotonic() < deadline,
+    )
+
+
+def run_seeds(
+    scenarios: Sequence[str], seeds: Sequence[int], processes: int, *, shrink_s: float = 0.0
+) -> Iterator[Found]:
     """Run every seed of every scenario and yield what was found, in the order in which it is."""
-    jobs = [(scenario, seed) for seed in seeds for scenario in scenarios]
+    jobs = [(scenario, seed, shrink_s) for seed in seeds for scenario in scenarios]
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, initializer=_quiet) as pool:
         yield from pool.imap_unordered(_run_job, jobs)
@@ -68,21 +98,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; return the exit code."""
     options = _parse(arguments)
     if options.trace:
-        result = run_one(options.scenario[0], options.first, trace_callbacks=True)
+        result = run_one(
+            options.scenario[0], options.first, reduction=options.reduction, trace_callbacks=True
+        )
         sys.stdout.write("\n".join(result.trace.lines) + "\n")
+        return 0
+    if options.reduction != ALL:
+        run_one(options.scenario[0], options.first, reduction=options.reduction)
         return 0
     seeds = range(options.first, options.first + options.seeds)
     failures, virtual_s = 0, 0.0
     total = len(seeds) * len(options.scenario)
-    for done, found in enumerate(run_seeds(options.scenario, seeds, options.processes), start=1):
+    began = time.monotonic()
+    results = run_seeds(options.scenario, seeds, options.processes, shrink_s=options.shrink)
+    for done, found in enumerate(results, start=1):
         virtual_s += found.virtual_seconds
         if found.failure:
             failures += 1
-            sys.stdout.write(f"{found.scenario} seed {found.seed} failed: {found.failure}\n")
+            sys.stdout.write(describe(found))
         if done % _REPORT_EVERY == 0 or done == total:
-            sys.stdout.write(f"{done} of {total} runs, {virtual_s:.0f} virtual seconds, {failures} failed\n")
+            rate = 60 * done / max(1e-9, time.monotonic() - began)
+            sys.stdout.write(
+                f"{done} of {total} runs, {virtual_s:.0f} virtual seconds, {failures} failed, "
+                f"{rate:.0f} seeds/minute\n"
+            )
             sys.stdout.flush()
     return 1 if failures else 0
+
+
+def describe(found: Found) -> str:
+    """Return a failure for people: seed, scenario, how to repeat the smallest run, and its end."""
+    again = f"python -m headrace.testing.run_seeds --scenario {found.scenario} --first {found.seed}"
+    if found.reduction:
+        again += f' --reduction "{found.reduction}"'
+    else:
+        again += " --seeds 1"
+    return f"{found.scenario} seed {found.seed} failed; repeat it: {again}\n{found.failure}\n"
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -93,6 +144,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS), help="which (all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at a time (one per core)")
     parser.add_argument(
+        "--shrink", type=float, default=20.0, help="seconds spent on making a failing run smaller (20)"
+    )
+    parser.add_argument(
+        "--reduction", type=Reduction.parse, default=ALL, help="run the first seed with so much left out"
+    )
+    parser.add_argument(
         "--trace", action="store_true", help="run one seed and print every step of every task"
     )
     options = parser.parse_args(arguments)
@@ -100,14 +157,25 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _run_job(job: tuple[str, int]) -> Found:
-    scenario, seed = job
+def _run_job(job: tuple[str, int, float]) -> Found:
+    scenario, seed, shrink_s = job
     try:
         result = run_one(scenario, seed)
     except Exception as error:  # noqa: BLE001 - any failure is what we are looking for
-        message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS_MAX]
-        return Found(scenario, seed, 0.0, message)
+        reduction = shrink_one(scenario, seed, error, limit_s=shrink_s) if shrink_s else ALL
+        return Found(scenario, seed, 0.0, _failure_of(scenario, seed, error, reduction), str(reduction))
     return Found(scenario, seed, result.virtual_seconds)
+
+
+def _failure_of(scenario: str, seed: int, error: Exception, reduction: Reduction) -> str:
+    """Return the message and the trace of the smallest run."""
+    if reduction != ALL:
+        try:
+            run_one(scenario, seed, reduction=reduction)
+        except Exception as smaller:  # noqa: BLE001 - it is the one that was found
+            error = smaller
+    notes = "\n".join(getattr(error, "__notes__", []))
+    return f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS_MAX] + f"\n{notes}"
 
 
 def _quiet() -> None:

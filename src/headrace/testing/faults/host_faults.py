@@ -62,7 +62,7 @@ class HostFaults:
     async def run(self) -> None:
         """Break things until cancelled."""
         kinds = list(self.injected)
-        while True:
+        while kinds:
             await asyncio.sleep(2 * self._every_s * self._entropy.random())
             kind = kinds[self._entropy.randbelow(len(kinds))]
             self.injected[kind] += 1

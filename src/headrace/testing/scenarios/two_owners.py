@@ -26,7 +26,9 @@ from headrace.testing.workloads.segment_clients import SegmentClient
 KINDS: Final = (HostFault.KILL, HostFault.DROP_CONNECTIONS, HostFault.CLOG, HostFault.SLOW_DISK)
 
 
-async def rivalry(sim: Simulation, *, writers: int = 3, appends: int = 15) -> History:
+async def rivalry(
+    sim: Simulation, *, writers: int = 3, appends: int = 15, kinds: tuple[HostFault, ...] = KINDS
+) -> History:
     """Let writers go from one owner to the other; then leave one alone, and judge."""
     one = sim.host("one")
     other = sim.host("other", disk=one.disk)
@@ -45,7 +47,7 @@ async def rivalry(sim: Simulation, *, writers: int = 3, appends: int = 15) -> Hi
                 await sim.host(name).run(client.create())
                 work.append(sim.host(name).run(write(client, appends, entropy)))
         troubles = [
-            world.create_task(HostFaults(sim, host, every_s=1.5, kinds=KINDS).run()) for host in (one, other)
+            world.create_task(HostFaults(sim, host, every_s=1.5, kinds=kinds).run()) for host in (one, other)
         ]
         await asyncio.gather(*work)
         for task in (*troubles, rival):

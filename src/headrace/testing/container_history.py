@@ -1,0 +1,163 @@
+"""Judges what clients of one container were told between two moments at which everything was looked at.
+
+Each such period begins with a known state, ends with an observation, and must have an order that leads from
+one to the other. What is unknown (the owner died before it answered) happened in the period or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from headrace.errors import HeadraceError
+from headrace.testing.container_calls import (
+    ContainerAnswer,
+    ContainerCall,
+    CreateSegmentCall,
+    EnsureSealedCall,
+    GetAttributeCall,
+    MergeSegmentsCall,
+    ObserveAnswer,
+    ReadSegmentCall,
+    SealSegmentCall,
+    SegmentInfoCall,
+)
+from headrace.testing.container_model import ModelContainer, step
+from headrace.testing.history import NEVER, History, Operation, Outcome
+from headrace.testing.linearizability import Answer, NotLinearizableError, linearize
+from headrace.testing.trace import Trace
+
+STEPS_MAX: Final = 300_000
+
+STALE_TARGET: Final = "StaleTarget"
+"""An append target outlives its segment; a new segment of that name may be there already."""
+
+#: Reasons that say nothing about segments: always possible.
+_ANY_TIME: Final = frozenset(
+    {STALE_TARGET, "ContainerOffline", "Closed", "Throttled", "FencedOut", "StorageFull", "CacheFull"}
+)
+
+_LOOKS: Final = (ReadSegmentCall, SegmentInfoCall, GetAttributeCall)
+
+#: Told only once what they refer to is durable; other refusals may be about what is still on its way.
+_PATIENT: Final = (CreateSegmentCall, SealSegmentCall)
+
+
+class ContainerHistory:
+    """What happened since the last observation."""
+
+    def __init__(self, now: Callable[[], float], trace: Trace) -> None:
+        self._history = History(now)
+        self._trace = trace
+        self.state = ModelContainer()
+        self.contested = False
+        """Whether two owners were at work in this period: looks may then be old, refusals wrong."""
+        self.judged = 0
+
+    def start(self, client: str, call: ContainerCall) -> Operation:
+        """Note that ``client`` is about to ask."""
+        operation = self._history.start(client, cast("Any", call))
+        self._trace.add(client, "asks", number=operation.started, call=call)
+        return operation
+
+    def succeed(self, operation: Operation, answer: ContainerAnswer | None = None) -> None:
+        """Note that it happened."""
+        self._history.succeed(operation, cast("Any", answer))
+        self._trace.add(operation.client, "told", number=operation.started, answer=answer)
+
+    def fail(self, operation: Operation, error: HeadraceError) -> None:
+        """Note a failure as what its family says it is."""
+        self._history.fail(operation, error)
+        self._trace.add(operation.client, "refused", number=operation.started, why=operation.reason)
+
+    def refuse(self, operation: Operation, reason: str) -> None:
+        """Note that it did not happen, for a reason that is no error's name."""
+        self._history.refuse(operation, reason)
+
+    def lose(self, operation: Operation, reason: str) -> None:
+        """Note that nobody will tell whether it happened."""
+        self._history.lose(operation, reason)
+
+    @property
+    def operations(self) -> list[Operation]:
+        """Of this period, in the order of their starts."""
+        return self._history.operations
+
+    def end_period(self) -> None:
+        """Judge; what was observed last is where the next period begins.
+
+        Raises:
+            NotLinearizableError: no order explains what clients were told.
+        """
+        operations = [*judgeable(self.operations, contested=self.contested)]
+        verdict = linearize(operations, self.state, step, steps_max=STEPS_MAX)
+        if verdict.answer is not Answer.LEGAL:
+            raise NotLinearizableError(verdict.describe())
+        assert verdict.state is not None
+        self.judged += len(self.operations)
+        self.state = verdict.state
+        self._history.operations.clear()
+        self.contested = False
+
+
+def judgeable(operations: list[Operation], *, contested: bool) -> list[Operation]:
+    """Return what the model can judge, in the words of the model.
+
+    * A merge seals its source first: if it came to nothing, that is one more operation, perhaps.
+    * A refusal may be about operations that are accepted and not yet durable: it is judged as if it had
+      been told when they were answered, and not at all if that never happened.
+    """
+    judged = []
+    for operation in operations:
+        call: Any = operation.call
+        if isinstance(call, MergeSegmentsCall) and operation.outcome is not Outcome.OK:
+            judged.extend(_seal_of_source(operation, operations[-1]))
+        if operation.outcome is Outcome.UNKNOWN and isinstance(call, _LOOKS):
+            continue
+        if contested and isinstance(call, _LOOKS):
+            continue
+        if operation.outcome is Outcome.REFUSED:
+            if operation.reason in _ANY_TIME or contested:
+                continue
+            if not isinstance(call, _PATIENT):
+                end = max([operation.ended, *(other.ended for other in _in_flight(operation, operations))])
+                if end == NEVER:
+                    continue
+                operation = replace(operation, ended=end)
+        judged.append(operation)
+    return judged
+
+
+def _seal_of_source(merge: Operation, observation: Operation) -> list[Operation]:
+    """Return the sealing of the source of a merge that came to nothing: certain, possible, or not at all.
+
+    What is observed in the end says which, unless the source is gone.
+    """
+    call: Any = merge.call
+    seal: Any = EnsureSealedCall(call.source)
+    operation = Operation(merge.client, seal, merge.started, merge.started_at)
+    answer: Any = observation.result
+    seen = answer.segments.get(call.source) if isinstance(answer, ObserveAnswer) else None
+    if seen is not None:
+        if not seen.facts.sealed:
+            return []
+        operation.outcome, operation.ended = Outcome.OK, observation.started
+    return [operation]
+
+
+def _in_flight(refused: Operation, operations: list[Operation]) -> list[Operation]:
+    """Return the operations about the same segments that were not answered when this was refused."""
+    about = _segments_of(refused.call)
+    overlapping = [other for other in operations if other.started < refused.ended < other.ended]
+    return [
+        other for other in overlapping if not _only_looks(other.call) and about & _segments_of(other.call)
+    ]
+
+
+def _only_looks(call: Any) -> bool:
+    return isinstance(call, _LOOKS)
+
+
+def _segments_of(call: Any) -> set[str]:
+    return {call.segment, call.source} if isinstance(call, MergeSegmentsCall) else {call.segment}

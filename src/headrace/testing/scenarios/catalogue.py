@@ -1,0 +1,61 @@
+"""Every scenario by name, with what a reduction can leave out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.testing.faults.host_faults import HostFault
+from headrace.testing.network_config import NetworkConfig
+from headrace.testing.reduction import Reduction
+from headrace.testing.scenarios.container import upheaval
+from headrace.testing.scenarios.container_profile import FAULTS
+from headrace.testing.scenarios.data_plane import storm
+from headrace.testing.scenarios.two_owners import KINDS, rivalry
+from headrace.testing.simulation import Simulation
+
+_WRITERS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One program and the size of its whole runs."""
+
+    run: Callable[[Simulation, Reduction], Coroutine[Any, Any, Any]]
+    lives: int
+    clients: int
+    steps: int
+    faults: tuple[str, ...]
+    network: NetworkConfig | None = None
+
+
+async def _container(sim: Simulation, reduction: Reduction) -> Any:
+    return await upheaval(sim, reduction)
+
+
+async def _data_plane(sim: Simulation, reduction: Reduction) -> Any:
+    kinds = tuple(kind for kind in HostFault if kind.name.lower() not in reduction.without)
+    return await storm(
+        sim, writers=min(_WRITERS, reduction.clients), appends=min(25, reduction.steps), kinds=kinds
+    )
+
+
+async def _two_owners(sim: Simulation, reduction: Reduction) -> Any:
+    kinds = tuple(kind for kind in KINDS if kind.name.lower() not in reduction.without)
+    return await rivalry(
+        sim, writers=min(_WRITERS, reduction.clients), appends=min(15, reduction.steps), kinds=kinds
+    )
+
+
+def _names(kinds: tuple[HostFault, ...]) -> tuple[str, ...]:
+    return tuple(kind.name.lower() for kind in kinds)
+
+
+_LOSSY: Final = NetworkConfig(drop_chance=0.002)
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    "container": Scenario(_container, 5, 4, 32, FAULTS),
+    "data_plane": Scenario(_data_plane, 1, _WRITERS, 25, _names(tuple(HostFault)), _LOSSY),
+    "two_owners": Scenario(_two_owners, 1, _WRITERS, 15, _names(KINDS), _LOSSY),
+}

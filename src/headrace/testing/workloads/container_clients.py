@@ -1,0 +1,452 @@
+"""Clients of a container in its own process, which use every verb it has and write down what they are told.
+
+They live and die with the owner they were made for. Whatever an owner does, the history of a period must be
+that of a correct container (``ContainerHistory.end_period``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from headrace.errors import ContainerOfflineError, HeadraceError, NoSuchSegmentError, RequestError
+from headrace.model import attributes as attr
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.container.append_target import ContainerAppendTarget
+from headrace.segmentstore.container.container import SegmentContainer
+from headrace.testing.container_calls import (
+    AppendDataCall,
+    ContainerAnswer,
+    ContainerCall,
+    CreateSegmentCall,
+    DeleteSegmentCall,
+    GetAttributeCall,
+    LengthAnswer,
+    MergeSegmentsCall,
+    ReadAnswer,
+    ReadSegmentCall,
+    SealSegmentCall,
+    SegmentAnswer,
+    SegmentInfoCall,
+    TruncateSegmentCall,
+    UpdateAttributesCall,
+    ValueAnswer,
+)
+from headrace.testing.container_history import STALE_TARGET, ContainerHistory
+from headrace.testing.history import Operation
+
+T = TypeVar("T")
+
+_KEYS: Final = tuple(bytes(15) + bytes([number]) for number in range(1, 4))
+_BLOCKS_MAX: Final = 4
+_WAIT_S: Final = 0.3
+
+
+def writer_id_of(name: str) -> bytes:
+    """Return the id of a writer, one of those a container takes."""
+    return b"writer" + name.encode().rjust(10, b".")[-10:]
+
+
+class ContainerClient:
+    """One client of one owner; ``known`` collects the names of all segments anybody has asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        container: SegmentContainer,
+        history: ContainerHistory,
+        entropy: SeededEntropy,
+        known: dict[str, bool],
+        *,
+        streams: int,
+        cancels_per_thousand: int,
+    ) -> None:
+        self.name = name
+        self._container = container
+        self._history = history
+        self._entropy = entropy
+        self._known = known
+        self._streams = [f"s{number}" for number in range(streams)]
+        self._cancels_per_thousand = cancels_per_thousand
+        self._transactions = 0
+        self._writers: dict[str, BlockWriter] = {}
+
+    async def work(self, steps: int, pause_s_max: float) -> None:
+        """Make so many calls, or until the owner has ended."""
+        for _ in range(steps):
+            try:
+                await self._step()
+            except ContainerOfflineError:
+                return
+            if self._entropy.randbelow(2):
+                await asyncio.sleep(self._entropy.random() * pause_s_max)
+        for writer in self._writers.values():
+            await writer.settle()
+
+    async def _step(self) -> None:
+        draw = self._entropy.randbelow
+        name = self._streams[draw(len(self._streams))]
+        try:
+            found = await self._container.resolve(name)
+        except NoSuchSegmentError:
+            await self.create(name)
+            return
+        if draw(60) == 0:
+            await self.create(name)
+            return
+        match draw(24):
+            case 0 | 1 | 2:
+                await self.append(name)
+            case 3 | 4 | 5 | 6 | 7:
+                await self._write_blocks(name)
+            case 8:
+                await self.append(name, expected_offset=max(0, found.durable_length - draw(2)))
+            case 9 | 10:
+                await self.update(name)
+            case 11:
+                await self.get_attribute(name)
+            case 12:
+                await self.info(name)
+            case 13:
+                length = found.accepted_length
+                await self.truncate(name, found.start_offset + draw(length - found.start_offset + 2))
+            case 14 | 15 | 16:
+                await self._run_transaction(name)
+            case 17:
+                if draw(6) == 0:
+                    await self.seal(name)
+            case 18:
+                if found.sealed or draw(8) == 0:
+                    await self.delete(name)
+            case 19:
+                await self.read(name, found.durable_length, wait=True)
+            case 20 | 21:
+                await self._read_through(name)
+            case _:
+                reach = found.durable_length - found.start_offset + 2
+                await self.read(name, found.start_offset + draw(reach), wait=draw(4) == 0)
+
+    # ---- verbs
+
+    async def create(self, name: str, *, transient: bool = False) -> None:
+        """Create a segment."""
+        self._known[name] = transient
+        attributes = {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT} if transient else {}
+        call = CreateSegmentCall(name, transient)
+        await self._ask(call, lambda: self._container.create(name, attributes))
+
+    async def append(self, name: str, *, expected_offset: int = -1) -> bool:
+        """Append with attribute updates, perhaps conditionally."""
+        data = self._data()
+        updates = self._updates() if self._entropy.randbelow(3) == 0 else ()
+        call = AppendDataCall(name, data, updates, expected_offset)
+
+        async def ask() -> LengthAnswer:
+            state = await self._container.resolve(name)
+            offset = await self._container.append(state, data, updates, expected_offset)
+            return LengthAnswer(offset + len(data))
+
+        return await self._ask(call, ask, lambda answer: answer)
+
+    async def update(self, name: str) -> None:
+        """Update a few attributes by any verb."""
+        updates = self._updates()
+
+        async def ask() -> None:
+            await self._container.update_attributes(await self._container.resolve(name), updates)
+
+        await self._ask(UpdateAttributesCall(name, updates), ask)
+
+    async def get_attribute(self, name: str) -> None:
+        """Ask for the value of an attribute."""
+        key = (*_KEYS, attr.EVENT_COUNT)[self._entropy.randbelow(4)]
+
+        async def ask() -> ValueAnswer:
+            return ValueAnswer(self._container.attribute(await self._container.resolve(name), key))
+
+        await self._ask(GetAttributeCall(name, key), ask, lambda answer: answer)
+
+    async def info(self, name: str) -> None:
+        """Ask for the facts."""
+
+        async def ask() -> SegmentAnswer:
+            return await facts_of(self._container, name)
+
+        await self._ask(SegmentInfoCall(name), ask, lambda answer: answer)
+
+    async def seal(self, name: str) -> None:
+        """Seal."""
+
+        async def ask() -> int:
+            return await self._container.seal(await self._container.resolve(name))
+
+        await self._ask(SealSegmentCall(name), ask, LengthAnswer)
+
+    async def truncate(self, name: str, offset: int) -> None:
+        """Drop the head, or try to."""
+
+        async def ask() -> None:
+            await self._container.truncate(await self._container.resolve(name), offset)
+
+        await self._ask(TruncateSegmentCall(name, offset), ask)
+
+    async def delete(self, name: str) -> None:
+        """Delete."""
+
+        async def ask() -> None:
+            await self._container.delete(await self._container.resolve(name))
+
+        await self._ask(DeleteSegmentCall(name), ask)
+
+    async def merge(self, target: str, source: str, updates: tuple[AttributeUpdate, ...] = ()) -> None:
+        """Merge a source into a target."""
+
+        async def ask() -> int:
+            return await self._container.merge(await self._container.resolve(target), source, updates)
+
+        await self._ask(MergeSegmentsCall(target, source, updates), ask, LengthAnswer)
+
+    async def read(self, name: str, offset: int, *, wait: bool) -> bytes:
+        """Read somewhere; a waiting read gives up after a while."""
+        length_max = 1 + self._entropy.randbelow(3000)
+        told: list[bytes] = []
+
+        async def ask() -> ReadAnswer:
+            state = await self._container.resolve(name)
+            result = await self._container.read(state, offset, length_max, wait=wait)
+            at_tail, end = result.at_tail, result.end_of_segment
+            answer = ReadAnswer(result.to_bytes(), at_tail, end)
+            told.append(answer.data)
+            return answer
+
+        limit_s = _WAIT_S if wait else None
+        call = ReadSegmentCall(name, offset, length_max, wait)
+        await self._ask(call, ask, lambda answer: answer, limit_s=limit_s)
+        return told[0] if told else b""
+
+    # ---- several verbs
+
+    async def _read_through(self, name: str) -> None:
+        try:
+            found = await self._container.resolve(name)
+        except NoSuchSegmentError:
+            return
+        offset = found.start_offset
+        for _ in range(6):
+            data = await self.read(name, offset, wait=False)
+            if not data:
+                return
+            offset += len(data)
+
+    async def _run_transaction(self, target: str) -> None:
+        draw = self._entropy.randbelow
+        sources: list[str] = []
+        for _ in range(1 + (draw(3) == 0)):
+            self._transactions += 1
+            source = f"{target}#transaction.{self.name}.{self._transactions}"
+            await self.create(source, transient=draw(4) == 0)
+            appended = False
+            for _ in range(draw(4)):
+                appended = await self.append(source) or appended
+            if draw(6) == 0:
+                await self.delete(source)
+                return
+            if draw(4) == 0:
+                await self.seal(source)
+            if draw(12) == 0:
+                await self.truncate(source, 1)
+            updates = self._updates() if appended and draw(4) == 0 else ()
+            if draw(3) == 0:
+                await asyncio.sleep(self._entropy.random() * 0.2)
+            await self.merge(target, source, updates)
+            sources.append(source)
+        if draw(4) == 0:
+            await self.merge(target, sources[0])
+
+    async def _write_blocks(self, name: str) -> None:
+        writer = self._writers.get(name)
+        if writer is None:
+            writer = BlockWriter(f"{self.name}-{name}", name, self._container, self._history, self._entropy)
+            self._writers[name] = writer
+        await writer.write(1 + self._entropy.randbelow(_BLOCKS_MAX))
+
+    # ---- inside
+
+    def _data(self) -> bytes:
+        draw = self._entropy.randbelow
+        return self._entropy.token((1 + draw(60), 1 + draw(900), 1 + draw(3000))[draw(3)])
+
+    def _updates(self) -> tuple[AttributeUpdate, ...]:
+        draw = self._entropy.randbelow
+        updates = []
+        for _ in range(1 + draw(2)):
+            kind = list(UpdateKind)[draw(len(UpdateKind))]
+            value = ATTRIBUTE_NULL if kind is UpdateKind.REPLACE and draw(6) == 0 else draw(5)
+            expected = ATTRIBUTE_NULL if draw(2) else draw(5)
+            updates.append(AttributeUpdate(_KEYS[draw(len(_KEYS))], kind, value, expected))
+        return tuple(updates)
+
+    async def _ask(
+        self,
+        call: ContainerCall,
+        ask: Callable[[], Awaitable[T]],
+        answer: Callable[[T], ContainerAnswer] | None = None,
+        *,
+        limit_s: float | None = None,
+    ) -> bool:
+        """Call, and write down what came of it; say whether it happened for sure."""
+        if limit_s is None and self._entropy.randbelow(1000) < self._cancels_per_thousand:
+            limit_s = self._entropy.random() * 0.01
+        operation = self._history.start(self.name, call)
+        try:
+            async with asyncio.timeout(limit_s):
+                told = await ask()
+        except TimeoutError:
+            self._history.lose(operation, "gave up")
+            return False
+        except HeadraceError as error:
+            self._history.fail(operation, error)
+            if isinstance(error, RequestError):
+                return False
+            if not self._container.online:
+                raise ContainerOfflineError("ended") from None
+            return False
+        self._history.succeed(operation, None if answer is None else answer(told))
+        return True
+
+
+class BlockWriter:
+    """A writer with event numbers that sends several blocks before it is answered, and connects again."""
+
+    def __init__(
+        self,
+        name: str,
+        segment: str,
+        container: SegmentContainer,
+        history: ContainerHistory,
+        entropy: SeededEntropy,
+    ) -> None:
+        self.writer_id = writer_id_of(name)
+        self._name = name
+        self._segment = segment
+        self._container = container
+        self._history = history
+        self._entropy = entropy
+        self._target: ContainerAppendTarget | None = None
+        self._accepted = 0
+        self._in_flight: deque[tuple[int, Operation]] = deque()
+        self._settled = asyncio.Event()
+
+    async def write(self, count: int) -> None:
+        """Send so many blocks; now and then wait for their answers, or connect again without waiting.
+
+        Raises:
+            ContainerOfflineError: the owner has ended.
+        """
+        draw = self._entropy.randbelow
+        if self._target is None or draw(10) == 0:
+            await self._connect()
+        for _ in range(count):
+            target = self._target
+            if target is None:
+                return
+            data = self._entropy.token(1 + draw(60) if draw(4) else 1 + draw(2000))
+            while not target.can_accept(len(data)):
+                resumed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                target.wait_capacity(lambda found=resumed: found.done() or found.set_result(None))  # type: ignore[misc]
+                await resumed
+            self._send(target, data)
+        if self._target is not None:
+            self._target.end_of_read()
+        if draw(3):
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Wait for every answer that is owed."""
+        while self._in_flight:
+            self._settled.clear()
+            await self._settled.wait()
+
+    async def _connect(self) -> None:
+        operation = self._history.start(self._name, GetAttributeCall(self._segment, self.writer_id))
+        try:
+            target = self._container.append_target(self._segment)
+            while target is None:
+                await self._container.resolve(self._segment)
+                target = self._container.append_target(self._segment)
+            value = target.last_event_number(self.writer_id)
+        except HeadraceError as error:
+            self._history.fail(operation, error)
+            if isinstance(error, ContainerOfflineError):
+                raise
+            self._target = None
+            return
+        self._history.succeed(operation, ValueAnswer(value))
+        self._target, self._accepted = target, value
+
+    def _send(self, target: ContainerAppendTarget, data: bytes) -> None:
+        draw = self._entropy.randbelow
+        previous = self._accepted
+        number = max(previous, 0) + 1 + draw(3)
+        count = 1 + draw(5)
+        expected_offset = target.state.accepted_length - (draw(3) == 0) if draw(5) == 0 else -1
+        updates = (
+            AttributeUpdate(self.writer_id, UpdateKind.REPLACE_IF_EQUALS, number, previous),
+            AttributeUpdate(attr.EVENT_COUNT, UpdateKind.ACCUMULATE, count),
+        )
+        call = AppendDataCall(self._segment, data, updates, expected_offset, self._name)
+        operation = self._history.start(self._name, call)
+        self._in_flight.append((number, operation))
+        cut = draw(len(data) + 1)
+        try:
+            target.append_block(
+                self,
+                [memoryview(data)[:cut], memoryview(data)[cut:]],
+                len(data),
+                previous_event_number=previous,
+                last_event_number=number,
+                event_count=count,
+                request_id=number,
+                expected_offset=expected_offset,
+            )
+        except HeadraceError as error:
+            self._in_flight.pop()
+            if isinstance(error, NoSuchSegmentError):
+                self._history.refuse(operation, STALE_TARGET)
+            else:
+                self._history.fail(operation, error)
+            if isinstance(error, ContainerOfflineError):
+                raise
+            if type(error).__name__ != "OffsetMismatchError":
+                self._target = None
+            return
+        self._accepted = number
+
+    # ---- from the container
+
+    def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
+        """Everything up to this number is durable."""
+        assert request_id == last_event_number
+        while True:
+            number, operation = self._in_flight.popleft()
+            last = number == last_event_number
+            self._history.succeed(operation, LengthAnswer(segment_length if last else None))
+            if last:
+                break
+        self._settled.set()
+
+    def on_failed(self, error: HeadraceError) -> None:
+        """Nobody knows about those in flight."""
+        while self._in_flight:
+            self._history.fail(self._in_flight.popleft()[1], error)
+        self._target = None
+        self._settled.set()
+
+
+async def facts_of(container: SegmentContainer, name: str) -> SegmentAnswer:
+    """Return what the container says about a segment."""
+    info = await container.read_info(name)
+    return SegmentAnswer(info.start_offset, info.length, info.sealed, dict(info.attributes))

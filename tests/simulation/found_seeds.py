@@ -1,0 +1,14 @@
+"""Seeds that found something once, by scenario, and what it was. They are run for ever."""
+
+CONTAINER = {
+    4: "a stop waited for ever: a request refused while it left the queue ended nobody's wait for the log",
+    17: "a creation told that the segment exists, and the next call that it does not",
+    80: "a repeated creation that waited in the log's queue hid the segment from writers",
+    9: "a creator was told that there is no such segment, because eviction was faster than the answer",
+    101: "a source merged into a deleted segment stayed in the cache as not stored, until nothing was taken",
+    103: "a frame that became durable while the container stopped wanted to begin a checkpoint",
+    116: "a writer waited for ever for blocks that it had sent while the container stopped",
+    216: "the error of a merge whose caller had given up was never looked at",
+}
+
+DATA_PLANE: dict[int, str] = {}

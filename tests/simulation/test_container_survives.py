@@ -1,0 +1,119 @@
+"""One container, every verb, every fault: what clients are told is what a correct container would say."""
+
+import pytest
+
+from headrace.segmentstore.container.segment_merges import SegmentMerges
+from headrace.segmentstore.durablelog.durable_apply import DurableApply
+from headrace.segmentstore.readindex.read_index import ContainerReadIndex
+from headrace.testing.failures import SimulationError
+from headrace.testing.reduction import ALL, Reduction, shrink
+from headrace.testing.run_seeds import describe, main, run_one, run_seeds, shrink_one
+from headrace.testing.scenarios.container_profile import FAULTS
+from tests.simulation.found_seeds import CONTAINER
+
+
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_clients_are_told_what_a_correct_container_would_tell_them(seed):
+    assert run_one("container", seed).value.judged > 10
+
+
+@pytest.mark.parametrize("seed", CONTAINER)
+def test_what_was_found_once_stays_away(seed):
+    run_one("container", seed)
+
+
+def first_failure(seeds=range(40)):
+    """Return the first seed that fails, and how."""
+    for seed in seeds:
+        try:
+            run_one("container", seed)
+        except Exception as error:
+            return seed, error
+    raise AssertionError("no seed has failed")
+
+
+def test_a_byte_that_changes_in_the_cache_is_convicted(monkeypatch):
+    honest = ContainerReadIndex.append
+
+    def lie(index, segment, offset, data):
+        honest(index, segment, offset, bytes([data[0] ^ 1]) + bytes(data[1:]) if offset == 0 else data)
+
+    monkeypatch.setattr(ContainerReadIndex, "append", lie)
+    assert isinstance(first_failure()[1], SimulationError | AssertionError)
+
+
+def test_a_merge_that_forgets_its_updates_is_convicted(monkeypatch):
+    honest = SegmentMerges.merge
+
+    async def forget(merges, target, source_name, updates=()):
+        return await honest(merges, target, source_name, ())
+
+    monkeypatch.setattr(SegmentMerges, "merge", forget)
+    assert isinstance(first_failure()[1], SimulationError)
+
+
+def test_an_acknowledgement_before_the_log_has_it_is_convicted(monkeypatch):
+    """The log answers for a frame and drops every tenth."""
+    from headrace.testing.wal_faults import FaultyMemoryWal
+
+    honest = FaultyMemoryWal._finish_next
+
+    def drop(wal):
+        frame = wal._in_flight[0]
+        if wal._written % 10 == 9:
+            wal._written += 1
+            wal._in_flight.popleft()
+            done, frame.done = frame.done, None
+            done(frame, None)
+            return
+        honest(wal)
+
+    monkeypatch.setattr(FaultyMemoryWal, "_finish_next", drop)
+    first_failure()
+
+
+def test_a_failing_run_is_made_smaller_and_can_be_repeated(monkeypatch):
+    honest = DurableApply.apply
+
+    def lose_attributes(apply, frame):
+        honest(apply, frame)
+        for item in frame.items:
+            segment = getattr(item, "segment", None)
+            if segment is not None:
+                segment.attributes.pop(item.owner.writer_id, None)
+
+    monkeypatch.setattr(DurableApply, "apply", lose_attributes)
+    seed, error = first_failure()
+    reduction = shrink_one("container", seed, error, limit_s=10.0)
+    assert reduction != ALL
+    assert reduction.lives == 1
+    with pytest.raises(type(error)):
+        run_one("container", seed, reduction=Reduction.parse(str(reduction)))
+
+
+def test_a_reduction_is_the_smallest_that_fails():
+    def fails(reduction):
+        return reduction.clients >= 2 and reduction.steps >= 7 and "reads" not in reduction.without
+
+    found = shrink(fails, lives=5, clients=4, steps=32, faults=FAULTS, go_on=lambda: True)
+    assert (found.lives, found.clients, found.steps) == (1, 2, 7)
+    assert found.without == frozenset(FAULTS) - {"reads"}
+    assert Reduction.parse(str(found)) == found
+
+
+def test_a_reduction_that_makes_no_sense_is_refused():
+    with pytest.raises(ValueError, match="walls"):
+        Reduction.parse("clients=1 walls=3")
+
+
+def test_seeds_per_minute_are_told(capsys):
+    assert main(["--seeds", "3", "--scenario", "container", "--processes", "1"]) == 0
+    assert "seeds/minute" in capsys.readouterr().out
+
+
+def test_a_failure_says_how_to_repeat_it(monkeypatch):
+    found = next(run_seeds(["container"], [1], 1))
+    found = type(found)(found.scenario, found.seed, 0.0, "NotLinearizableError: why", "clients=1 steps=2")
+    text = describe(found)
+    assert '--scenario container --first 1 --reduction "clients=1 steps=2"' in text
+    assert "why" in text

@@ -1,0 +1,100 @@
+"""Stops right before, within and right after every durable write of a busy scenario; recovers; recovers again.
+
+Durable writes are those of the log, its owner record and its files, of chunks, and of directories (a file
+made, renamed or removed); rows of storage's metadata and of the catalogue are writes of the log. The
+scenario is the same each time, so each is met; what unsynced changes survive is drawn anew.
+"""
+
+import asyncio
+
+import pytest
+
+from headrace.limits import KIB
+from headrace.segmentstore.container.config import ContainerConfig, EvictionConfig
+from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.readindex.read_index import ReadIndexConfig
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.testing.disk import Moment
+from headrace.testing.scenarios.container import start_clients, wait_for
+from headrace.testing.scenarios.container_profile import ContainerProfile
+from headrace.testing.scenarios.container_world import ContainerWorld
+from headrace.testing.simulation import simulate
+from headrace.wal import WalConfig
+
+PROFILE = ContainerProfile(
+    file_log=True,
+    file_chunks=True,
+    supports_append=True,
+    wal=WalConfig(
+        frame_bytes_max=1 * KIB,
+        frames_max=16,
+        segment_file_bytes=32 * KIB,
+        zero_step_bytes=4 * KIB,
+        zero_ahead_bytes=0,
+        spare_files_max=1,
+    ),
+    container=ContainerConfig(
+        checkpoint_frames=12,
+        checkpoint_bytes=8 * KIB,
+        checkpoint_part_bytes=2 * KIB,
+        eviction=EvictionConfig(active_segments_max=16, eviction_interval_s=0.2),
+        read_index=ReadIndexConfig(accepted_bytes_max=16 * KIB),
+        storage=SegmentStorageConfig(rollover_bytes=2 * KIB, block_bytes=64, garbage_delay_s=0.0),
+        storage_writer=StorageWriterConfig(
+            flush_bytes=512, flush_age_s=0.02, acknowledge_interval_s=0.01, garbage_interval_s=0.05
+        ),
+    ),
+    cache=CacheConfig(bytes_max=256 * KIB, arena_bytes=64 * KIB, extent_bytes_max=16 * KIB),
+    lives=1,
+    clients=2,
+    steps=8,
+    streams=2,
+    storage_faults_per_thousand=0,
+    read_faults_per_thousand=0,
+    cancels_per_thousand=0,
+    storage_s_max=0.0,
+    log_s_max=0.0,
+    pause_s_max=0.02,
+    troubles=frozenset(),
+)
+
+SEED = 2
+
+
+async def work(sim, crash=None):
+    """One owner at work; answer how many durable writes it has made."""
+    world = ContainerWorld(sim, PROFILE)
+    host = sim.host("store")
+    if crash is not None:
+        host.disk.plan_power_loss(*crash)
+    owner = await world.start_owner(host)
+    if host.is_up and owner.lives:
+        clients = start_clients(world, owner, "a")
+        await wait_for(owner, clients, 60.0)
+        if owner.lives and crash is not None:
+            await asyncio.sleep(5.0)
+    if crash is None:
+        await asyncio.sleep(1.0)
+        return host.disk.statistics().durable_writes
+    assert host.disk.statistics().power_losses == 1, f"there is no durable write {crash}"
+    for _ in range(2):  # recover, recover what was recovered
+        await world.start_owner(host)
+        host.kill()
+    owner = await world.start_owner(host)
+    await world.run_in(owner, world.check_stored(owner))
+    host.lose_power()
+    await world.start_owner(host)
+    return host.disk.statistics().durable_writes
+
+
+@pytest.fixture(scope="module")
+def durable_writes():
+    return simulate(SEED, work).value
+
+
+@pytest.mark.parametrize(("moment", "every"), [(Moment.BEFORE, 1), (Moment.AFTER, 1), (Moment.WITHIN, 3)])
+def test_whatever_was_acknowledged_is_there_after_a_stop_at_any_durable_write(durable_writes, moment, every):
+    assert durable_writes > 80
+    for number in range(1, durable_writes + 1, every):
+        simulate(SEED, lambda sim, number=number: work(sim, (number, moment)))
