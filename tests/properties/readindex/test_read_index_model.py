@@ -70,7 +70,7 @@ class ReadIndexModel(RuleBasedStateMachine):
         self.pending: dict[SegmentState, list[tuple[int, SegmentState]]] = {}
         self.names = 0
 
-    @initialize(blocks=st.sampled_from([8, 24, 70]), fetches=st.sampled_from([1, 2, 8]))
+    @initialize(blocks=st.sampled_from([4, 8, 24, 70]), fetches=st.sampled_from([1, 2, 8]))
     def open(self, blocks: int, fetches: int) -> None:
         async def make() -> World:
             return World(small_cache(blocks), fetches_max=fetches)

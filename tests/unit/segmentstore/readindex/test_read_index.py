@@ -620,6 +620,31 @@ async def test_a_read_of_bytes_on_their_way_waits_for_those():
     await world.close()
 
 
+@pytest.mark.parametrize("warm", [0, 30_000, 1 << 30])
+async def test_a_reader_goes_from_storage_through_the_cache_into_the_future(warm):
+    world = World(small_cache(32))
+    world.storage.warm_bytes = warm
+    segment = world.create()
+    while segment.durable_length < 400_000:
+        world.append(segment, 9000)
+        world.store(segment, segment.durable_length - 20_000 if segment.durable_length > 30_000 else 0)
+    assert world.cache.statistics().evicted_extents
+    appended = segment.durable_length
+    read = bytearray()
+    while len(read) < appended + 500:
+        reading = asyncio.ensure_future(world.read(segment, len(read), 7000, wait=True))
+        await settle()
+        if len(read) >= appended:
+            assert not reading.done()
+            world.append(segment, 100)
+        data = await reading
+        assert data
+        read += data
+    assert read == world.bytes[segment]
+    world.check()
+    await world.close()
+
+
 async def test_random_reads_do_not_read_ahead():
     world = World(BlockCache(CacheConfig(bytes_max=128 * MIB)))
     segment = world.create_stored("s", 8 * MIB)
