@@ -1,5 +1,8 @@
-"""``kill -9`` in the middle of ingestion by eight writers, twenty times: every acknowledged event is there
-once."""
+"""``kill -9`` in the middle of ingestion by eight writers and under four readers, twenty times.
+
+Every acknowledged event is there once, and no reader ever sees an event twice, skips one, or sees one that
+is not there in the end.
+"""
 
 import asyncio
 import collections
@@ -13,6 +16,7 @@ from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from tests.integration.server_process import ServerProcess
 
 WRITERS = 8
+READERS = 4
 KILLS = 20
 
 
@@ -60,6 +64,25 @@ async def _flush(writer, batch, key):
     await writer.write_many(batch, [key] * len(batch))
 
 
+def note(payload, seen):
+    """Take down one event and hold it against what the same reader saw of its writer before.
+
+    Every byte is known: number and sequence, padded. The next sequence is the only one that may follow.
+    """
+    number, _, sequence = payload.rstrip(b".").partition(b":")
+    assert payload == b"%d:%d" % (int(number), int(sequence)) + b"." * (60 - len(number) - 1 - len(sequence))
+    assert int(sequence) == seen[int(number)] + 1, f"writer {int(number)}: after {seen[int(number)]}"
+    seen[int(number)] = int(sequence)
+
+
+async def read_until_sealed(client, seen):
+    """One reader from the head on, over every kill, until the stream is sealed; remembers the last events."""
+    async with client.event_reader("kill", "stream") as reader:
+        async for batch in reader.batches():
+            for payload in batch.payloads():
+                note(payload, seen)
+
+
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -93,6 +116,8 @@ async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
             await client.create_stream("kill", "stream", StreamConfiguration(scaling=ScalingPolicy.fixed(4)))
             stopping = asyncio.Event()
             async with asyncio.TaskGroup() as group:
+                observed = [collections.defaultdict(lambda: -1) for _ in range(READERS)]
+                readers = [group.create_task(read_until_sealed(client, seen)) for seen in observed]
                 writers = [
                     group.create_task(write_until(client, number, acked, stopping, on_ack))
                     for number in range(WRITERS)
@@ -107,6 +132,10 @@ async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
                 goal = counted + 2000
                 await asyncio.wait_for(wanted.wait(), 60)
                 stopping.set()
+                await asyncio.wait(writers)
+                await client.seal_stream("kill", "stream")
+                await asyncio.wait(readers, timeout=120)
+                assert all(task.done() for task in readers)
             written = [task.result() for task in writers]
             seen = collections.defaultdict(list)
             async with client.event_reader("kill", "stream", end="tail") as reader:
@@ -117,6 +146,7 @@ async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
         for number in range(WRITERS):
             assert acked[number] == written[number] - 1
             assert seen[number] == list(range(written[number])), f"writer {number}"
+            assert [last[number] for last in observed] == [written[number] - 1] * READERS
         assert server.starts == KILLS + 1
         assert server.stop() == 0
     finally:

@@ -1,4 +1,4 @@
-"""Stops right before, within and right after every durable write of a busy scenario; recovers; recovers again.
+"""Stops right before, within and right after every durable write of a busy scenario; recovers, twice.
 
 Durable writes are those of the log, its owner record and its files, of chunks, and of directories (a file
 made, renamed or removed); rows of storage's metadata and of the catalogue are writes of the log. The
