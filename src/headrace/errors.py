@@ -302,8 +302,8 @@ class TooManyActiveSegmentsError(OverloadError):
 
     def __init__(self, container_id: int, active_max: int) -> None:
         super().__init__(
-            f"container {container_id} holds {active_max} active segments and none is idle; close writers and "
-            "readers that are not needed, add containers, or raise active_segments_max"
+            f"container {container_id} holds {active_max} active segments and none is idle; close writers "
+            "and readers that are not needed, add containers, or raise active_segments_max"
         )
         self.container_id = container_id
         self.active_max = active_max
