@@ -33,13 +33,7 @@ from headrace.segmentstore.contract import (
 )
 from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.segmentstore.storagewriter.flush_plan import (
-    CompareStep,
-    FinishMergeStep,
-    WaitStep,
-    plan_step,
-    sources_of,
-)
+from headrace.segmentstore.storagewriter.flush_plan import DeleteStep, WaitStep, plan_step, sources_of
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.segment_aggregator import QueuedBytes, SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher, SegmentStorage
@@ -414,8 +408,9 @@ class StorageWriter:
             if isinstance(step, WaitStep):
                 self._wait_for(aggregator, step.source, loop.time())
                 return
-            if aggregator.segment.deleted and isinstance(step, CompareStep | FinishMergeStep):
-                # Nothing could be believed any more. What is left to do is its deletion, which is on the way.
+            if aggregator.segment.deleted and not isinstance(step, DeleteStep):
+                # All that is left to do is its deletion, which is on the way. A step could make no progress,
+                # its bytes having left the cache, and would be planned again and again.
                 aggregator.waiting = True
                 return
             await self._flusher.perform(aggregator, step)

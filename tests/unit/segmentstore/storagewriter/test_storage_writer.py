@@ -762,6 +762,24 @@ async def test_a_segment_deleted_while_it_is_flushed_is_gone_at_the_end():
 
 
 @simulated
+async def test_a_segment_whose_deletion_has_not_come_out_of_the_log_is_waited_for_in_peace():
+    world = make_world()
+    segment = world._segment("s")
+    async with running(world):
+        world.append("s", b"x" * 5000)
+        segment.deleted = segment.accepted_deleted = True
+        world.read_index.drop(segment)
+        await asyncio.sleep(10.0)
+        assert world.writer.statistics().flushes <= 2
+        segment.deleted = segment.accepted_deleted = False
+        world.delete("s")
+        world.checkpoint()
+        await asyncio.sleep(10.0)
+    assert segment.stored_deleted
+    assert world.acknowledged == world.sequence
+
+
+@simulated
 async def test_a_name_used_again_after_deletion_is_another_segment():
     world = make_world()
     world.append("s", b"x" * 1000)
