@@ -24,6 +24,8 @@ class Activations:
         self._supervisor = supervisor
         self._activate = activate
         self._waiting: dict[str, Waiters] = {}
+        self._active: set[str] = set()
+        """Names whose segment is active, and whose waiters go on in this turn of the loop."""
         self.started = 0
         self.failed = 0
 
@@ -32,6 +34,10 @@ class Activations:
 
     def __contains__(self, name: str) -> bool:
         return name in self._waiting
+
+    def is_inactive(self, name: str) -> bool:
+        """Whether a name has an activation under way that has not ended yet."""
+        return name in self._waiting and name not in self._active
 
     async def wait(self, name: str) -> SegmentState:
         """Return the segment once it is active, and everybody who asked before has gone on.
@@ -72,7 +78,9 @@ class Activations:
         waiting = self._waiting[name]
         if not waiting:
             del self._waiting[name]
+            self._active.discard(name)
             return
+        self._active.add(name)
         while waiting:
             waiter = waiting.popleft()
             if not waiter.done():

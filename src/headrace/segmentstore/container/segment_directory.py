@@ -65,7 +65,7 @@ class SegmentDirectory:
             NoSuchSegmentError: there is certainly none.
         """
         state = self._state.find(name)
-        if state is not None and name not in self.activations:
+        if state is not None and not self.activations.is_inactive(name):
             if state.accepted_deleted or state.accepted_merged or name in self._creating:
                 raise NoSuchSegmentError(name)
             return state

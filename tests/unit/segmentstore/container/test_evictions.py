@@ -377,6 +377,20 @@ async def test_concurrent_activations_of_a_name_are_one_and_go_on_in_order(bench
     assert container.segment_statistics().activations == 1
 
 
+async def test_who_brought_a_segment_back_finds_it_without_waiting_again(bench):
+    await bench.container.create(A, {})
+    await bench.evict(A)
+    assert bench.container.append_target(A) is None
+
+    async def open_target():
+        segment = await bench.container.resolve(A)
+        target = bench.container.append_target(A)
+        assert target.state is segment
+        target.close()
+
+    await asyncio.gather(*(open_target() for _ in range(5)))
+
+
 async def test_a_row_that_is_too_large_keeps_its_segment_in_memory(bench):
     container = bench.container
     segment = await container.create(A, {})
