@@ -23,7 +23,7 @@ from headrace.testing.container_calls import (
     SealSegmentCall,
     SegmentInfoCall,
 )
-from headrace.testing.container_model import ModelContainer, step
+from headrace.testing.container_model import ModelContainer, state_of, step
 from headrace.testing.history import NEVER, History, Operation, Outcome
 from headrace.testing.linearizability import Answer, NotLinearizableError, linearize
 from headrace.testing.trace import Trace
@@ -54,6 +54,9 @@ class ContainerHistory:
         self.contested = False
         """Whether two owners were at work in this period: looks may then be old, refusals wrong."""
         self.judged = 0
+        """Operations in periods that had a verdict."""
+        self.undecided = 0
+        """Periods with so much of unknown outcome that the search was given up: neither right nor wrong."""
 
     def start(self, client: str, call: ContainerCall) -> Operation:
         """Note that ``client`` is about to ask."""
@@ -92,11 +95,16 @@ class ContainerHistory:
         """
         operations = [*judgeable(self.operations, contested=self.contested)]
         verdict = linearize(operations, self.state, step, steps_max=STEPS_MAX)
-        if verdict.answer is not Answer.LEGAL:
+        if verdict.answer is Answer.ILLEGAL:
             raise NotLinearizableError(verdict.describe())
-        assert verdict.state is not None
-        self.judged += len(self.operations)
-        self.state = verdict.state
+        if verdict.answer is Answer.UNDECIDED:
+            self.undecided += 1
+            answer: Any = self.operations[-1].result
+            self.state = state_of(answer)
+        else:
+            assert verdict.state is not None
+            self.judged += len(self.operations)
+            self.state = verdict.state
         self._history.operations.clear()
         self.contested = False
 

@@ -119,6 +119,19 @@ class ModelContainer:
         )
 
 
+def state_of(seen: ObserveAnswer) -> ModelContainer:
+    """Return the state that was observed; what lies below a start offset is nobody's to see any more."""
+    segments = {}
+    for name, found in seen.segments.items():
+        facts = found.facts
+        attributes = {key: value for key, value in facts.attributes.items() if key not in UNTOLD}
+        pieces = (bytes(facts.start_offset), found.data)
+        segments[name] = make_segment(
+            pieces, facts.length, b"seen", facts.start_offset, facts.sealed, False, attributes
+        )
+    return ModelContainer(segments)
+
+
 class RefusedError(Exception):
     """A correct container would refuse, with this reason: the name of an error without ``Error``."""
 

@@ -26,7 +26,12 @@ class Trace:
 
     def add(self, source: str, event: str, /, **fields: object) -> None:
         """Append one line."""
-        pairs = "".join(f" {key}={_text(value)}" for key, value in fields.items())
+        pairs = "".join(
+            [
+                f" {key}={value if type(value) is str or type(value) is int else _text(value)}"
+                for key, value in fields.items()
+            ]
+        )
         line = f"{self._now():.9f} {source} {event}{pairs}"
         self._lines.append(line)
         self._digest.update(line.encode())
