@@ -269,7 +269,8 @@ class SegmentInput:
 
     def _on_block(self, block: ReadBlock) -> None:
         blocks = self._ranges.on_block(block)
-        self._reconnects.on_success()
+        if blocks:  # a range ahead that is answered each time is no progress
+            self._reconnects.on_success()
         for ready in blocks:
             if ready.end_of_segment:
                 self.is_sealed_at_end = True
