@@ -21,7 +21,7 @@ import asyncio
 import logging
 from typing import Any, Final, cast
 
-from headrace.errors import ClosedError, HeadraceError, InvalidArgumentError, ProtocolError
+from headrace.errors import ClosedError, CorruptionError, HeadraceError, InvalidArgumentError, ProtocolError
 from headrace.model.attributes import is_core_attribute
 from headrace.segmentstore.ingress.append_session import AppendSession
 from headrace.segmentstore.ingress.authorisation import Permission
@@ -365,7 +365,10 @@ class Connection(asyncio.BufferedProtocol):
         """A request failed: answer, or close if there is no answer to that."""
         reply = reply_to(error, question_of(command))
         if reply is None:
-            self.close_after_replies(f"{type(command).__name__} failed: {error}")
+            reason = f"{type(command).__name__} failed: {error}"
+            if isinstance(error, CorruptionError):
+                _logger.error("damaged data: %s", reason)  # a person has to act; the peer asks again
+            self.close_after_replies(reason)
             return
         try:
             self._outbox.send(encode(reply))
