@@ -75,6 +75,7 @@ async def make_killed_server(directory):
         await _write_history(server)
         wait_until_stored(server)
         wait_until_evicted(server, 5)
+        wait_until_stored(server)  # what eviction has written into the catalogues
         server.kill()
         server.environment |= LAZY
         server.start()
