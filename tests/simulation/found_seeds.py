@@ -9,6 +9,8 @@ CONTAINER = {
     103: "a frame that became durable while the container stopped wanted to begin a checkpoint",
     116: "a writer waited for ever for blocks that it had sent while the container stopped",
     216: "the error of a merge whose caller had given up was never looked at",
+    10197: "a read spanned so many slow chunks that it always took too long, however often it was asked",
+    10730: "the same, at the first read of a new owner",
 }
 
 DATA_PLANE: dict[int, str] = {}

@@ -56,7 +56,7 @@ class ReadIndexConfig:
     accepted_bytes_max: int = 24 * MIB
     """Bytes the container may have accepted and not yet appended here: its log frames."""
     storage_timeout_s: float = 30.0
-    """A storage read that takes longer has failed; whoever waits for it may ask again."""
+    """A storage read that takes longer has failed; whoever waits for it may ask again, and gets less."""
 
 
 @dataclass(slots=True)

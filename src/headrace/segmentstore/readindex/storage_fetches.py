@@ -6,14 +6,24 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.errors import ContainerOfflineError, DataCorruptionError, HeadraceError, StorageReadError
+from headrace.errors import (
+    ContainerOfflineError,
+    CorruptionError,
+    DataCorruptionError,
+    HeadraceError,
+    StorageReadError,
+)
+from headrace.limits import READ_BYTES_MAX
 from headrace.segmentstore.readindex.prefetch_policy import PIECE_BYTES
 
 if TYPE_CHECKING:
     from headrace.segmentstore.contract import StorageReader
     from headrace.segmentstore.readindex.segment_index import SegmentIndex
+
+SPAN_FACTOR: Final = 4
+"""How much less of a segment is read at once after a failure, and how much more after a swift answer."""
 
 
 class Spawner(Protocol):
@@ -49,6 +59,10 @@ class StorageFetches:
 
     At most ``fetches_max`` run at a time; further readers wait in line. Reading ahead never waits and never
     makes anybody wait: it is left out when half of the places are taken.
+
+    The more a read spans, the more objects must answer for it to succeed, in time and undamaged. So a segment
+    of which a read has failed is read in shorter spans, down to a byte, until storage answers swiftly again:
+    who asks again is not refused for ever because of bytes that nobody has asked for.
     """
 
     def __init__(self, storage: StorageReader, spawner: Spawner, fetches_max: int, timeout_s: float) -> None:
@@ -57,6 +71,7 @@ class StorageFetches:
         self._fetches_max = fetches_max
         self._timeout_s = timeout_s
         self._pending: dict[SegmentIndex, list[Fetch]] = {}
+        self._spans: dict[SegmentIndex, int] = {}  # bytes one read may span, of segments in trouble
         self._places = asyncio.Semaphore(fetches_max)
         self._ahead = 0  # reads ahead that have not ended
         self._closed = False
@@ -95,8 +110,7 @@ class StorageFetches:
             else:
                 piece_end = min(end, (position // PIECE_BYTES + 1) * PIECE_BYTES)
                 piece_end = self._next_pending(index, position, index.next_cached(position, piece_end))
-                self._start(index, position, piece_end, foreground=False)
-                position = piece_end
+                position = self._start(index, position, piece_end, foreground=False).end
 
     def is_pending(self, index: SegmentIndex, offset: int) -> bool:
         """Whether the byte at ``offset`` is on its way."""
@@ -104,6 +118,7 @@ class StorageFetches:
 
     def forget(self, index: SegmentIndex, error: HeadraceError) -> None:
         """The segment is gone: who waits for it gets ``error``, and what still arrives is not cached."""
+        self._spans.pop(index, None)
         for fetch in self._pending.pop(index, ()):
             self._fail(fetch, error)
 
@@ -128,6 +143,7 @@ class StorageFetches:
     def _start(self, index: SegmentIndex, start: int, end: int, *, foreground: bool) -> Fetch:
         assert start < end
         assert not self._closed
+        end = min(end, start + self._spans.get(index, READ_BYTES_MAX))
         done: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         fetch = Fetch(index, start, end, done, foreground)
         self._pending.setdefault(index, []).append(fetch)
@@ -145,25 +161,44 @@ class StorageFetches:
         """Perform one read and settle everybody who waits for it. Only a cancellation leaves it."""
         statistics = self.statistics
         try:
-            data = await self._read(fetch)
+            data, taken_s = await self._read(fetch)
         except asyncio.CancelledError:
             self._remove(fetch)
             self._fail(fetch, ContainerOfflineError("the container stops"))
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the readers' answer
             statistics.failures += 1
-            self._remove(fetch)
+            if self._remove(fetch) and isinstance(error, StorageReadError | CorruptionError):
+                self._narrow(fetch)
             self._fail(fetch, error)
         else:
             statistics.reads += 1
             statistics.bytes_read += len(data)
             if self._remove(fetch):
+                self._widen(fetch, taken_s)
                 fetch.done.set_result(data)
                 fetch.index.insert_history(fetch.start, data)
         finally:
             self._ahead -= not fetch.foreground
 
-    async def _read(self, fetch: Fetch) -> memoryview:
+    def _narrow(self, fetch: Fetch) -> None:
+        """Let the next reads of the segment span less than this one, which has failed."""
+        span = max(1, (fetch.end - fetch.start) // SPAN_FACTOR)
+        self._spans[fetch.index] = min(span, self._spans.get(fetch.index, span))
+
+    def _widen(self, fetch: Fetch, taken_s: float) -> None:
+        """Let them span more than this one, if that much more would be answered in time as well."""
+        span = self._spans.get(fetch.index)
+        if span is None or taken_s * SPAN_FACTOR >= self._timeout_s:
+            return
+        span = max(span, (fetch.end - fetch.start) * SPAN_FACTOR)
+        if span < READ_BYTES_MAX:
+            self._spans[fetch.index] = span
+        else:
+            del self._spans[fetch.index]
+
+    async def _read(self, fetch: Fetch) -> tuple[memoryview, float]:
+        """Return the bytes of a fetch, and how many seconds storage took."""
         statistics = self.statistics
         name, size = fetch.index.state.storage_name, fetch.end - fetch.start
         statistics.queued += 1
@@ -172,6 +207,8 @@ class StorageFetches:
         finally:
             statistics.queued -= 1
         statistics.in_flight += 1
+        time = asyncio.get_running_loop().time
+        begun_s = time()
         try:
             async with asyncio.timeout(self._timeout_s):
                 data = memoryview(await self._storage.read_stored(name, fetch.start, size)).toreadonly()
@@ -184,7 +221,7 @@ class StorageFetches:
             raise DataCorruptionError(
                 f"storage answered {len(data)} instead of {size} bytes", path=name, offset=fetch.start
             )
-        return data
+        return data, time() - begun_s
 
     def _remove(self, fetch: Fetch) -> bool:
         """Take a fetch off the list; False if the segment has left in the meantime."""
@@ -208,3 +245,4 @@ class StorageFetches:
             ordered = sorted(fetches, key=lambda fetch: fetch.start)
             assert all(fetch.index is index for fetch in ordered)
             assert all(left.end <= right.start for left, right in pairwise(ordered))
+        assert all(0 < span < READ_BYTES_MAX for span in self._spans.values())

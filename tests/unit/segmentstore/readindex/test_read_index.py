@@ -17,6 +17,7 @@ from headrace.errors import (
 )
 from headrace.limits import KIB, MIB
 from headrace.segmentstore.readindex import BlockCache, CacheConfig
+from headrace.testing.simulation import simulate
 from tests.unit.segmentstore.readindex.world import BLOCK, World, pattern, settle, small_cache
 
 # ------------------------------------------------------------------------------------------ cached
@@ -412,6 +413,52 @@ async def test_storage_that_does_not_answer_is_given_up_and_its_place_is_free_ag
     world.storage.let_go()
     assert await world.read(segment, 0, 1000) == pattern(0, 1000)
     await world.close()
+
+
+def test_storage_too_slow_for_a_whole_span_still_answers_who_asks_again_and_without_further_failures():
+    async def read_all(_):
+        world = World(storage_timeout_s=2.0)
+        segment = world.create_stored("s", 100 * KIB)
+        world.storage.bytes_per_s = 10 * KIB  # a span of 64 KiB takes six seconds
+        data, failures = b"", 0
+        while len(data) < 100 * KIB and failures < 3:
+            try:
+                data += await world.read(segment, len(data), 1000)
+            except StorageReadError:
+                failures += 1
+        assert data == pattern(0, 100 * KIB)
+        await world.close()
+
+    simulate(0, read_all)
+
+
+async def test_bytes_in_front_of_damaged_ones_can_be_read(world):
+    segment = world.create_stored("s", 100 * KIB)
+    world.storage.damaged_at = 50_000
+    data, failures = b"", 0
+    while len(data) < 50_000 and failures < 30:
+        try:
+            data += await world.read(segment, len(data), 1000)
+        except DataCorruptionError:
+            failures += 1
+    assert data == pattern(0, 50_000)
+    with pytest.raises(DataCorruptionError):
+        await world.read(segment, 50_000, 1000)
+    assert await world.read(segment, 50_001, 1) == pattern(50_001, 1)
+
+
+async def test_spans_cut_short_by_failures_grow_again_when_storage_answers(world):
+    segment = world.create_stored("s", 4 * MIB)
+    world.storage.failures = 30
+    for _ in range(30):
+        with pytest.raises(StorageReadError):
+            await world.read(segment, 0, 1000)
+    assert world.storage.reads[-1][2] == 1
+    world.storage.reads.clear()
+    assert await world.read_exactly(segment, 0, 3 * MIB) == pattern(0, 3 * MIB)
+    assert len(world.storage.reads) < 20
+    assert max(length for _, _, length in world.storage.reads) >= 1 * MIB
+    world.check()
 
 
 async def test_a_segment_truncated_while_it_is_read_is_reported(world):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 
-from headrace.errors import NoSuchSegmentError, StorageReadError
+from headrace.errors import DataCorruptionError, NoSuchSegmentError, StorageReadError
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex import BlockCache, CacheConfig, ContainerReadIndex, ReadIndexConfig
@@ -27,6 +27,10 @@ class FakeStorage:
         self.reads: list[tuple[str, int, int]] = []
         self.failures = 0
         self.short_answers = 0
+        self.bytes_per_s = 0
+        """How fast it answers; 0: at once."""
+        self.damaged_at = -1
+        """No read that spans this offset of any segment succeeds."""
         self.warm_bytes = 0
         """Bytes at the beginning of every segment that can be read without waiting."""
         self.block_bytes = 1024
@@ -42,13 +46,15 @@ class FakeStorage:
 
     async def read_stored(self, segment: str, offset: int, length: int) -> bytes:
         self.reads.append((segment, offset, length))
-        await asyncio.sleep(0)
+        await asyncio.sleep(length / self.bytes_per_s if self.bytes_per_s else 0)
         await self._gate.wait()
         if self.failures:
             self.failures -= 1
             raise StorageReadError(f"{segment} at {offset}")
         if segment not in self.segments:
             raise NoSuchSegmentError(segment)
+        if offset <= self.damaged_at < offset + length:
+            raise DataCorruptionError("not what was written", path=segment, offset=self.damaged_at)
         data = bytes(self.segments[segment][offset : offset + length])
         assert len(data) == length, "the read index asked for bytes that are not stored"
         if self.short_answers:
