@@ -102,8 +102,8 @@ class SegmentAggregator:
     since: float = 0.0
     """Loop time of the oldest operation in the queue."""
 
-    merging: bool = False
-    """Another segment's queue holds the merge of this one; that one decides when this is flushed."""
+    target: SegmentAggregator | None = None
+    """Whose queue holds the merge of this one, and who decides when this is flushed."""
 
     busy: bool = False
     """A flush works on the head of the queue."""
@@ -155,7 +155,7 @@ class SegmentAggregator:
     def add_merge(self, sequence: int, offset: int, length: int, source: SegmentAggregator) -> None:
         """Another segment became part of this one. Raises: DataCorruptionError as ``add_append``."""
         self._extend(offset, offset + length)
-        source.merging = True
+        source.target = self
         self.changes += 1
         self.queue.append(PendingMerge(sequence, offset, offset + length, source))
 
@@ -233,9 +233,14 @@ class SegmentAggregator:
         return self.queue[0].sequence if self.queue else None
 
     @property
-    def awaits_merge(self) -> bool:
-        """The segment was merged, and the operation that says so has not come out of the log yet."""
-        return self.segment.merged and not self.merging
+    def awaits_log(self) -> bool:
+        """Only an operation that has not come out of the log yet lets what is queued here go on: the merge or
+        the deletion of the segment, or of the one that it becomes part of in the end.
+        """
+        found = self
+        while found.target is not None:
+            found = found.target
+        return found.segment.merged or found.segment.deleted
 
     @property
     def is_source(self) -> bool:

@@ -298,7 +298,7 @@ class SegmentFlusher:
         source = merge.source
         source.clear()
         source.in_storage = False
-        source.merging = False
+        source.target = None
         source.segment.stored_deleted = True
         self._read_index.complete_merge(aggregator.segment, source.segment)
         self._read_index.drop(source.segment)

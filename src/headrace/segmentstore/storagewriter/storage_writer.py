@@ -305,14 +305,13 @@ class StorageWriter:
     def _add_delete(self, segment: SegmentState, sequence: int, now: float) -> None:
         if segment.stored_deleted:
             return
-        aggregator = self._aggregator_of(segment, now)
-        for merge in aggregator.add_delete(sequence):
-            merge.source.merging = False
-            merge.source.add_delete(merge.sequence)
-            self._settle(merge.source, now)
-        aggregator.merging = False
-        aggregator.waiting = False
-        self._settle(aggregator, now)
+        gone = [(self._aggregator_of(segment, now), sequence)]
+        while gone:
+            aggregator, sequence = gone.pop()
+            gone += [(merge.source, merge.sequence) for merge in aggregator.add_delete(sequence)]
+            aggregator.target = None
+            aggregator.waiting = False
+            self._settle(aggregator, now)
 
     def _aggregator_of(self, segment: SegmentState, now: float) -> SegmentAggregator:
         aggregator = self._aggregators.get(segment)
@@ -324,7 +323,7 @@ class StorageWriter:
 
     def _settle(self, aggregator: SegmentAggregator, now: float) -> None:
         """The queue or the state of a segment changed: schedule it, or forget it if it owes nothing."""
-        if aggregator.queue or aggregator.busy or aggregator.merging:
+        if aggregator.queue or aggregator.busy or aggregator.target is not None:
             self._schedule.update(aggregator, now)
         elif self._aggregators.get(aggregator.segment) is aggregator:
             del self._aggregators[aggregator.segment]
@@ -332,11 +331,8 @@ class StorageWriter:
     def _measure(self, now: float) -> None:
         """Count what waits; flush early if it is too much. O(segments), so not done for each operation."""
         aggregators = self._aggregators.values()
-        # A merged source waits for its merge to come out of the log: it must not keep the log from being
-        # read.
-        self._queued_operations = sum(
-            len(found.queue) for found in aggregators if not found.awaits_merge and not found.segment.deleted
-        )
+        # What waits for the log must not keep it from being read.
+        self._queued_operations = sum(len(found.queue) for found in aggregators if not found.awaits_log)
         self._unmeasured_bytes = 0
         waiting = sum(found.pending_bytes for found in aggregators if not found.is_source)
         bearable = self._config.pressure_bytes

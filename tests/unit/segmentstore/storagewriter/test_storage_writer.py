@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from dataclasses import replace
 
 import pytest
@@ -729,6 +730,29 @@ async def test_a_source_that_goes_with_its_target_is_deleted_although_that_fails
 
 
 # ---------------------------------------------------------------------------------- deletion
+
+
+@simulated
+async def test_sources_of_a_deleted_target_do_not_keep_its_deletion_in_the_log_however_many_they_are():
+    config = dataclasses.replace(CONFIG, pending_operations_max=5)
+    world = make_world(writer_config=config)
+    heal = failing(world)
+    async with running(world):
+        for number in range(6):
+            world.append("s#1", b"t")
+            world.append(f"s#2.{number}", b"t" * 10)
+            world.seal(f"s#2.{number}")
+            # One of them is part of the target only through another source.
+            world.merge("s#1" if number == 5 else "s", f"s#2.{number}")
+        world.seal("s#1")
+        world.merge("s", "s#1")
+        await asyncio.sleep(5.0)
+        world.delete("s")
+        world.checkpoint()
+        heal()
+        await asyncio.sleep(30.0)
+    assert world.acknowledged == world.sequence
+    assert not world.rows.keys("s/")
 
 
 @simulated
