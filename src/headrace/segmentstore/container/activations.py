@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from headrace.errors import ClosedError, ContainerOfflineError, HeadraceError
 from headrace.runtime.supervisor import Supervisor
@@ -48,9 +49,10 @@ class Activations:
         waiting = self._waiting.get(name)
         if waiting is None:
             try:
-                self._supervisor.spawn(f"activate {name}", self._run(name))
+                task = self._supervisor.spawn(f"activate {name}", self._run(name))
             except ClosedError as error:
                 raise ContainerOfflineError("the container has stopped") from error
+            task.add_done_callback(partial(self._on_done, name))
             waiting = self._waiting[name] = deque()
         waiter: asyncio.Future[SegmentState] = asyncio.get_running_loop().create_future()
         waiting.append(waiter)
@@ -67,6 +69,11 @@ class Activations:
             raise
         else:
             self._release(name, segment)
+
+    def _on_done(self, name: str, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step runs nothing at all: who waits is told here."""
+        if task.cancelled() and name in self._waiting:
+            self._fail(name, ContainerOfflineError("the container has stopped"))
 
     def _fail(self, name: str, error: HeadraceError) -> None:
         self.failed += 1

@@ -109,10 +109,11 @@ class Evictions:
         if self._running is None:
             done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             try:
-                self._supervisor.spawn("eviction", self._perform(run, done))
+                task = self._supervisor.spawn("eviction", self._perform(run, done))
             except ClosedError as error:
                 raise ContainerOfflineError("the container has stopped") from error
             self._running = done
+            task.add_done_callback(lambda _: self._end_run(done))
         return await asyncio.shield(self._running)
 
     async def _perform(self, run: Callable[[], Awaitable[int]], done: asyncio.Future[int]) -> None:
@@ -122,13 +123,19 @@ class Evictions:
             done.set_exception(error)
             done.exception()  # nobody may be left to look
         except BaseException:
-            done.set_exception(ContainerOfflineError("the container has stopped"))
-            done.exception()
+            self._end_run(done)
             raise
         else:
             done.set_result(count)
         finally:
             self._running = None
+
+    def _end_run(self, done: asyncio.Future[int]) -> None:
+        """Tell those who share a run that was cancelled, even before its first step: it ran nothing then."""
+        if not done.done():
+            self._running = None
+            done.set_exception(ContainerOfflineError("the container has stopped"))
+            done.exception()  # nobody may be left to look
 
     # -------------------------------------------------------------------------------------- runs
 

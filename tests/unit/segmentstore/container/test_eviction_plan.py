@@ -9,6 +9,9 @@ from headrace.model import attributes as attr
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import eviction_plan as plan
 from headrace.segmentstore.container.activations import Activations
+from headrace.segmentstore.container.config import EvictionConfig
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.evictions import Evictions
 from headrace.segmentstore.container.segment_state import SegmentState
 
 
@@ -143,3 +146,32 @@ async def test_the_end_of_the_container_ends_those_who_wait():
     with pytest.raises(ContainerOfflineError):
         await activations.wait("a")
     assert not len(activations)
+
+
+async def test_the_end_of_the_container_before_an_activation_has_begun_ends_those_who_wait():
+    supervisor, loader = Supervisor("test"), Loader()
+    activations = Activations(supervisor, loader)
+    waiting = asyncio.ensure_future(activations.wait("a"))
+    await asyncio.sleep(0)  # the activation is a task now, and has not had its first step
+    await supervisor.stop()
+    assert not loader.calls
+    with pytest.raises(ContainerOfflineError):
+        await asyncio.wait_for(waiting, 1.0)
+    assert not len(activations)
+
+
+async def test_the_end_of_the_container_before_an_eviction_has_begun_ends_those_who_wait():
+    supervisor = Supervisor("test")
+    nothing = None
+    evictions = Evictions(
+        ContainerState(0), nothing, nothing, nothing, supervisor, EvictionConfig(), batch_bytes=1024
+    )
+    waiting = [asyncio.ensure_future(evictions.evict()) for _ in range(2)]
+    await asyncio.sleep(0)  # the run is a task now, and has not had its first step
+    await supervisor.stop()
+    assert not evictions.runs
+    for call in waiting:
+        with pytest.raises(ContainerOfflineError):
+            await asyncio.wait_for(call, 1.0)
+    with pytest.raises(ContainerOfflineError):
+        await evictions.evict()
