@@ -11,6 +11,7 @@ CONTAINER = {
     216: "the error of a merge whose caller had given up was never looked at",
     10197: "a read spanned so many slow chunks that it always took too long, however often it was asked",
     10730: "the same, at the first read of a new owner",
+    10931: "no owner came up again: all that was merged and deleted in the log had to fit into its cache",
 }
 
 DATA_PLANE: dict[int, str] = {}

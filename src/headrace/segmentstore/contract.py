@@ -196,6 +196,13 @@ class ReadIndex(Protocol):
     def drop(self, segment: SegmentState) -> None:
         """The segment is gone: free its cache, end its waiting reads."""
 
+    def let_go(self, segment: SegmentState) -> None:
+        """While the log is replayed, and nothing is read or stored: free what nobody will ask for any more.
+
+        That is all of a deleted segment, and the sources that storage has joined into the segment already:
+        else everything that was ever merged or deleted in the log would have to fit into the cache at once.
+        """
+
     def unstored_bytes(self) -> int:
         """Cached bytes that may not be evicted because storage does not hold them yet."""
 

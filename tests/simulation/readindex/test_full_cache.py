@@ -40,6 +40,7 @@ class Containers:
         self.sim = sim
         self.logs = MemoryLogStore()
         self.cache = cache_of(CACHE_BYTES)
+        self.config = CONFIG
         self.failures: list[Exception] = []
         self.chunks = FaultyChunkProvider(MemoryChunkProvider(), lambda _: Fault.HANG)
         self.containers = [self.make(number, self.cache) for number in range(count)]
@@ -52,7 +53,7 @@ class Containers:
             clock=self.sim.clock,
             entropy=SeededEntropy(number),
         )
-        return SegmentContainer(number, components, CONFIG, lambda _, error: self.failures.append(error))
+        return SegmentContainer(number, components, self.config, lambda _, error: self.failures.append(error))
 
     async def start(self) -> None:
         for container in self.containers:
@@ -166,6 +167,43 @@ def test_a_full_cache_ends_the_container_and_the_next_owner_has_what_was_acknowl
         result = await world.containers[0].read(segment, 0, 12_000, wait=False)
         assert result.to_bytes() == b"acknowledged" * 1000
         assert [type(error) for error in world.failures] == [CacheFullError]
+        await world.stop()
+
+    simulate(1, scenario, limit_s=600)
+
+
+def test_a_log_with_more_merged_and_deleted_bytes_than_the_cache_holds_is_recovered():
+    async def scenario(sim):
+        world = Containers(sim, 1)
+        world.chunks = FaultyChunkProvider(MemoryChunkProvider())
+        # Nothing is stored before it is merged or deleted.
+        world.config = dataclasses.replace(CONFIG, storage_writer=StorageWriterConfig(stop_flush_s=0.1))
+        world.containers = [world.make(0, world.cache)]
+        await world.start()
+        container = world.containers[0]
+        piece = bytes(256 * KIB)
+        for number in range(12):  # the log is not cut: there is no checkpoint before 64 MiB
+            for fate in ("merged", "deleted"):
+                name = f"s#{fate}{number}"
+                await container.create(name, {})
+                for _ in range(4):
+                    await container.append(container.get_segment(name), piece)
+                if fate == "merged":
+                    await container.merge(container.get_segment("s"), name)
+                else:
+                    await container.delete(container.get_segment(name))
+            await container.flush_storage()
+        assert container.get_segment("s").durable_length == 12 * MIB
+        await container.stop()
+
+        world.containers = [world.make(0, cache_of(CACHE_BYTES))]
+        await world.containers[0].start()
+        container = world.containers[0]
+        container.check()
+        result = await container.read(container.get_segment("s"), 11 * MIB, 1 * MIB, wait=False)
+        assert result.length
+        await container.flush_storage()
+        assert world.failures == []
         await world.stop()
 
     simulate(1, scenario, limit_s=600)

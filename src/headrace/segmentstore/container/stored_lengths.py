@@ -62,3 +62,4 @@ class StoredLengths:
             if row.length > segment.stored_length:
                 segment.stored_length = row.length
                 self._read_index.on_changed(segment)
+                self._read_index.let_go(segment)

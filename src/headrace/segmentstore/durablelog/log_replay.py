@@ -155,8 +155,10 @@ class LogReplay:
         )
         if isinstance(operation, ops.Merge):
             self.departed.add(operation.source_id)
+            self._read_index.let_go(self._container.by_id[operation.segment_id])
         elif isinstance(operation, ops.Delete):
             self.departed.add(operation.segment_id)
+            self._read_index.let_go(self._container.by_id[operation.segment_id])
         elif isinstance(operation, ops.StorageRows):
             self._on_storage_rows(operation.changes)
 

@@ -144,6 +144,22 @@ class ContainerReadIndex:
                 index, NoSuchSegmentError(segment.name) if gone else ContainerOfflineError(segment.name)
             )
 
+    def let_go(self, segment: SegmentState) -> None:
+        index = self._indexes.get(segment)
+        if index is None:
+            return
+        gone = [index]
+        if not segment.deleted:
+            joined = [found for found in index.redirects if found.end <= segment.stored_length]
+            for redirect in joined:
+                index.redirects.remove(redirect)
+            gone = [redirect.source for redirect in joined]
+        while gone:
+            index = gone.pop()
+            gone += [redirect.source for redirect in index.redirects]
+            if self._indexes.get(index.state) is index:
+                self._forget(index, NoSuchSegmentError(index.state.name))
+
     def close(self) -> None:
         if self._closed:
             return

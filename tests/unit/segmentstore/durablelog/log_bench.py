@@ -34,6 +34,9 @@ class BytesIndex:
     def on_changed(self, segment):
         self.changed.append(segment.name)
 
+    def let_go(self, segment):
+        """It remembers everything: tests compare that."""
+
     def unstored_bytes(self):
         return self.unstored
 

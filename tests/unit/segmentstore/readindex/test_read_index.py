@@ -404,6 +404,35 @@ async def test_a_short_answer_of_storage_is_corruption_not_data(world):
     assert await world.read(segment, 0, 1000) == pattern(0, 1000)
 
 
+async def test_a_replayed_deletion_frees_the_segment_and_what_was_merged_into_it(world):
+    target, source, deeper = (world.create(name) for name in ("t", "s", "d"))
+    for segment in (target, source, deeper):
+        world.append(segment, 20 * KIB)
+    world.begin_merge(source, deeper)
+    world.begin_merge(target, source)
+    world.index.let_go(target)
+    assert world.index.unstored_bytes() > 60 * KIB
+    target.accepted_deleted = target.deleted = True
+    world.index.let_go(target)
+    assert world.index.unstored_bytes() == 0
+    assert world.cache.statistics().used_bytes == 0
+    world.check()
+
+
+async def test_a_replayed_merge_that_storage_has_completed_frees_the_source_and_is_read_from_storage(world):
+    target, first, second = (world.create(name) for name in ("t", "1", "2"))
+    for source in (first, second):
+        world.append(source, 20 * KIB)
+        world.begin_merge(target, source)
+    world.join_in_storage(target, first)
+    target.stored_length = 20 * KIB
+    world.index.on_changed(target)
+    world.index.let_go(target)
+    assert world.index.unstored_bytes() < 30 * KIB
+    assert await world.read_exactly(target, 0, 40 * KIB) == pattern(0, 20 * KIB) * 2
+    world.check()
+
+
 async def test_storage_that_does_not_answer_is_given_up_and_its_place_is_free_again():
     world = World(fetches_max=1, storage_timeout_s=0.01)
     segment = world.create_stored("s", 10 * KIB)
