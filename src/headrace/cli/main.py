@@ -61,14 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = f"{where}: {error}" if where and isinstance(error, UnknownOutcomeError) else str(error)
         return _fail(text or type(error).__name__, EXIT_CODES.get(family_of(error), _FAILURE))
     except BrokenPipeError:
-        # Whoever read our output has left. Nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return _FAILURE
     except OSError as error:
         return _fail(str(error), _FAILURE)
     except KeyboardInterrupt:
+        _discard_output()
         return _INTERRUPTED
     return 0
+
+
+def _discard_output() -> None:
+    """Whoever reads our output has left, or does not read: let the flush at exit neither fail nor wait."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(text: str, code: int) -> int:

@@ -1,12 +1,16 @@
 """The commands against a real standalone server in a process of its own."""
 
+import fcntl
 import io
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import termios
 import time
+from array import array
 from contextlib import contextmanager
 
 import pytest
@@ -219,6 +223,16 @@ def test_a_follower_reads_until_the_stream_is_sealed(run, uri):
     assert follower.returncode == 0
 
 
+def wait_until_full(pipe):
+    """Wait until a process cannot write any more: it has output left that nobody takes."""
+    waiting = array("i", [0])
+    seen = -1
+    while not waiting[0] or waiting[0] != seen:
+        seen = waiting[0]
+        select.select([], [], [], 0.2)  # nothing tells that a pipe is full but that it stays so
+        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+
+
 def test_a_reader_that_leaves_or_an_interrupt_ends_a_read_quietly(run, uri):
     run("stream", "create", "demo/left")
     run("event", "write", "demo/left", *["x" * 1000] * 1000)
@@ -226,6 +240,7 @@ def test_a_reader_that_leaves_or_an_interrupt_ends_a_read_quietly(run, uri):
     for leave in (lambda reader: reader.stdout.close(), lambda reader: reader.send_signal(signal.SIGINT)):
         reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert reader.stdout.readline() == b"x" * 1000 + b"\n"
+        wait_until_full(reader.stdout)
         leave(reader)
         assert reader.stderr.read() == b""
         assert reader.wait(30) in {1, 130}
