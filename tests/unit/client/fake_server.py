@@ -72,6 +72,7 @@ class FakeStore:
         self.faults = Faults()
         self.counts: Counter[str] = Counter()
         self.port = 0
+        self.largest_append = 0
         self.max_read = 2 << 20
         self.version = 17
         self.ack_gate: asyncio.Event | None = None
@@ -222,6 +223,7 @@ class FakeStore:
         if segment.writers.get(command.writer_id, INT64_MIN) != last or command.last_event_number <= last:
             return c.InvalidEventNumber(command.writer_id, command.request_id)
         segment.data += command.data
+        self.largest_append = max(self.largest_append, len(command.data))
         segment.writers[command.writer_id] = command.last_event_number
         session[command.writer_id][1] = command.last_event_number
         segment.wake()

@@ -136,6 +136,18 @@ async def test_small_shares_of_many_batches_travel_in_common_blocks(system, clie
     assert per_key(in_order(system)) == per_key(order)
 
 
+async def test_a_share_larger_than_a_block_is_cut(system, client):
+    system.controller.create("s", "t", 2)
+    events = [f"k{number % 6}:{number}".encode() + b" " * 3_000_000 for number in range(8)]
+    keys = [event[:2].decode() for event in events]
+    async with client.event_writer("s", "t") as writer:
+        await writer.write_many(events, keys)
+        writer.check()
+        assert writer.bytes_held == 0
+    assert per_key(in_order(system)) == per_key(events)
+    assert system.store.largest_append <= max(map(len, events)) + 8
+
+
 async def test_a_bytearray_may_be_reused_after_write_many(system, client):
     system.controller.create("s", "t", 8)
     buffer = bytearray(b"before")

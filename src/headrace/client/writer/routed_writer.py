@@ -241,15 +241,19 @@ class RoutedWriter:
         total = sum(lengths) + EVENT_HEADER_BYTES * len(lengths)
         if total > MANY_BYTES_MAX:
             raise EventTooLargeError(total, MANY_BYTES_MAX)
-        self._held_bytes += total
         places = places if isinstance(places, list) else places.tolist()
         for segment_id, chosen in targets:
+            indices = chosen if isinstance(chosen, list) else chosen.tolist()
+            size = sum([lengths[index] for index in indices]) + EVENT_HEADER_BYTES * len(indices)
+            mine = [places[index] for index in indices]
+            if size > self._config.block_bytes_max:
+                data, ends = frame_list(choose_events(events, indices), self._buffers.join)
+                self._take_run(segment_id, memoryview(data), ends, mine, ack)
+                continue
             share: list[Any] = []
-            mine, size = [], 0
-            for index in chosen if isinstance(chosen, list) else chosen.tolist():
+            for index in indices:
                 share += parts[2 * index : 2 * index + 2]
-                mine.append(places[index])
-                size += lengths[index] + EVENT_HEADER_BYTES
+            self._held_bytes += size
             self._output(segment_id).add_events(share, mine, size, ack)
 
     def _targets(self, places: Places) -> int | list[tuple[int, Any]]:
