@@ -315,6 +315,9 @@ class Connection(asyncio.BufferedProtocol):
             target = await self._store.open_target(command.segment)
         except HeadraceError as error:
             self._on_setup_failed(command, error)
+        except Exception:  # a bug of ours: only this connection ends
+            _logger.exception("SetupAppend from %s failed", self.peer)
+            self.close_after_replies("internal error")
         else:
             if self._blocked & _CLOSING:
                 target.close()

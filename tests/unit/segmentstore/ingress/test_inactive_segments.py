@@ -72,3 +72,10 @@ async def test_a_connection_that_ends_while_its_writer_is_set_up_holds_nothing(h
     for _ in range(5):
         await asyncio.sleep(0)
     assert store.segments[SEGMENT].users == 0
+
+
+async def test_a_bug_while_a_segment_comes_back_ends_its_connection(peer, store):
+    store.inactive.add(SEGMENT)
+    store.refusal = ValueError("a bug")
+    assert await peer.ask(SETUP) == []
+    assert peer.closed
