@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from io import UnsupportedOperation
 from typing import Final
 
 from headrace import __version__
@@ -73,7 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _discard_output() -> None:
     """Whoever reads our output has left, or does not read: let the flush at exit neither fail nor wait."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        stdout = sys.stdout.fileno()
+    except UnsupportedOperation:
+        return  # an embedder has put an object of its own there: no pipe, so nothing to wait for
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stdout)
+    os.close(nowhere)
 
 
 def _fail(text: str, code: int) -> int:
