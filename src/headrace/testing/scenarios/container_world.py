@@ -109,6 +109,7 @@ class ContainerWorld:
         for attempt in range(_ATTEMPTS_MAX):
             if attempt % 4 == 3:
                 host.disk.heal()
+            owner = None
             try:
                 owner = await self.open_owner(host)
                 seen = await self.run_in(owner, self._observe(owner))
@@ -120,6 +121,8 @@ class ContainerWorld:
                 self.sim.trace.add("world", "start failed", error=type(error).__name__, why=str(error)[:100])
                 if self._entropy.randbelow(2):
                     host.kill()
+                elif owner is not None:
+                    await self.stop(owner)  # as a registry does; its cache is the next owner's too
                 await asyncio.sleep(0.1)
                 continue
             operation = self.history.start("observer", ObserveCall())
