@@ -15,3 +15,11 @@ CONTAINER = {
 }
 
 DATA_PLANE: dict[int, str] = {}
+
+STORAGE_WRITER = {
+    17: "the bound on waiting operations kept the merge from coming for which they waited",
+    237: "pressure made a merged source be flushed although its target had its bytes already",
+    803: "the log was cut behind a merge into a deleted segment before storage had forgotten the source",
+    1193: "a source merged into a deleted target was held to bytes that the log needed no longer",
+    18: "a commit of collected garbage whose reply was lost was taken for missing rows",
+}

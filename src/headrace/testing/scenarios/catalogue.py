@@ -9,6 +9,7 @@ from typing import Any, Final
 from headrace.testing.faults.host_faults import HostFault
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.reduction import Reduction
+from headrace.testing.scenarios import storage_writer
 from headrace.testing.scenarios.container import upheaval
 from headrace.testing.scenarios.container_profile import FAULTS
 from headrace.testing.scenarios.data_plane import storm
@@ -52,10 +53,16 @@ def _names(kinds: tuple[HostFault, ...]) -> tuple[str, ...]:
     return tuple(kind.name.lower() for kind in kinds)
 
 
+_STORAGE_FAULTS: Final = tuple(
+    fault.name.lower() for fault in (*storage_writer.FAILURES, *storage_writer.DEATHS)
+)
 _LOSSY: Final = NetworkConfig(drop_chance=0.002)
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "container": Scenario(_container, 5, 4, 32, FAULTS),
     "data_plane": Scenario(_data_plane, 1, _WRITERS, 25, _names(tuple(HostFault)), _LOSSY),
+    "storage_writer": Scenario(
+        storage_writer.histories, storage_writer.LIVES, 1, storage_writer.STEPS, _STORAGE_FAULTS
+    ),
     "two_owners": Scenario(_two_owners, 1, _WRITERS, 15, _names(KINDS), _LOSSY),
 }
