@@ -165,6 +165,12 @@ class Wal(Protocol):
         opened anew.
         """
 
+    def is_fenced(self) -> bool:
+        """Say whether a newer owner has begun to exist, so that nothing found here now proves anything.
+
+        Costs one short read. False also if that cannot be known (any more).
+        """
+
     def stop_waiting(self) -> None:
         """From now on frames that find no space are answered with StorageFullError instead of waiting.
 

@@ -131,6 +131,10 @@ class MemoryWal:
         if not self._held_up:
             loop.call_soon(self._store_next)
 
+    def is_fenced(self) -> bool:
+        """See ``Wal.is_fenced``."""
+        return self._epoch > 0 and self._log.epoch != self._epoch
+
     def stop_waiting(self) -> None:
         """See ``Wal.stop_waiting``."""
         self._waits = False

@@ -15,7 +15,9 @@ from typing import Any
 
 from headrace.errors import (
     ContainerOfflineError,
+    CorruptionError,
     DataCorruptionError,
+    FencedOutError,
     HeadraceError,
     SegmentSealedError,
     WalWriteError,
@@ -132,6 +134,12 @@ class SegmentContainer:
             DataCorruptionError: the log or the storage metadata contradicts itself; nothing is served.
             FencedOutError: another owner took over meanwhile.
         """
+        try:
+            await self._start()
+        except CorruptionError as error:
+            raise self._judge(error) from error
+
+    async def _start(self) -> None:
         components, state = self._components, self._state
         await self._log.start(StoredLengths(state, self._read_index).on_rows)
         self._check_recovered()
@@ -241,6 +249,7 @@ class SegmentContainer:
     def _on_task_failed(self, name: str, error: BaseException) -> None:
         if self._ended:
             return  # a consequence of what ended the container, which has been reported
+        error = self._judge(error)
         _logger.error("container %d: %s failed: %s", self.container_id, name, describe_failure(error))
         failure = error if isinstance(error, HeadraceError) else WalWriteError(describe_failure(error))
         self._log.fail(failure)
@@ -252,7 +261,17 @@ class SegmentContainer:
         if not self._ended:
             self._ended = True
             self._read_index.close()
-            self._report_failure(self, error)
+            self._report_failure(self, self._judge(error))
+
+    def _judge(self, error: BaseException) -> BaseException:
+        """Say what an error proves. What a successor has collected or cut looks like damage to us: the owner
+        record decides, and it names the successor before that can have changed anything.
+        """
+        if isinstance(error, CorruptionError) and self._components.wal.is_fenced():
+            fenced = FencedOutError(f"a newer owner has taken container {self.container_id}")
+            fenced.__cause__ = error
+            return fenced
+        return error
 
     @property
     def online(self) -> bool:
@@ -450,6 +469,13 @@ class SegmentContainer:
         segment.users += 1
         try:
             return await self._read_index.read(segment, offset, length_max, wait=wait)
+        except CorruptionError as error:
+            judged = self._judge(error)
+            if isinstance(judged, FencedOutError):
+                self._log.fail(judged)
+                raise judged from error
+            self._check_online()  # what has ended proves nothing any more
+            raise
         finally:
             segment.users -= 1
 

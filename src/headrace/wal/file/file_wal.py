@@ -310,6 +310,15 @@ class FileWal:
 
     # ---- ending
 
+    def is_fenced(self) -> bool:
+        """See ``Wal.is_fenced``."""
+        if self._closed or self._record is None:
+            return False
+        try:
+            return not self._owner.still_held()
+        except OSError:
+            return False
+
     def stop_waiting(self) -> None:
         """See ``Wal.stop_waiting``."""
         if self._commit is not None and self._tail is not None:

@@ -34,6 +34,18 @@ class OwnershipRules(WalKit):
         await new.close()
         await old.close()
 
+    async def test_an_owner_can_ask_whether_it_was_fenced_and_knows_as_soon_as_the_newer_one_is_open(
+        self,
+    ) -> None:
+        old = await self.open_wal()
+        assert not old.is_fenced()
+        new = await self.open_wal()
+        assert old.is_fenced()
+        assert not new.is_fenced()
+        await old.close()
+        await new.close()
+        assert not new.is_fenced()
+
     async def test_a_frame_in_flight_while_the_owner_changes_is_never_acknowledged_and_lost(self) -> None:
         old = await self.open_wal()
         frames = [frame for frame in (old.acquire_frame(), old.acquire_frame()) if frame is not None]

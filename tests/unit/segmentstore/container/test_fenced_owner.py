@@ -1,0 +1,114 @@
+"""An owner that was fenced and does not know it yet: nothing it finds is proof of damage."""
+
+import pytest
+
+from headrace.errors import ContainerOfflineError, DataCorruptionError, FencedOutError
+from headrace.segmentstore.ingress.reply_mapping import question_of, reply_to
+from headrace.wal.memory import MemoryWal
+from headrace.wire import commands as c
+from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
+
+A = "s/a"
+
+
+async def owner_of_stored_bytes(bench):
+    """Start an owner that has none of the bytes of ``A`` in memory."""
+    container = await bench.start()
+    await container.create(A, {})
+    await append(container, A, b"abc")
+    await container.log.write_checkpoint()
+    await container.flush_storage()
+    return await bench.start()
+
+
+async def collect_all(bench, name=A):
+    """What the collector of a successor does once the segment was deleted."""
+    for chunk in [chunk for chunk in bench.chunks.objects if name in chunk]:
+        await bench.chunks.delete(chunk)
+
+
+async def take_over(bench):
+    wal = MemoryWal(bench.logs, "c0")
+    await wal.open()
+    return wal
+
+
+async def test_a_fenced_owner_that_misses_a_chunk_ends_as_fenced():
+    bench = Bench()
+    former = await owner_of_stored_bytes(bench)
+    successor = await take_over(bench)
+    await collect_all(bench)
+    segment = former.find_segment(A)
+    with pytest.raises(FencedOutError) as caught:
+        await former.read(segment, 0, 3, wait=False)
+    request = c.ReadSegment(A, 0, 3, "", 7)
+    assert reply_to(caught.value, question_of(request)) == c.WrongHost(7, A, "", "")
+    assert [type(error) for error in bench.failures] == [FencedOutError]
+    assert not former.online
+    await bench.stopping
+    await successor.close()
+
+
+async def test_an_owner_that_misses_a_chunk_of_its_own_says_so():
+    bench = Bench()
+    owner = await owner_of_stored_bytes(bench)
+    await collect_all(bench)
+    with pytest.raises(DataCorruptionError):
+        await read_all(owner, A)
+    assert owner.online
+    await owner.stop()
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+async def test_a_part_of_the_container_that_finds_damage_is_believed_only_while_nobody_took_over(fenced):
+    bench = Bench()
+    container = await bench.start()
+
+    async def find_damage():
+        raise DataCorruptionError("a chunk is missing")
+
+    successor = await take_over(bench) if fenced else None
+    container._supervisor.spawn("storage writer", find_damage())
+    await until(lambda: bench.failures)
+    assert [type(error) for error in bench.failures] == [FencedOutError if fenced else DataCorruptionError]
+    await bench.stopping
+    if successor is not None:
+        await successor.close()
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+async def test_damage_met_at_the_start_is_believed_only_while_nobody_took_over(fenced):
+    bench = Bench()
+    container = await bench.start()
+    await container.create(A, {})
+    successors = []
+
+    class Overtaken(MemoryWal):
+        def records(self):
+            if fenced:
+                successors.append(MemoryWal(bench.logs, "c0"))
+                self._log.epoch += 1
+            raise DataCorruptionError("record 1 is damaged")
+            yield
+
+    bench.make_wal = Overtaken
+    with pytest.raises(FencedOutError if fenced else DataCorruptionError):
+        await bench.start()
+    await container.stop()
+
+
+async def test_a_read_that_fails_while_its_container_ends_does_not_speak_of_damage():
+    bench = Bench()
+    owner = await owner_of_stored_bytes(bench)
+    segment = owner.find_segment(A)
+
+    class Ending:
+        async def read(self, *_, wait):
+            owner._online = False
+            raise DataCorruptionError("gone")
+
+    index, owner._read_index = owner._read_index, Ending()
+    with pytest.raises(ContainerOfflineError):
+        await owner.read(segment, 0, 3, wait=False)
+    owner._read_index = index
+    await owner.stop()
