@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from functools import partial
 
 from benchmarks.floor import durable_write_latency, now
 from benchmarks.server import BenchServer
 from benchmarks.wal import quantile
 from headrace.client import connect
+from headrace.client.writer.ack import Ack
 
 
 async def measure(server: BenchServer, rate: int, seconds: float) -> tuple[list[float], list[float]]:
@@ -21,6 +23,7 @@ async def measure(server: BenchServer, rate: int, seconds: float) -> tuple[list[
     acked = [0.0] * count
     seen = [0.0] * count
     due = [0.0] * count
+    failures: list[BaseException | None] = []
     async with connect(server.uri) as client:
         await client.create_scope("bench")
         await client.create_stream("bench", f"latency{rate}")
@@ -44,11 +47,11 @@ async def measure(server: BenchServer, rate: int, seconds: float) -> tuple[list[
             reading = asyncio.ensure_future(read())
             await asyncio.sleep(0.2)
             begin = now() + 0.05
-            acks = []
 
-            async def settle(number: int, ack: object) -> None:
-                await ack  # type: ignore[misc]
+            def settle(number: int, ack: Ack) -> None:
                 acked[number] = now()
+                if ack.error() is not None:
+                    failures.append(ack.error())
 
             for number in range(count):
                 due[number] = begin + number / rate
@@ -56,8 +59,9 @@ async def measure(server: BenchServer, rate: int, seconds: float) -> tuple[list[
                     # The loop's timers are good to one or two milliseconds: the rest is waited for by turns.
                     await asyncio.sleep(left - 0.002 if left > 0.003 else 0)
                 ack = writer.write(b"%012d" % number + b"x" * 88, "key")
-                acks.append(asyncio.ensure_future(settle(number, ack)))
-            await asyncio.gather(*acks)
+                ack.add_done_callback(partial(settle, number))
+            await writer.flush()
+            assert not failures, failures[0]
             await asyncio.wait_for(all_seen.wait(), 30)
             reading.cancel()
     skip = count // 5  # the first fifth warms caches and code

@@ -32,9 +32,13 @@ class Ack:
         return self._error
 
     def add_done_callback(self, callback: Callable[[Ack], None]) -> None:
-        """Call ``callback(self)`` once it is settled, or at once if it is."""
+        """Call ``callback(self)`` once it is settled, or at once if it is.
+
+        What it raises goes to the loop's exception handler: it is no business of the connection that brings
+        the news.
+        """
         if self.done():
-            callback(self)
+            self._call(callback)
         elif self._callbacks is None:
             self._callbacks = [callback]
         else:
@@ -73,4 +77,12 @@ class Ack:
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None
             for callback in callbacks:
-                callback(self)
+                self._call(callback)
+
+    def _call(self, callback: Callable[[Ack], None]) -> None:
+        try:
+            callback(self)
+        except Exception as error:  # noqa: BLE001 - whatever a caller's own code raises
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"a callback of an acknowledgement failed: {callback!r}", "exception": error}
+            )

@@ -44,5 +44,17 @@ async def test_an_ack_of_nothing_is_done():
     assert told == [ack]
 
 
+async def test_a_callback_that_fails_harms_neither_its_neighbours_nor_who_settles():
+    reported, told = [], []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    ack = Ack(1)
+    ack.add_done_callback(lambda _: 1 // 0)
+    ack.add_done_callback(told.append)
+    ack.settle_part()
+    assert told == [ack]
+    ack.add_done_callback(lambda _: {}["late"])
+    assert [type(error) for error in reported] == [ZeroDivisionError, KeyError]
+
+
 async def _wait(ack):
     await ack
