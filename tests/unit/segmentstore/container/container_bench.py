@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import logging
 
 from headrace.limits import KIB, MIB
 from headrace.runtime.clock import SystemClock
@@ -16,8 +15,6 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryLogStore, MemoryWal
-
-logging.getLogger("headrace").setLevel(logging.CRITICAL)
 
 EVICTION = EvictionConfig(active_segments_max=100, eviction_interval_s=1e9, eviction_cut_s=20.0)
 
