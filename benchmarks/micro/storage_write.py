@@ -28,6 +28,7 @@ from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.metadata.memory_store import MemoryRowStore
+from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -125,7 +126,7 @@ def report(what: str, pairs: list[tuple[Round, Round]]) -> None:
 
 async def measure(directory: str, sizes: list[int], rounds: int, total_bytes: int) -> None:
     pool = BlockingPool(8, "chunks")
-    provider = FilesystemChunkProvider(directory, OsFilesystem(), pool)
+    provider = FilesystemChunkProvider(directory, OsFilesystem(), ChunkThreads.shared(pool))
     # Both sides give their files back after each round: fresh pages would cost more than recycled ones.
     config = SegmentStorageConfig(garbage_delay_s=0.0)
     storage = ChunkedSegmentStorage(provider, MemoryRowStore(), 1, SystemEntropy(), config)

@@ -6,6 +6,7 @@ from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.metadata.memory_store import MemoryRowStore
+from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.conformance.chunk_provider import ChunkProviderContract
@@ -57,7 +58,9 @@ class TestFilesystemProvider(ChunkProviderContract):
         await self.pool.wait_closed()
 
     async def make(self):
-        provider = FilesystemChunkProvider(self.root, OsFilesystem(), self.pool, self.config)
+        provider = FilesystemChunkProvider(
+            self.root, OsFilesystem(), ChunkThreads.shared(self.pool), self.config
+        )
         self.providers.append(provider)
         return provider
 
@@ -73,7 +76,7 @@ class TestFilesystemProviderOnASimulatedDisk(TestFilesystemProvider):
         self.files.mkdir("/chunks")
 
     async def make(self):
-        provider = FilesystemChunkProvider("/chunks", self.files, self.pool)
+        provider = FilesystemChunkProvider("/chunks", self.files, ChunkThreads.shared(self.pool))
         self.providers.append(provider)
         return provider
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.limits import MIB
 from headrace.segmentstore.container.config import ContainerConfig
+from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
 
 CONTAINERS_DEFAULT: Final = 4
 CONTAINERS_MAX: Final = 1024
@@ -29,3 +30,4 @@ class StandaloneConfig:
     frames_max: int = 12
     """Frames per container: a legal append of 16 MiB has to find room in them."""
     container: ContainerConfig = field(default_factory=ContainerConfig)
+    chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)

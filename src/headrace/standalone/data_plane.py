@@ -4,7 +4,6 @@ together.
 
 from __future__ import annotations
 
-from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.context import Runtime
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
@@ -14,6 +13,7 @@ from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.config import StandaloneConfig
+from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
@@ -21,8 +21,6 @@ from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
 from headrace.wal.file.file_wal import FileWal
 from headrace.wal.memory import MemoryLogStore, MemoryWal
-
-_STORAGE_THREADS = 4
 
 
 class DataPlane:
@@ -33,7 +31,7 @@ class DataPlane:
         self._runtime = runtime
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._memory_logs = MemoryLogStore()
-        self._pool: BlockingWork | None = None
+        self._chunk_threads: ChunkThreads | None = None
         self._provider: ChunkProvider | None = None
         self._listener: Listener | None = None
         self._cache = BlockCache(CacheConfig(bytes_max=config.cache_bytes))
@@ -46,7 +44,7 @@ class DataPlane:
         try:
             await self.registry.start()
         except BaseException:
-            await self._close_pool()
+            await self._close_chunk_threads()
             raise
 
     def _make_provider(self) -> ChunkProvider:
@@ -57,8 +55,8 @@ class DataPlane:
         if not files.exists(root):
             files.mkdir(root)
             files.fsync_directory(self._config.data_dir)
-        self._pool = self._runtime.threads.pool(_STORAGE_THREADS, "storage")
-        return FilesystemChunkProvider(root, files, self._pool)
+        self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
+        return FilesystemChunkProvider(root, files, self._chunk_threads)
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
         assert self._provider is not None
@@ -99,8 +97,8 @@ class DataPlane:
         found: dict[str, object] = {"cache": self._cache.statistics()}
         if self._provider is not None:
             found["chunks"] = self._provider.statistics()
-        if self._pool is not None:
-            found["storage_threads"] = self._pool.statistics()
+        if self._chunk_threads is not None:
+            found["storage_threads"] = self._chunk_threads.statistics()
         if self._listener is not None:
             found["listener"] = self._listener.statistics()
         found["containers"] = {
@@ -115,10 +113,10 @@ class DataPlane:
         if self._listener is not None:
             await self._listener.stop()
         await self.registry.stop()
-        await self._close_pool()
+        await self._close_chunk_threads()
 
-    async def _close_pool(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            await self._pool.wait_closed()
-            self._pool = None
+    async def _close_chunk_threads(self) -> None:
+        if self._chunk_threads is not None:
+            self._chunk_threads.close()
+            await self._chunk_threads.wait_closed()
+            self._chunk_threads = None

@@ -7,6 +7,7 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.metadata.memory_store import MemoryRowStore
+from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.testing.crash_points import each_power_loss
 from headrace.testing.failures import ProcessGoneError
@@ -26,7 +27,7 @@ class InlineWork:
 
 
 def open_provider(disk):
-    return FilesystemChunkProvider(ROOT, SimulatedFilesystem(disk), InlineWork())
+    return FilesystemChunkProvider(ROOT, SimulatedFilesystem(disk), ChunkThreads.shared(InlineWork()))
 
 
 def run(scenario):

@@ -10,6 +10,7 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.providers.chunk_paths import encode_chunk_path
+from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
 
@@ -187,7 +188,7 @@ async def test_damaged_checksum_rows_of_a_large_chunk_are_detected():
 
 async def test_a_flipped_bit_or_a_cut_in_a_chunk_file_is_detected(tmp_path):
     pool = BlockingPool(2, "chunks")
-    provider = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), pool)
+    provider = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), ChunkThreads.shared(pool))
     storage, _ = await make_storage(provider)
     chunk = storage.chunks("s")[1]
     path = tmp_path / encode_chunk_path(chunk.name)

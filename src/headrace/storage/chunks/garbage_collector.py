@@ -9,7 +9,8 @@ from headrace.errors import StorageWriteError
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.garbage import GarbageQueue, is_leftover
-from headrace.storage.metadata.contract import RowStore
+from headrace.storage.metadata.contract import RowArchive, RowStore
+from headrace.storage.metadata.rows import chunk_key
 
 
 class GarbageCollector:
@@ -22,12 +23,14 @@ class GarbageCollector:
         garbage: GarbageQueue,
         config: SegmentStorageConfig,
         on_deleted: Callable[[Sequence[str]], None],
+        archive: RowArchive | None = None,
     ) -> None:
         self._io = io
         self._rows = rows
         self._garbage = garbage
         self._config = config
         self._on_deleted = on_deleted
+        self._archive = archive
         self.objects_deleted = 0
         self.leftovers_deleted = 0
 
@@ -71,11 +74,23 @@ class GarbageCollector:
                 for found in page
                 if is_leftover(found.name, incarnation=incarnation, epoch=epoch, get=self._rows.get)
             ]
+            names = await self._drop_archived(names)
             await self._io.delete(names)
             deleted += len(names)
             self.leftovers_deleted += len(names)
             await asyncio.sleep(self._config.leftovers_pause_s)
         return deleted
+
+    async def _drop_archived(self, names: list[str]) -> list[str]:
+        """Return those of ``names`` that are really nobody's.
+
+        A chunk whose row was not in memory is in the archive before it is in memory again; so the archive is
+        asked first, and memory once more: where the row came back meanwhile, it is found there.
+        """
+        if not names or self._archive is None:
+            return names
+        archived = await self._archive.find_chunks(names)
+        return [name for name in names if name not in archived and self._rows.get(chunk_key(name)) is None]
 
     async def _delete_orphans(self, objects_max: int) -> int:
         orphans = self._garbage.orphans

@@ -17,6 +17,9 @@ class SegmentLocks:
     def __len__(self) -> int:
         return len(self._held)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
     def hold(self, *names: str) -> HeldSegments:
         """Hold the locks of all ``names``; in one order, so that two holders cannot wait for each other."""
         return HeldSegments(self, names if len(names) == 1 else tuple(sorted(set(names))))

@@ -41,7 +41,7 @@ from headrace.storage.chunks.read_plan import plan_at_once, plan_read
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout
 from headrace.storage.chunks.segment_locks import SegmentLocks
 from headrace.storage.chunks.truncate_plan import plan_delete, plan_truncate
-from headrace.storage.metadata.contract import RowStore
+from headrace.storage.metadata.contract import RowArchive, RowStore
 from headrace.storage.metadata.rows import (
     GARBAGE_PREFIX,
     SEGMENT_PREFIX,
@@ -114,6 +114,7 @@ class ChunkedSegmentStorage:
         epoch: int,
         entropy: Entropy,
         config: SegmentStorageConfig | None = None,
+        archive: RowArchive | None = None,
     ) -> None:
         self._rows = rows
         self._epoch = epoch
@@ -137,7 +138,9 @@ class ChunkedSegmentStorage:
             epoch=epoch,
             block_bytes=self._config.block_bytes,
         )
-        self._collector = GarbageCollector(self._io, rows, self._garbage, self._config, self._writer.forget)
+        self._collector = GarbageCollector(
+            self._io, rows, self._garbage, self._config, self._writer.forget, archive
+        )
         self._statistics = SegmentStorageStatistics()
 
     # ---------------------------------------------------------------------------------- what is there
@@ -168,6 +171,14 @@ class ChunkedSegmentStorage:
             ChunkInfo(chunk.name, start, chunk.length, chunk.epoch)
             for chunk, start in zip(layout.chunks, layout.starts, strict=True)
         ]
+
+    def is_idle(self, segment: str) -> bool:
+        """Whether nothing changes the segment just now, or is about to."""
+        return segment not in self._locks
+
+    def forget(self, segment: str) -> None:
+        """The rows of an idle segment were put away: unknown here until they are back in the row store."""
+        self._layouts.pop(segment, None)
 
     def statistics(self) -> SegmentStorageStatistics:
         return replace(

@@ -7,7 +7,7 @@ plain call; a commit is durable when it returns. Every implementation passes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -30,4 +30,15 @@ class RowStore(Protocol):
             FencedOutError: a newer owner has the container; nothing changed.
             WalWriteError: the outcome is unknown; the container has to be recovered.
             ContainerOfflineError: the container is stopping; nothing changed.
+        """
+
+
+class RowArchive(Protocol):
+    """Rows of segments that are out of use, put away by the owner of the row store and brought back by it."""
+
+    async def find_chunks(self, names: Sequence[str]) -> set[str]:
+        """Return those of the chunks whose rows have been put away. What cannot be known counts as put away.
+
+        Raises:
+            StorageReadError: it cannot be known now; ask again.
         """

@@ -15,7 +15,8 @@ from headrace.errors import (
 from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.storage.providers import filesystem as module
+from headrace.storage.providers import chunk_files
+from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.testing.disk import DiskConfig, SimulatedDisk
 from headrace.testing.filesystem import SimulatedFilesystem
@@ -38,7 +39,7 @@ def on_disk(config=None):
     disk = SimulatedDisk(SeededEntropy(1), config)
     files = SimulatedFilesystem(disk)
     files.mkdir(ROOT)
-    return disk, FilesystemChunkProvider(ROOT, files, InlineWork())
+    return disk, FilesystemChunkProvider(ROOT, files, ChunkThreads.shared(InlineWork()))
 
 
 async def test_a_full_disk_refuses_a_create_and_leaves_no_file():
@@ -87,7 +88,7 @@ async def test_a_failed_sync_of_the_directory_is_repeated_by_the_next_create():
     await provider.create("a/b/d", [b"y"])
     disk.lose_power()
     disk.restore_power()
-    again = FilesystemChunkProvider(ROOT, SimulatedFilesystem(disk), InlineWork())
+    again = FilesystemChunkProvider(ROOT, SimulatedFilesystem(disk), ChunkThreads.shared(InlineWork()))
     assert await again.read("a/b/d", 0, 1) == b"y"
 
 
@@ -129,7 +130,7 @@ async def local(tmp_path):
     provider = FilesystemChunkProvider(
         str(tmp_path),
         OsFilesystem(),
-        pool,
+        ChunkThreads.shared(pool),
         FilesystemProviderConfig(descriptors_max=3, read_at_once_bytes_max=100),
     )
     yield provider
@@ -177,11 +178,11 @@ async def test_a_deleted_file_is_not_read_through_an_open_descriptor(local):
 
 async def test_a_file_opened_while_it_is_deleted_is_not_read_afterwards(tmp_path):
     work = InlineWork()
-    provider = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), work)
+    provider = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), ChunkThreads.shared(work))
     await provider.create("c", [b"x"])
 
     async def read_first(fn):
-        if fn is module._delete_file:
+        if fn.call[0] is chunk_files.delete_file:
             work.before = None
             assert await provider.read("c", 0, 1) == b"x"
 
@@ -212,7 +213,7 @@ async def test_files_of_others_below_the_root_are_left_alone(local, tmp_path):
 
 async def test_an_existing_file_is_never_overwritten_even_by_another_provider(local, tmp_path):
     pool = InlineWork()
-    other = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), pool)
+    other = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), ChunkThreads.shared(pool))
     await other.create("c", [b"theirs"])
     with pytest.raises(ChunkExistsError):
         await local.create("c", [b"ours"])

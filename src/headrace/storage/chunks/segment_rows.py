@@ -1,0 +1,42 @@
+"""Tells which rows are those of one segment: all that must be kept, together, for it to be found again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.errors import DataCorruptionError
+from headrace.storage.chunks.segment_layout import load_chunk
+from headrace.storage.metadata.rows import (
+    checksum_key,
+    chunk_key,
+    decode_segment_row,
+    full_group_count,
+    segment_key,
+)
+
+
+def find_rows(segment: str, get: Callable[[str], bytes | None]) -> dict[str, bytes]:
+    """Return the rows of ``segment`` and of its chunks; none if there is no such segment. O(chunks).
+
+    Raises:
+        DataCorruptionError: one is damaged or missing.
+    """
+    key = segment_key(segment)
+    data = get(key)
+    if data is None:
+        return {}
+    row = decode_segment_row(data, key)
+    rows = {key: data}
+    name = row.first_chunk
+    for _ in range(row.chunk_count):
+        chunk, following = load_chunk(name, get)
+        keys = [chunk_key(name)]
+        groups = range(full_group_count(chunk.length, chunk.block_bytes))
+        keys += [checksum_key(name, group) for group in groups]
+        for key in keys:
+            data = get(key)
+            if data is None:
+                raise DataCorruptionError(f"row {key!r} is missing")
+            rows[key] = data
+        name = following
+    return rows

@@ -1,0 +1,243 @@
+"""What the filesystem provider does in its threads: one function for each thing that blocks.
+
+They share no state with the loop: each opens the file by its path, works and closes it, so a caller that has
+left leaves nothing behind. Here ``OSError`` becomes an error of ours.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.errors import (
+    ChunkExistsError,
+    ChunkOffsetError,
+    NoSuchChunkError,
+    StorageFullError,
+    StorageReadError,
+    StorageWriteError,
+)
+from headrace.runtime.filesystem import Filesystem
+from headrace.storage.providers.chunk_paths import FILE_SUFFIX, decode_chunk_path
+from headrace.storage.providers.contract import Buffer, ChunkObject
+
+_VECTORS_MAX: Final = 1024
+_LIST_OBJECTS: Final = 250
+"""Objects listed in one go of a thread: it shares the interpreter with the loop."""
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def create_file(
+    files: Filesystem, name: str, path: str, unsynced: Sequence[str], buffers: Sequence[Buffer]
+) -> None:
+    try:
+        descriptor = _open_new(files, path)
+    except FileExistsError:
+        raise ChunkExistsError(name) from None
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StorageFullError(f"{name}: {error}") from error
+        raise StorageWriteError(f"{name}: {error}") from error
+    try:
+        try:
+            _write_all(files, descriptor, buffers, 0)
+            files.fsync(descriptor)
+        finally:
+            files.close(descriptor)
+        for directory in unsynced or [path.rpartition("/")[0]]:
+            files.fsync_directory(directory)
+    except OSError as error:
+        if error.errno in _FULL and _succeeds(files.unlink, path):
+            raise StorageFullError(f"{name}: {error}") from error
+        raise StorageWriteError(f"{name}: {error}") from error
+
+
+def _open_new(files: Filesystem, path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return files.open(path, flags)
+    except FileNotFoundError:
+        files.mkdir(path.rpartition("/")[0])
+        return files.open(path, flags)
+
+
+def append_file(files: Filesystem, name: str, path: str, offset: int, buffers: Sequence[Buffer]) -> None:
+    try:
+        descriptor = files.open(path, os.O_WRONLY)
+    except FileNotFoundError:
+        raise NoSuchChunkError(name) from None
+    except OSError as error:
+        raise StorageWriteError(f"{name}: {error}") from error
+    try:
+        length = files.size(descriptor)
+        if length != offset:
+            raise ChunkOffsetError(name, offset, length)
+        _write_all(files, descriptor, buffers, offset)
+        files.fdatasync(descriptor)
+    except OSError as error:
+        # What was there before is durable; cutting off what we added restores exactly that.
+        if error.errno in _FULL and _succeeds(files.ftruncate, descriptor, offset):
+            raise StorageFullError(f"{name}: {error}") from error
+        raise StorageWriteError(f"{name}: {error}") from error
+    finally:
+        files.close(descriptor)
+
+
+def _write_all(files: Filesystem, descriptor: int, buffers: Sequence[Buffer], offset: int) -> None:
+    pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
+    first = 0
+    while first < len(pending):
+        count = files.pwritev(descriptor, pending[first : first + _VECTORS_MAX], offset)
+        if count <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        offset += count
+        while first < len(pending) and count >= len(pending[first]):
+            count -= len(pending[first])
+            first += 1
+        if count:
+            pending[first] = pending[first][count:]
+
+
+class KeptDescriptor:
+    """A descriptor on its way from the thread that opened it to the loop, which may have lost interest.
+
+    Opening may hang like any other call, so the loop does not open files itself.
+    """
+
+    __slots__ = ("_descriptors", "_files", "_left")
+
+    def __init__(self, files: Filesystem) -> None:
+        self._files = files
+        self._descriptors: list[int] = []
+        self._left = False
+
+    def give(self, descriptor: int) -> None:
+        """In the thread: hand it over, or close it if nobody waits any more."""
+        self._descriptors.append(descriptor)
+        if self._left:
+            self.leave()
+
+    def take(self) -> int:
+        return self._descriptors.pop()
+
+    def leave(self) -> None:
+        """On the loop: never mind. Whichever side comes second closes it."""
+        self._left = True
+        try:
+            descriptor = self._descriptors.pop()
+        except IndexError:
+            return
+        self._files.close(descriptor)
+
+
+def read_file(
+    files: Filesystem,
+    name: str,
+    path: str,
+    view: memoryview,
+    done: int,
+    offset: int,
+    length: int,
+    kept: KeptDescriptor | None,
+) -> tuple[memoryview, int]:
+    """Read what is missing behind the first ``done`` bytes of ``view``; an empty one is made here.
+
+    So a read that waits for its turn takes no memory. The file's descriptor goes to ``kept``, if given.
+
+    Returns:
+        The memory, and how many bytes were read now: fewer than missing only at the end of the file.
+    """
+    begun = done
+    try:
+        descriptor = files.open(path, os.O_RDONLY)
+        try:
+            if len(view) < length:
+                view = memoryview(bytearray(length))
+            while done < length:
+                count = files.pread_into(descriptor, view[done:], offset + done)
+                if count == 0:
+                    break
+                done += count
+        except BaseException:
+            files.close(descriptor)
+            raise
+    except FileNotFoundError:
+        raise NoSuchChunkError(name) from None
+    except OSError as error:
+        raise StorageReadError(f"{name}: {error}") from error
+    if kept is None:
+        files.close(descriptor)
+    else:
+        kept.give(descriptor)
+    return view, done - begun
+
+
+def stat_file(files: Filesystem, name: str, path: str) -> int:
+    try:
+        return files.stat_size(path)
+    except FileNotFoundError:
+        raise NoSuchChunkError(name) from None
+    except OSError as error:
+        raise StorageReadError(f"{name}: {error}") from error
+
+
+def delete_file(files: Filesystem, name: str, path: str) -> bool:
+    """Remove the file. Its name may reappear after a power failure, as an unreferenced object."""
+    try:
+        files.unlink(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StorageWriteError(f"{name}: {error}") from error
+    return True
+
+
+def list_some(files: Filesystem, root: str, pending: list[str], prefix: str) -> list[ChunkObject]:
+    """Take paths from ``pending`` until a page is full; what is met in a directory is added to it.
+
+    ``pending`` has at most the names of the directories on one path, so it is as long as the longest of
+    these.
+    """
+    page: list[ChunkObject] = []
+    while pending and len(page) < _LIST_OBJECTS:
+        path = pending.pop()
+        name = decode_chunk_path(path)
+        if name is not None:
+            if name.startswith(prefix):
+                _add_object(files, page, name, f"{root}/{path}")
+        elif not path.endswith(FILE_SUFFIX):
+            inside = f"{path}/" if path else ""
+            pending += [
+                inside + entry for entry in _list_directory(files, f"{root}/{path}" if path else root)
+            ]
+    return page
+
+
+def _add_object(files: Filesystem, page: list[ChunkObject], name: str, path: str) -> None:
+    try:
+        page.append(ChunkObject(name, files.stat_size(path)))
+    except FileNotFoundError:
+        return  # deleted meanwhile
+    except OSError as error:
+        raise StorageReadError(f"{path}: {error}") from error
+
+
+def _list_directory(files: Filesystem, directory: str) -> list[str]:
+    try:
+        return files.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StorageReadError(f"{directory}: {error}") from error
+
+
+def _succeeds(call: object, *args: object) -> bool:
+    assert callable(call)
+    try:
+        call(*args)
+    except OSError:
+        return False
+    return True
