@@ -31,7 +31,7 @@ from headrace.segmentstore.durablelog.operation_processor import (
     ProcessorStatistics,
     Propose,
 )
-from headrace.segmentstore.durablelog.truncation import TruncationPoints
+from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.wal.contract import Wal, WalStatistics
@@ -184,10 +184,17 @@ class DurableLog:
     async def write_checkpoint(self) -> int:
         """Write the whole metadata into the log; once durable, the log may be cut in front of it.
 
-        Answers the sequence number of its beginning. Checkpoints are written one after the other.
+        Answers the sequence number of its beginning. Checkpoints are written one after the other. If nothing
+        was logged since the newest one, that one serves as well and none is written: so a checkpoint never
+        is the reason for the next one.
         """
         async with self._checkpoint_turn:
-            return await self._write_checkpoint()
+            newest = self._truncation.newest
+            if newest is None or newest.end_sequence != self._container.sequence:
+                return await self._write_checkpoint()
+            self._policy.on_begin()
+            self._checkpointing = False
+            return newest.begin_sequence
 
     async def _write_checkpoint(self) -> int:
         self._checkpointing = True
@@ -213,7 +220,7 @@ class DurableLog:
 
     def _propose_end(self, begin: Any, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:
         # Used no earlier than this operation is durable: only then does the storage writer hear of it.
-        self._truncation.add(sequence, begin.address, begin.operation.sequence)
+        self._truncation.add(Checkpoint(sequence, begin.address, begin.operation.sequence))
         return ops.CheckpointEnd(
             sequence, begin.operation.sequence, len(snapshot.segment_rows), len(snapshot.storage_rows)
         )
@@ -230,13 +237,16 @@ class DurableLog:
         return begin, snapshots[-1]
 
     async def acknowledge(self, sequence: int) -> None:
-        """Everything up to ``sequence`` is in long-term storage: cut the log if that frees anything."""
-        address = self._truncation.take(sequence)
-        if address is not None:
+        """Everything up to ``sequence`` is in long-term storage: cut the log if that frees anything.
+
+        May be repeated after an error: nothing is forgotten before the log is cut.
+        """
+        checkpoint = self._truncation.find(sequence)
+        if checkpoint is not None:
+            await self._wal.truncate(checkpoint.begin_address)
+            self._truncation.on_cut(checkpoint)
             self._truncations += 1
-            sequence = self._truncation.taken_sequence
-            await self._wal.truncate(address)
-            self.truncated_sequence = max(self.truncated_sequence, sequence)
+            self.truncated_sequence = max(self.truncated_sequence, checkpoint.begin_sequence)
 
     # -------------------------------------------------------------------------------------- end
 

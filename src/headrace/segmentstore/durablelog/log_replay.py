@@ -18,7 +18,7 @@ from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
 from headrace.segmentstore.durablelog.durable_apply import make_visible
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
-from headrace.segmentstore.durablelog.truncation import TruncationPoints
+from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation
 
@@ -105,7 +105,7 @@ class LogReplay:
             return
         if not self._installed:
             self._install(begin, end)
-        self._truncation.add(end.sequence, self._begin_address, begin.sequence)
+        self._truncation.add(Checkpoint(end.sequence, self._begin_address, begin.sequence))
         self._memory_log.add(StoredCheckpoint(end.sequence))
         self._begin = None
         self._parts = []

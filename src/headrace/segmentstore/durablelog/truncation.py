@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
+from typing import NamedTuple
+
+
+class Checkpoint(NamedTuple):
+    """A whole metadata checkpoint: the sequences of its ends, the address of the frame where it begins."""
+
+    end_sequence: int
+    begin_address: int
+    begin_sequence: int
 
 
 class TruncationPoints:
-    """Remembers where each durable checkpoint begins: the address of its frame, its sequence number. Pure."""
+    """Remembers where each durable checkpoint begins, until the log is cut there. Pure."""
 
     def __init__(self) -> None:
-        self._begins: OrderedDict[int, tuple[int, int]] = OrderedDict()
-        self.truncated_address = -1
-        self.taken_sequence = 0
-        """Where the checkpoint begins that was taken last: no operation before it is needed any more."""
+        self._waiting: deque[Checkpoint] = deque()
+        self.newest: Checkpoint | None = None
+        """The last one, cut or not."""
 
-    def add(self, end_sequence: int, begin_address: int, begin_sequence: int) -> None:
-        """The checkpoint that ends at ``end_sequence`` is whole and durable."""
-        assert not self._begins or end_sequence > next(reversed(self._begins))
-        self._begins[end_sequence] = (begin_address, begin_sequence)
+    def add(self, checkpoint: Checkpoint) -> None:
+        """The checkpoint is whole and durable, or is about to be if nothing fails."""
+        assert self.newest is None or checkpoint.end_sequence > self.newest.end_sequence
+        self._waiting.append(checkpoint)
+        self.newest = checkpoint
 
-    def take(self, sequence: int) -> int | None:
+    def find(self, sequence: int) -> Checkpoint | None:
         """Everything up to ``sequence`` is stored: return where to cut, or None if that gains nothing."""
-        address = None
-        while self._begins:
-            end_sequence, (candidate, begin_sequence) = next(iter(self._begins.items()))
-            if end_sequence > sequence:
+        found = None
+        for checkpoint in self._waiting:
+            if checkpoint.end_sequence > sequence:
                 break
-            del self._begins[end_sequence]
-            address = candidate
-            self.taken_sequence = begin_sequence
-        if address is None or address <= self.truncated_address:
-            return None
-        self.truncated_address = address
-        return address
+            found = checkpoint
+        return found
+
+    def on_cut(self, checkpoint: Checkpoint) -> None:
+        """The log was cut there: no operation before it is needed any more."""
+        while self._waiting and self._waiting[0].end_sequence <= checkpoint.end_sequence:
+            self._waiting.popleft()
 
     def __len__(self) -> int:
-        return len(self._begins)
+        return len(self._waiting)

@@ -42,6 +42,8 @@ _logger = logging.getLogger(__name__)
 
 _FATAL = (FencedOutError, CorruptionError)
 _WARNING_INTERVAL_S: Final = 5.0
+_PRESS_INTERVAL_MIN_S: Final = 0.01
+"""However young a waiting checkpoint may be, so long nothing new happens between two looks at it."""
 _CACHE_PRESSURE: Final = 0.5
 """From this share of what the cache has left on, segments are flushed whatever their size and age."""
 
@@ -502,8 +504,9 @@ class StorageWriter:
     async def _wait_for_progress(self) -> None:
         """Wait until something was taken or stored, or a checkpoint has waited long enough."""
         waiting = self._acknowledgements.first_checkpoint is not None
+        age_s = max(self._config.checkpoint_age_s, _PRESS_INTERVAL_MIN_S)
         try:
-            async with asyncio.timeout(self._config.checkpoint_age_s if waiting else None):
+            async with asyncio.timeout(age_s if waiting else None):
                 await self._progress.wait()
         except TimeoutError:
             return

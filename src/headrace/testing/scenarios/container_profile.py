@@ -80,7 +80,6 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
         writer,
         flush_age_s=min(writer.flush_age_s, 0.5),
         retry_max_s=min(writer.retry_max_s, 0.5),
-        acknowledge_interval_s=max(writer.acknowledge_interval_s, 0.001),
         garbage_interval_s=(0.05, 0.5)[draw(2)],
         stop_flush_s=(0.0, 1.0)[draw(2)],
     )

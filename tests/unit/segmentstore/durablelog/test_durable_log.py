@@ -17,6 +17,7 @@ from headrace.errors import (
 from headrace.model.attributes import EVENT_COUNT
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
+from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.operations import catalogue as ops
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
@@ -351,3 +352,68 @@ async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
                 for name, state in again.state.by_name.items()
             } == models[kept]
             again.state.check()
+
+
+async def write_checkpoint(bench):
+    """Write one and answer where it begins."""
+    writing = asyncio.ensure_future(bench.log.write_checkpoint())
+    while not writing.done():
+        await bench.settle()
+    return writing.result()
+
+
+async def test_a_checkpoint_that_would_hold_nothing_new_is_not_written():
+    bench = await Bench().start()
+    await bench.map("s")
+    first = await write_checkpoint(bench)
+    frames = len(bench.wal.stored)
+    for _ in range(3):
+        assert await write_checkpoint(bench) == first
+    assert len(bench.wal.stored) == frames
+    await bench.map("t")
+    second = await write_checkpoint(bench)
+    assert second > first
+    assert len(bench.wal.stored) > frames
+    again = await bench.recover()
+    frames = len(again.wal.stored)
+    assert await write_checkpoint(again) == second, "the one that was recovered serves as well"
+    assert len(again.wal.stored) == frames
+    await again.map("u")
+    assert await write_checkpoint(again) > second
+
+
+@pytest.mark.parametrize("frames_max", [1, 2, 5])
+async def test_checkpoints_that_are_due_after_every_frame_settle(frames_max):
+    bench = await Bench(frame_bytes=200, frames=40, policy=CheckpointPolicy(frames_max, 10**9)).start()
+    for number in range(20):
+        await bench.map(f"s{number}")
+    for _ in range(200):
+        await bench.settle()
+        ends = await bench.log.memory_log.take(1000, 0)
+        for end in ends:
+            if isinstance(end, StoredCheckpoint):
+                await bench.log.acknowledge(end.sequence)
+    frames = len(bench.wal.stored)
+    for _ in range(50):
+        await bench.settle()
+    assert len(bench.wal.stored) == frames
+    assert not bench.failed
+
+
+async def test_a_cut_that_failed_is_made_again_when_it_is_asked_for_again():
+    bench = await Bench().start()
+    await bench.map("s")
+    begin = await write_checkpoint(bench)
+    end = (await bench.log.memory_log.take(1000, 1))[-1]
+    cut, bench.wal.truncate = bench.wal.truncate, failing_cut
+    with pytest.raises(WalWriteError):
+        await bench.log.acknowledge(end.sequence)
+    assert bench.log.truncated_sequence < begin
+    bench.wal.truncate = cut
+    await bench.log.acknowledge(end.sequence)
+    assert bench.wal.truncated > 0
+    assert bench.log.truncated_sequence == begin
+
+
+async def failing_cut(address):
+    raise WalWriteError("the disk is away")

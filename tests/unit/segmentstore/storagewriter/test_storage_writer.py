@@ -569,6 +569,20 @@ async def test_only_a_checkpoint_with_everything_before_it_stored_is_acknowledge
 
 
 @simulated
+async def test_a_checkpoint_that_must_not_wait_at_all_waits_in_peace_while_storage_is_away():
+    world = make_world(writer_config=replace(CONFIG, checkpoint_age_s=0.0, acknowledge_interval_s=0.0))
+    heal = failing(world)
+    async with running(world):
+        world.append("s", b"x" * 1000)
+        world.checkpoint()
+        await asyncio.sleep(20.0)  # virtual: it does not pass while somebody spins
+        assert world.acknowledged == -1
+        heal()
+        await asyncio.sleep(30.0)
+        assert world.acknowledged == world.sequence
+
+
+@simulated
 async def test_without_a_checkpoint_nothing_is_acknowledged():
     world = make_world()
     world.append("s", b"x" * 1000)
