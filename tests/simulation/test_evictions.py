@@ -16,7 +16,7 @@ from headrace.testing.faults.host_faults import HostFaults, keep_running
 from headrace.testing.history import History
 from headrace.testing.linearizability import check_segments
 from headrace.testing.network_config import NetworkConfig
-from headrace.testing.scenarios.data_plane import CONTAINER, PORT
+from headrace.testing.scenarios.writers import CONTAINER, PORT
 from headrace.testing.simulation import simulate
 from headrace.testing.workloads.segment_clients import SegmentClient
 from headrace.wal.config import WalConfig

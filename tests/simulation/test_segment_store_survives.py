@@ -15,14 +15,14 @@ from headrace.testing.history import Outcome
 from headrace.testing.linearizability import NotLinearizableError
 from headrace.testing.loop import TIME_START_S
 from headrace.testing.run_seeds import main, run_one
-from headrace.testing.scenarios.data_plane import storm
+from headrace.testing.scenarios.writers import storm
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_clients_are_told_what_a_correct_segment_would_tell_them(seed):
-    history, injected = run_one("data_plane", seed).value
+    history, injected = run_one("writers", seed).value
     appended = [o for o in history.operations if isinstance(o.call, AppendCall) and o.outcome is Outcome.OK]
     assert len(appended) == 2 * 3 * 25
     assert sum(injected.values()) > 3

@@ -108,6 +108,27 @@ class MergeSegmentsCall:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeIfThereCall:
+    """Do as ``MergeSegmentsCall`` does, or nothing if there is no such source: one part of a batch."""
+
+    segment: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"merge {self.source} into {self.segment} if it is there"
+
+
+@dataclass(frozen=True, slots=True)
+class NextOwnerCall:
+    """A new owner begins: transient segments go, and the memory of merges. No client's call."""
+
+    segment: str = ""
+
+    def __str__(self) -> str:
+        return "next owner"
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentInfoCall:
     segment: str
 
@@ -148,6 +169,8 @@ ContainerCall = (
     | EnsureSealedCall
     | TruncateSegmentCall
     | MergeSegmentsCall
+    | MergeIfThereCall
+    | NextOwnerCall
     | SegmentInfoCall
     | ReadSegmentCall
     | ObserveCall
@@ -193,7 +216,8 @@ class SegmentAnswer:
     start_offset: int
     length: int
     sealed: bool
-    attributes: Mapping[bytes, int]
+    attributes: Mapping[bytes, int] | None = None
+    """None if only the rest was told."""
 
     def __str__(self) -> str:
         return f"[{self.start_offset}, {self.length}){' sealed' * self.sealed}"

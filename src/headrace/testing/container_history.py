@@ -17,6 +17,7 @@ from headrace.testing.container_calls import (
     CreateSegmentCall,
     EnsureSealedCall,
     GetAttributeCall,
+    MergeIfThereCall,
     MergeSegmentsCall,
     ObserveAnswer,
     ReadSegmentCall,
@@ -33,10 +34,24 @@ STEPS_MAX: Final = 300_000
 STALE_TARGET: Final = "StaleTarget"
 """An append target outlives its segment; a new segment of that name may be there already."""
 
+CONFLICT: Final = "Conflict"
+"""A writer's block does not continue what the store knows of that writer."""
+
 #: Reasons that say nothing about segments: always possible.
 _ANY_TIME: Final = frozenset(
-    {STALE_TARGET, "ContainerOffline", "Closed", "Throttled", "FencedOut", "StorageFull", "CacheFull"}
+    {
+        STALE_TARGET,
+        CONFLICT,
+        "ContainerOffline",
+        "Closed",
+        "Throttled",
+        "FencedOut",
+        "StorageFull",
+        "CacheFull",
+    }
 )
+
+_MERGES: Final = (MergeSegmentsCall, MergeIfThereCall)
 
 _LOOKS: Final = (ReadSegmentCall, SegmentInfoCall, GetAttributeCall)
 
@@ -119,7 +134,7 @@ def judgeable(operations: list[Operation], *, contested: bool) -> list[Operation
     judged = []
     for operation in operations:
         call: Any = operation.call
-        if isinstance(call, MergeSegmentsCall) and operation.outcome is not Outcome.OK:
+        if isinstance(call, _MERGES) and operation.outcome is not Outcome.OK:
             judged.extend(_seal_of_source(operation, operations[-1]))
         if operation.outcome is Outcome.UNKNOWN and isinstance(call, _LOOKS):
             continue
@@ -168,4 +183,4 @@ def _only_looks(call: Any) -> bool:
 
 
 def _segments_of(call: Any) -> set[str]:
-    return {call.segment, call.source} if isinstance(call, MergeSegmentsCall) else {call.segment}
+    return {call.segment, call.source} if isinstance(call, _MERGES) else {call.segment}

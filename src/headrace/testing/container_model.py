@@ -21,7 +21,9 @@ from headrace.testing.container_calls import (
     EnsureSealedCall,
     GetAttributeCall,
     LengthAnswer,
+    MergeIfThereCall,
     MergeSegmentsCall,
+    NextOwnerCall,
     ObserveAnswer,
     ObserveCall,
     ReadAnswer,
@@ -36,7 +38,16 @@ from headrace.testing.container_calls import (
 from headrace.testing.history import Operation, Outcome
 
 #: Attributes that a container sets itself at creation and no client here changes.
-UNTOLD: Final = frozenset({attr.CREATION_TIME, attr.CREATION_EPOCH, attr.SEGMENT_TYPE})
+UNTOLD: Final = frozenset(
+    {
+        attr.CREATION_TIME,
+        attr.CREATION_EPOCH,
+        attr.SEGMENT_TYPE,
+        attr.SCALE_POLICY_TYPE,
+        attr.SCALE_POLICY_RATE,
+        attr.ROLLOVER_SIZE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +120,8 @@ class ModelContainer:
 
     def next_life(self) -> ModelContainer:
         """Return what a new owner finds: transient segments and the memory of merges are gone."""
+        if not self.merged and not any(found.transient for found in self.segments.values()):
+            return self
         kept = {name: found for name, found in self.segments.items() if not found.transient}
         return ModelContainer(kept)
 
@@ -124,6 +137,7 @@ def state_of(seen: ObserveAnswer) -> ModelContainer:
     segments = {}
     for name, found in seen.segments.items():
         facts = found.facts
+        assert facts.attributes is not None
         attributes = {key: value for key, value in facts.attributes.items() if key not in UNTOLD}
         pieces = (bytes(facts.start_offset), found.data)
         segments[name] = make_segment(
@@ -152,7 +166,7 @@ def _refusal(state: ModelContainer, call: Any) -> str:
 
     A refused merge may have sealed its source: that is an operation of its own in the history.
     """
-    if isinstance(call, MergeSegmentsCall) and call.source in state.segments:
+    if isinstance(call, (MergeSegmentsCall, MergeIfThereCall)) and call.source in state.segments:
         state = state.changed(call.source, _sealed(state.segments[call.source]))
     if isinstance(call, ReadSegmentCall):
         return _read_refusal(state, call)
@@ -320,11 +334,25 @@ def _merge(
     return ModelContainer(segments, state.merged | {call.source})
 
 
+def _merge_if_there(
+    state: ModelContainer, call: MergeIfThereCall, answer: LengthAnswer | None
+) -> ModelContainer | None:
+    if call.source not in state.segments:
+        _get(state, call.segment)
+        return state
+    return _merge(state, MergeSegmentsCall(call.segment, call.source), answer)
+
+
+def _next_owner(state: ModelContainer, _: NextOwnerCall, __: Any) -> ModelContainer:
+    return state.next_life()
+
+
 def _facts_fit(found: ModelSegment, answer: SegmentAnswer) -> bool:
-    told = {key: value for key, value in answer.attributes.items() if key not in UNTOLD}
-    return (
-        (answer.start_offset, answer.length, answer.sealed) == (found.start, found.length, found.sealed)
-    ) and told == found.attributes
+    if (answer.start_offset, answer.length, answer.sealed) != (found.start, found.length, found.sealed):
+        return False
+    if answer.attributes is None:
+        return True
+    return {key: value for key, value in answer.attributes.items() if key not in UNTOLD} == found.attributes
 
 
 def _info(
@@ -385,6 +413,8 @@ _STEPS: Final[dict[type[Any], Callable[[ModelContainer, Any, Any], ModelContaine
     EnsureSealedCall: _ensure_sealed,
     TruncateSegmentCall: _truncate,
     MergeSegmentsCall: _merge,
+    MergeIfThereCall: _merge_if_there,
+    NextOwnerCall: _next_owner,
     SegmentInfoCall: _info,
     ReadSegmentCall: _read,
     ObserveCall: _observe,

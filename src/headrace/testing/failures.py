@@ -15,6 +15,10 @@ class LivelockError(SimulationError):
     """Very many callbacks ran and time did not move: the program spins."""
 
 
+class StuckError(SimulationError):
+    """Something that must end sooner or later has not."""
+
+
 class TimeLimitError(SimulationError):
     """The program needed more virtual time than the test allows."""
 

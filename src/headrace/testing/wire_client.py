@@ -1,10 +1,9 @@
-"""The simplest client of the wire protocol: one request at a time, no retries, no cleverness. For
-workloads.
-"""
+"""The simplest client of the wire protocol: no retries, no cleverness. For workloads."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -56,10 +55,30 @@ class WireClient:
         Raises:
             ConnectionLostError: no reply; the request may have happened. The connection is of no more use.
         """
+        await self.send([request], timeout_s)
+        return await self.receive(timeout_s)
+
+    async def send(self, requests: Sequence[Command], timeout_s: float = 10.0) -> None:
+        """Send requests in one piece.
+
+        Raises:
+            ConnectionLostError: any of them may have arrived.
+        """
         try:
             async with asyncio.timeout(timeout_s):
-                self._writer.write(encode(request))
+                self._writer.write(b"".join(encode(request) for request in requests))
                 await self._writer.drain()
+        except (OSError, TimeoutError) as error:
+            raise ConnectionLostError(str(error) or "not sent in time") from error
+
+    async def receive(self, timeout_s: float = 10.0) -> Command:
+        """Return the next reply; its views are valid until the next call.
+
+        Raises:
+            ConnectionLostError: there is none.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
                 while (reply := self._decoder.next_command()) is None:
                     data = await self._reader.read(_READ_BYTES)
                     if not data:

@@ -9,11 +9,11 @@ from typing import Any, Final
 from headrace.testing.faults.host_faults import HostFault
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.reduction import Reduction
-from headrace.testing.scenarios import storage_writer
+from headrace.testing.scenarios import data_plane, storage_writer
 from headrace.testing.scenarios.container import upheaval
 from headrace.testing.scenarios.container_profile import FAULTS
-from headrace.testing.scenarios.data_plane import storm
 from headrace.testing.scenarios.two_owners import KINDS, rivalry
+from headrace.testing.scenarios.writers import storm
 from headrace.testing.simulation import Simulation
 
 _WRITERS: Final = 3
@@ -36,6 +36,10 @@ async def _container(sim: Simulation, reduction: Reduction) -> Any:
 
 
 async def _data_plane(sim: Simulation, reduction: Reduction) -> Any:
+    return await data_plane.tempest(sim, reduction)
+
+
+async def _writers(sim: Simulation, reduction: Reduction) -> Any:
     kinds = tuple(kind for kind in HostFault if kind.name.lower() not in reduction.without)
     return await storm(
         sim, writers=min(_WRITERS, reduction.clients), appends=min(25, reduction.steps), kinds=kinds
@@ -60,9 +64,12 @@ _LOSSY: Final = NetworkConfig(drop_chance=0.002)
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "container": Scenario(_container, 5, 4, 32, FAULTS),
-    "data_plane": Scenario(_data_plane, 1, _WRITERS, 25, _names(tuple(HostFault)), _LOSSY),
+    "data_plane": Scenario(
+        _data_plane, data_plane.LIVES, data_plane.CLIENTS, data_plane.STEPS, data_plane.FAULTS, _LOSSY
+    ),
     "storage_writer": Scenario(
         storage_writer.histories, storage_writer.LIVES, 1, storage_writer.STEPS, _STORAGE_FAULTS
     ),
     "two_owners": Scenario(_two_owners, 1, _WRITERS, 15, _names(KINDS), _LOSSY),
+    "writers": Scenario(_writers, 1, _WRITERS, 25, _names(tuple(HostFault)), _LOSSY),
 }

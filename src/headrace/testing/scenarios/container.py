@@ -13,11 +13,11 @@ from typing import Any, Final
 from headrace.errors import CorruptionError, HeadraceError
 from headrace.testing.container_calls import DeleteSegmentCall
 from headrace.testing.container_history import ContainerHistory
-from headrace.testing.failures import SimulationError
+from headrace.testing.failures import SimulationError, StuckError
 from headrace.testing.host import HostDownError
 from headrace.testing.reduction import ALL, Reduction
-from headrace.testing.scenarios.container_profile import ENDINGS, ContainerProfile, draw_profile
-from headrace.testing.scenarios.container_world import ContainerWorld, Owner, StuckError
+from headrace.testing.scenarios.container_profile import ENDINGS, draw_profile
+from headrace.testing.scenarios.container_world import ContainerWorld, Owner
 from headrace.testing.simulation import Simulation
 from headrace.testing.workloads.container_clients import ContainerClient
 
@@ -38,8 +38,8 @@ async def upheaval(sim: Simulation, reduction: Reduction = ALL) -> ContainerHist
         sim.trace.add("scenario", "life", number=life, ending=ending)
         world.endings[ending] = world.endings.get(ending, 0) + 1
         owner = await world.start_owner(host)
-        host.disk.slowness = 10.0 ** entropy.randbelow(3) if world.has_trouble("slow") else 1.0
-        if world.has_trouble("disk") and profile.file_chunks:
+        host.disk.slowness = 10.0 ** entropy.randbelow(3) if world.foundations.has_trouble("slow") else 1.0
+        if world.foundations.has_trouble("disk") and profile.file_chunks:
             host.disk.fail("pwrite", "fdatasync", "open", path="/chunks/", skip=entropy.randbelow(30))
         if entropy.randbelow(4):
             world.plan(owner, ending)
@@ -59,7 +59,8 @@ async def upheaval(sim: Simulation, reduction: Reduction = ALL) -> ContainerHist
 
 def start_clients(world: ContainerWorld, owner: Owner, label: str) -> list[asyncio.Task[None]]:
     """Start the clients of one owner, in its process."""
-    profile: ContainerProfile = world.profile
+    profile = world.profile
+    cancels = world.foundations.has_trouble("cancel")
     tasks = []
     for number in range(profile.clients):
         name = f"c{label}.{number}"
@@ -70,7 +71,7 @@ def start_clients(world: ContainerWorld, owner: Owner, label: str) -> list[async
             world.sim.entropy.fork(name),
             world.known,
             streams=profile.streams,
-            cancels_per_thousand=profile.cancels_per_thousand if world.has_trouble("cancel") else 0,
+            cancels_per_thousand=profile.cancels_per_thousand if cancels else 0,
         )
         tasks.append(owner.host.spawn(name, client.work(profile.steps, profile.pause_s_max)))
     return tasks
@@ -155,7 +156,7 @@ async def _compete(world: ContainerWorld, owner: Owner, clients: list[asyncio.Ta
 
 async def _finish(world: ContainerWorld) -> None:
     """Nothing disturbs any more: recover, store, recover from storage, and once more."""
-    world.troubled = False
+    world.foundations.troubled = False
     host = world.sim.host("store")
     host.disk.heal()
     host.disk.slowness = 1.0

@@ -1,155 +1,159 @@
-"""The whole data plane - listener, containers, log, chunks - on a host that breaks, used by clients."""
+"""A whole segment store, used over the wire with every verb, while everything around it breaks.
+
+Listener, connections, several containers on one small cache, logs, storage: all real. Hosts die, disks fail,
+connections drop and clog, storage is slow, full or silent, containers end and come back within a process, and
+a second process takes over while the first still thinks it owns. Between two such periods everything is
+looked at, and in the end storage alone must have it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Final
 
-from headrace.limits import KIB, MIB
-from headrace.runtime.context import Runtime
-from headrace.runtime.entropy import SeededEntropy
-from headrace.runtime.settings import simulated
-from headrace.segmentstore.container.config import ContainerConfig
-from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
-from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
-from headrace.storage.chunks.config import SegmentStorageConfig
-from headrace.testing.faults.host_faults import HostFault, HostFaults, keep_running
-from headrace.testing.history import History
-from headrace.testing.linearizability import check_segments
+from headrace.testing.failures import StuckError
+from headrace.testing.faults.host_faults import HostFault, HostFaults
+from headrace.testing.host import SimulatedHost
+from headrace.testing.reduction import ALL, Reduction
+from headrace.testing.scenarios.container_profile import TROUBLES, draw_profile
+from headrace.testing.scenarios.store_world import PORT, StoreWorld
 from headrace.testing.simulation import Simulation
-from headrace.testing.workloads.segment_clients import SegmentClient
-from headrace.wal.config import WalConfig
+from headrace.testing.store_history import StoreHistory
+from headrace.testing.workloads.store_clients import StoreClient
 
-PORT: Final = 12345
-CONTAINERS: Final = 2
-SEGMENTS: Final = ("scope/stream/0.#epoch.0", "scope/stream/1.#epoch.0")
+#: How a period ends. All but the last disturb it.
+ENDINGS: Final = ("kill", "power_loss", "failures", "move", "stop")
 
-#: Everything small: a few hundred appends roll chunks, checkpoint, truncate, recycle, and are throttled.
-CONTAINER: Final = ContainerConfig(
-    memory_log_max=100,
-    unstored_bytes_max=32 * KIB,
-    throttle=ThrottleConfig(
-        burst_bytes=2 * KIB,
-        delay_half_s=0.1,
-        delay_max_s=3.0,
-        backlog_share=0.25,
-        cache_share=0.01,
-        memory_log_share=0.01,
-        wal_queue_s=0.01,
-    ),
-    checkpoint_frames=40,
-    checkpoint_bytes=64 * KIB,
-    storage=SegmentStorageConfig(rollover_bytes=8 * KIB, block_bytes=1 * KIB, garbage_delay_s=1.0),
-    storage_writer=StorageWriterConfig(
-        flush_bytes=2 * KIB, flush_age_s=0.5, write_bytes_max=8 * KIB, garbage_interval_s=1.0
-    ),
-)
+FAULTS: Final = tuple(dict.fromkeys((*ENDINGS[:-1], *(kind.name.lower() for kind in HostFault), *TROUBLES)))
+
+LIVES: Final = 4
+CLIENTS: Final = 4
+STEPS: Final = 24
+
+#: Virtual seconds in which clients of a store that nothing disturbs must have their answers.
+_PATIENCE_S: Final = 600.0
 
 
-class SmallDataPlane(DataPlane):
-    """The data plane with small logs."""
-
-    def __init__(self, config: StandaloneConfig, runtime: Runtime, wal_config: WalConfig) -> None:
-        super().__init__(config, runtime, CONTAINERS)
-        self._wal_config = wal_config
-
-
-def data_plane_program(seed: int | str) -> Callable[[Runtime], Coroutine[Any, Any, None]]:
-    """Return the program of a segment store; the seed decides the settings of its logs."""
-    config = StandaloneConfig(data_dir="/data", cache_bytes=4 * MIB, container=CONTAINER)
-    drawn = simulated(WalConfig, SeededEntropy(seed))
-    wal_config = dataclasses.replace(drawn, frame_bytes_max=4 * KIB, segment_file_bytes=64 * KIB)
-
-    async def serve(runtime: Runtime) -> None:
-        runtime.filesystem.mkdir("/data/wal")
-        for directory in ("/data", "/"):
-            runtime.filesystem.fsync_directory(directory)
-        plane = SmallDataPlane(config, runtime, wal_config)
-        await plane.start()
-        await plane.listen("0.0.0.0", PORT)  # noqa: S104 - the simulated network has no outside
-
-    return serve
+async def tempest(sim: Simulation, reduction: Reduction = ALL) -> StoreHistory:
+    """Let stores come and go while clients work; judge each period; then look at what storage has."""
+    profile = draw_profile(sim.entropy.fork("profile"), reduction)
+    entropy = sim.entropy.fork("endings")
+    world = StoreWorld(sim, profile, containers=1 + entropy.randbelow(3))
+    one = sim.host("one")
+    other = sim.host("other", disk=one.disk)
+    for life in range(min(2 + entropy.randbelow(LIVES - 1), reduction.lives)):
+        ending = ENDINGS[entropy.randbelow(len(ENDINGS))]
+        if ending in reduction.without:
+            ending = "stop"
+        sim.trace.add("scenario", "life", number=life, ending=ending)
+        await _live(world, one, other, ending, life, reduction)
+    await _finish(world, one, reduction)
+    return world.history
 
 
-async def write(client: SegmentClient, appends: int, entropy: SeededEntropy) -> None:
-    """Append so many times, a byte to 1.5 KiB each, with pauses."""
-    for _ in range(appends):
-        size = 1 + entropy.randbelow(40) ** 2
-        if not await client.append(entropy.token(size)):
-            return
-        await asyncio.sleep(0.2 * entropy.random())
+async def _live(
+    world: StoreWorld,
+    one: SimulatedHost,
+    other: SimulatedHost,
+    ending: str,
+    life: int,
+    reduction: Reduction,
+) -> None:
+    """One period: from a store that was looked at to one that is gone."""
+    sim, draw = world.sim, world.entropy.randbelow
+    store = await world.begin(one)
+    calm = ending == "stop"
+    clients = _start_clients(world, f"{life}", reduction)
+    if calm:
+        await _wait(clients, _PATIENCE_S, must=True)
+    else:
+        kinds = tuple(kind for kind in HostFault if kind.name.lower() not in reduction.without)
+        hosts = [one, other] if ending == "move" else [one]
+        if ending == "failures":
+            world.plan_failure(store)
+        async with asyncio.TaskGroup() as trouble:
+            tasks = [trouble.create_task(world.keep_serving(one))]
+            for host in hosts:
+                faults = HostFaults(sim, host, every_s=(0.5, 2.0)[draw(2)], kinds=kinds)
+                tasks.append(trouble.create_task(faults.run()))
+            if ending == "move":
+                await _wait(clients, sim.entropy.random())
+                world.history.contested = True
+                tasks.append(trouble.create_task(world.keep_serving(other)))
+            await _wait(clients, (0.3, 3.0, 8.0)[draw(3)] * sim.entropy.random())
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+    await _end(world, one, other, ending)
 
 
-async def look(client: SegmentClient, entropy: SeededEntropy) -> None:
-    """Read at random places, ask for facts, now and then drop the head; until cancelled."""
-    while True:
-        facts = await client.info()
-        if facts is not None and facts.length > facts.start_offset:
-            await client.read(facts.start_offset + entropy.randbelow(facts.length - facts.start_offset))
-            if entropy.randbelow(20) == 0:
-                await client.truncate(facts.start_offset + entropy.randbelow(300))
-        await asyncio.sleep(0.3 * entropy.random())
+async def _end(world: StoreWorld, one: SimulatedHost, other: SimulatedHost, ending: str) -> None:
+    """Nobody is left: no client, no store, nothing under way."""
+    world.sim.network.heal()
+    world.check_failures(fenced=ending == "move")
+    if ending == "stop" and one.is_up:
+        await world.stop(one)
+    for number in range(CLIENTS):
+        world.sim.hosts[f"client-{number}"].kill()
+    if ending == "power_loss":
+        one.lose_power()
+    one.kill()
+    other.kill()
+    one.disk.heal()
+    one.disk.slowness = 1.0
 
 
-async def judge(sim: Simulation, addresses: list[tuple[str, int]], history: History) -> None:
-    """Seal and read everything; then say whether all that clients were told fits together.
+def _start_clients(world: StoreWorld, label: str, reduction: Reduction) -> list[asyncio.Task[None]]:
+    """Start clients, each on a host of its own."""
+    sim, profile = world.sim, world.profile
+    streams = [f"scope/stream/{number}.#epoch.0" for number in range(1 + profile.streams)]
+    cancels = profile.cancels_per_thousand if world.foundations.has_trouble("cancel") else 0
+    tasks = []
+    for number in range(CLIENTS):
+        host = sim.host(f"client-{number}")
+        if not host.is_up:
+            host.boot()
+        if number >= profile.clients:
+            continue
+        name = f"c{label}.{number}"
+        client = StoreClient(
+            name,
+            [("one", PORT), ("one", PORT), ("other", PORT)],
+            world.history,
+            sim.entropy.fork(name),
+            streams=streams,
+            cancels_per_thousand=cancels,
+        )
+        steps = min(STEPS, profile.steps, reduction.steps)
+        tasks.append(host.spawn(name, client.work(steps, profile.pause_s_max)))
+    return tasks
+
+
+async def _wait(tasks: list[asyncio.Task[None]], limit_s: float, *, must: bool = False) -> None:
+    """Wait until all clients are done, or for ``limit_s`` seconds; a client that failed is a mistake.
 
     Raises:
-        NotLinearizableError: it does not.
+        StuckError: that time was over and it ``must`` not be.
     """
-    for segment in SEGMENTS:
-        client = SegmentClient("judge", segment, addresses, history, sim.entropy.fork("judge"))
-        while not await client.seal():  # noqa: ASYNC110 - there is nobody to tell it
-            await asyncio.sleep(0.5)
-        await client.read_all()
-        client.close()
-    check_segments(history)
+    done, left = await asyncio.wait(tasks, timeout=limit_s)
+    for task in tasks:
+        if task in done:
+            task.result()
+    if must and left:
+        places = [f"{task.get_name()}: {getattr(task, 'place', '?')}" for task in tasks if task in left]
+        raise StuckError(f"clients wait for ever: {'; '.join(places)}")
 
 
-def client_name(segment: str, number: int) -> str:
-    """Return the name of a client and its host."""
-    return f"client-{number}-{SEGMENTS.index(segment)}"
-
-
-async def storm(
-    sim: Simulation,
-    *,
-    writers: int = 3,
-    appends: int = 25,
-    kinds: tuple[HostFault, ...] = tuple(HostFault),
-    every_s: float = 0.5,
-) -> tuple[History, dict[HostFault, int]]:
-    """Let clients work while the store breaks again and again; then look at what is left, and judge."""
-    store = sim.host("store")
-    addresses = [("store", PORT)]
-    faults = HostFaults(sim, store, every_s=every_s, kinds=kinds)
-    history = History(sim.loop.time)
-    async with asyncio.TaskGroup() as world:
-        watchdog = world.create_task(keep_running(sim, store, data_plane_program(sim.seed)))
-        trouble: list[Coroutine[Any, Any, None]] = [faults.run()]
-        work: list[Coroutine[Any, Any, None]] = []
-        for segment in SEGMENTS:
-            for number in range(writers + 1):
-                name = client_name(segment, number)
-                entropy = sim.entropy.fork(name)
-                client = SegmentClient(name, segment, addresses, history, entropy)
-                await sim.host(name).run(client.create())
-                if number:
-                    work.append(sim.host(name).run(write(client, appends, entropy)))
-                else:
-                    trouble.append(sim.host(name).run(look(client, entropy)))
-        troubles = [world.create_task(each) for each in trouble]
-        await asyncio.gather(*work)
-        for task in troubles:
-            task.cancel()
-        await asyncio.wait(troubles)
-        sim.network.heal()
-        store.disk.heal()
-        store.disk.slowness = 1.0
-        await judge(sim, addresses, history)
-        watchdog.cancel()
-    return history, faults.injected
+async def _finish(world: StoreWorld, one: SimulatedHost, reduction: Reduction) -> None:
+    """Nothing disturbs any more: recover, work, store, recover from storage, and once more."""
+    world.foundations.troubled = False
+    other = world.sim.hosts["other"]
+    await world.begin(one)
+    await _wait(_start_clients(world, "last", reduction), _PATIENCE_S, must=True)
+    await _end(world, one, other, "kill")
+    store = await world.begin(one)
+    await one.run(world.check_stored(store))
+    await _end(world, one, other, "stop")
+    for _ in range(2):
+        await world.begin(one)
+        one.kill()

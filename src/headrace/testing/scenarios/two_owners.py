@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from headrace.testing.faults.host_faults import HostFault, HostFaults, keep_running
 from headrace.testing.history import History
-from headrace.testing.scenarios.data_plane import (
+from headrace.testing.scenarios.writers import (
     PORT,
     SEGMENTS,
     client_name,

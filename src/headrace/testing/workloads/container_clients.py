@@ -37,6 +37,7 @@ from headrace.testing.container_calls import (
 )
 from headrace.testing.container_history import STALE_TARGET, ContainerHistory
 from headrace.testing.history import Operation
+from headrace.testing.observation import facts_of
 
 T = TypeVar("T")
 
@@ -444,9 +445,3 @@ class BlockWriter:
             self._history.fail(self._in_flight.popleft()[1], error)
         self._target = None
         self._settled.set()
-
-
-async def facts_of(container: SegmentContainer, name: str) -> SegmentAnswer:
-    """Return what the container says about a segment."""
-    info = await container.read_info(name)
-    return SegmentAnswer(info.start_offset, info.length, info.sealed, dict(info.attributes))
