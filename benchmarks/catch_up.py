@@ -85,10 +85,9 @@ async def fill(server: BenchServer, total_bytes: int, size: int) -> int:
         await client.create_stream("bench", "history")
         async with client.event_writer("bench", "history") as writer:
             while written < count:
-                ack = writer.write_many(batch)
+                writer.write_many(batch)
                 written += len(batch)
-                if writer.bytes_held > 16 << 20:
-                    await ack
+                await writer.drain()
             await writer.flush()
     return written
 

@@ -30,10 +30,9 @@ async def ingest(
             await writer.flush()
             cpu, began, sent = server.cpu_s(), now(), 0
             while sent < count:
-                ack = writer.write_many(events, keys)
+                writer.write_many(events, keys)
                 sent += batch
-                if writer.bytes_held > 32 << 20:
-                    await ack
+                await writer.drain()
             await writer.flush()
             seconds = now() - began
         cut = await client.tail_cut("bench", name)
