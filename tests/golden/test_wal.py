@@ -10,7 +10,15 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.wal import FileWal
-from headrace.wal.file.owner_format import OwnerRecord, decode_owner, encode_owner
+from headrace.wal.file.owner_format import (
+    NewestFile,
+    OwnerRecord,
+    decode_newest,
+    decode_owner,
+    encode_newest,
+    encode_owner,
+    find_newest,
+)
 from headrace.wal.file.segment_format import (
     FileHead,
     TruncationMark,
@@ -35,6 +43,7 @@ from headrace.wal.record_format import (
 
 GOLDEN = Path(__file__).parent / "wal" / "v1"
 GOLDEN_2 = Path(__file__).parent / "wal" / "v2"
+GOLDEN_3 = Path(__file__).parent / "wal" / "v3"
 LOG_ID = bytes(range(16))
 LOG = short_log_id(LOG_ID)
 
@@ -156,4 +165,42 @@ async def test_the_golden_log_opens(tmp_path):
     assert [(found.address, bytes(found.payload)) for found in wal.records()] == [
         (sequence, CONTENTS[sequence]) for sequence in (2, 3, 4)
     ]
+    await wal.close()
+
+
+FORMER_NEWEST = NewestFile(LOG_ID, 1, 1)
+NEWEST = NewestFile(LOG_ID, 2, 2)
+
+
+def build_3():
+    """Return the files of the first golden log, with an owner file that names its newest file."""
+    return {**build(), "owner": build()["owner"] + encode_newest(FORMER_NEWEST) + encode_newest(NEWEST)}
+
+
+def test_today_s_code_writes_the_golden_owner_file_that_names_the_newest_file():
+    assert build_3()["owner"] == (GOLDEN_3 / "owner").read_bytes()
+
+
+def test_the_names_of_the_newest_files_decode_to_the_values_they_were_made_of():
+    data = (GOLDEN_3 / "owner").read_bytes()
+    assert decode_newest(memoryview(data)[8192:]) == FORMER_NEWEST
+    assert decode_newest(memoryview(data)[12288:]) == NEWEST
+    assert find_newest([data[8192:12288], data[12288:]]) == (NEWEST, 0)
+
+
+async def test_the_golden_log_that_names_its_newest_file_opens_and_notices_that_it_was_lost(tmp_path):
+    for lost in (False, True):
+        directory = tmp_path / str(lost)
+        directory.mkdir()
+        (directory / "owner").write_bytes((GOLDEN_3 / "owner").read_bytes())
+        for name in build():
+            if name != "owner" and not (lost and name == format_name(2, 2)):
+                (directory / name).write_bytes((GOLDEN / name).read_bytes())
+    wal = FileWal(str(tmp_path / "False"))
+    await wal.open()
+    assert [found.address for found in wal.records()] == [2, 3, 4]
+    await wal.close()
+    wal = FileWal(str(tmp_path / "True"))
+    with pytest.raises(DataCorruptionError, match=r"000000000002-000000000002\.wal is missing"):
+        await wal.open()
     await wal.close()

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
 from headrace.wal.config import BLOCK_BYTES
-from headrace.wal.file.owner_format import SLOT_BYTES, SLOT_COUNT, OwnerRecord, decode_owner
+from headrace.wal.file.owner_format import (
+    NEWEST_SLOTS_AT,
+    OWNER_RECORD_BYTES,
+    SLOT_BYTES,
+    SLOT_COUNT,
+    NewestFile,
+    OwnerRecord,
+    decode_owner,
+    find_newest,
+)
 from headrace.wal.file.owner_record import OWNER_FILE
 from headrace.wal.file.recovery_plan import FoundFile, RecoveredLog, belongs_to, recover_log
 from headrace.wal.file.segment_files import FileReader
@@ -87,6 +96,9 @@ class InspectedLog:
     problem: str
     """Why it would refuse the log; empty if it would not."""
 
+    newest: NewestFile | None = None
+    """The file that must be there unless a newer owner has one; None if that is not known."""
+
     @property
     def owner(self) -> OwnerRecord | None:
         """The owner record in force."""
@@ -106,14 +118,15 @@ def inspect_log(directory: str, filesystem: Filesystem | None = None) -> Inspect
     try:
         owners = _read_owners(directory, fs, reader)
         files = tuple(_read_file(directory, file, fs, reader) for file in found)
-        log = InspectedLog(directory, owners, files, None, "no readable owner record")
+        newest = _read_newest(reader) if owners else None
+        log = InspectedLog(directory, owners, files, None, "no readable owner record", newest)
         if log.owner is None:
             return log
         try:
             recovered = recover_log(found, log.owner.log_id, reader.read_at, directory)
         except DataCorruptionError as error:
-            return InspectedLog(directory, owners, files, None, str(error))
-        return InspectedLog(directory, owners, files, recovered, "")
+            return replace(log, problem=str(error))
+        return replace(log, recovered=recovered, problem="")
     finally:
         reader.close()
 
@@ -170,6 +183,12 @@ def _read_owners(directory: str, fs: Filesystem, reader: FileReader) -> tuple[Ow
         return ()
     slots = range(SLOT_COUNT)
     return tuple(decode_owner(reader.read_at(OWNER_FILE, slot * SLOT_BYTES, SLOT_BYTES)) for slot in slots)
+
+
+def _read_newest(reader: FileReader) -> NewestFile | None:
+    offsets = range(NEWEST_SLOTS_AT, NEWEST_SLOTS_AT + SLOT_COUNT * SLOT_BYTES, SLOT_BYTES)
+    slots = [bytes(reader.read_at(OWNER_FILE, offset, OWNER_RECORD_BYTES)) for offset in offsets]
+    return find_newest(slots)[0]
 
 
 def _read_file(directory: str, file: FoundFile, fs: Filesystem, reader: FileReader) -> InspectedFile:

@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.runtime.filesystem import Filesystem
+from headrace.wal.file.owner_record import missing_file
 from headrace.wal.file.recovery_plan import FoundFile, LogExtent, RecordCursor
 from headrace.wal.file.segment_files import FileReader
 from headrace.wal.file.segment_format import parse_name, short_log_id
@@ -135,6 +136,9 @@ def _inspect(directory: str, files: Filesystem) -> InspectedLog:
 def _owner_problem(log: InspectedLog) -> str:
     """The owner record and the files must fit each other, as an owner wants it before it takes the log."""
     assert log.owner is not None
+    problem = missing_file(log.newest, [file.name for file in log.files])
+    if problem:
+        return f"{problem} ({log.directory})"
     newest = max((name[1] for file in log.files if (name := parse_name(file.name))), default=0)
     where = f"({log.directory}/owner)"
     if log.owner.epoch < newest:

@@ -26,7 +26,7 @@ from headrace.wal.file.owner_format import OwnerRecord
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.recovery_plan import LogExtent, RecordCursor, RecoveredLog, recover_log
 from headrace.wal.file.segment_files import FileReader, SegmentFile, SegmentFiles, translate_error
-from headrace.wal.file.segment_format import FileHead, short_log_id
+from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, short_log_id
 from headrace.wal.file.truncation import Truncation
 from headrace.wal.frame_pool import Frame, FramePool
 
@@ -152,6 +152,7 @@ class FileWal:
     def _establish(self, head: FileHead, dead: list[str]) -> SegmentFile:
         """Make the first file of this owner, then remove what it has made superfluous."""
         self._first = first = self._files.create(head)
+        self._owner.note_newest(first.epoch, first.number)
         names = dead + self._files.find_drafts()
         if names:
             self._files.remove(names)
@@ -176,6 +177,7 @@ class FileWal:
             self._config,
             first,
             head,
+            self._create,
             self._recycle,
             commit.on_tail_progress,
             self._statistics,
@@ -220,7 +222,17 @@ class FileWal:
     def _recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile:
         """Make a file of a truncated one. Its old name goes while no successor reads under it."""
         self._owner.run_owned(lambda: self._files.make_draft(old, head))
-        return self._files.create(head, old.zeroed_until)
+        return self._create(head, old.zeroed_until)
+
+    def _create(self, head: FileHead, zeroed_until: int = DATA_OFFSET) -> SegmentFile:
+        """Make a file, and let nobody overlook it if it is lost later. It holds nothing before that."""
+        file = self._files.create(head, zeroed_until)
+        try:
+            self._owner.run_owned(lambda: self._owner.note_newest(file.epoch, file.number))
+        except BaseException:
+            self._files.close(file)
+            raise
+        return file
 
     def _close_file(self, file: SegmentFile) -> None:
         """Every record of the file was answered and none will follow."""

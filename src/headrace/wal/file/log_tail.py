@@ -31,6 +31,7 @@ class LogTail:
         config: WalConfig,
         current: SegmentFile,
         head: FileHead,
+        create: Callable[[FileHead], SegmentFile],
         recycle: Callable[[SegmentFile, FileHead], SegmentFile],
         on_progress: Callable[[], None],
         statistics: WalStatistics,
@@ -40,6 +41,7 @@ class LogTail:
         """Why there is no next file for a record that needs one; set once."""
         self.truncation_sequence = head.truncation_sequence
         self._files = files
+        self._create = create
         self._recycle = recycle
         self._work = work
         self._config = config
@@ -177,7 +179,7 @@ class LogTail:
         if self._spare:
             self._work.submit(self._recycle, (self._spare.popleft(), head), self._on_prepared)
         else:
-            self._work.submit(self._files.create, (head,), self._on_prepared)
+            self._work.submit(self._create, (head,), self._on_prepared)
 
     def _on_prepared(self, file: SegmentFile | None, error: BaseException | None) -> None:
         self._busy = False

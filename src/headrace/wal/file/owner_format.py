@@ -16,11 +16,28 @@ offset  size  field         meaning
 48      8     taken at      wall clock, ms since 1970; for people
 56      8     token         random, one per ``open``; for people
 ======  ====  ============  =================================================
+
+Two more slots of the same size follow. They name, in turn, the newest log file: the one that the last records
+are in or will be in, so that losing it is noticed. The valid one with the higher number is in force:
+
+======  ====  ============  =================================================
+offset  size  field         meaning
+======  ====  ============  =================================================
+0       4     magic         ``HRWN``
+4       4     crc           crc32c of bytes 8..63
+8       1     version       1
+9       7     reserved      0
+16      16    log id        that of the owner record
+32      8     epoch         of the file
+40      8     number        of the file
+48      16    reserved      0
+======  ====  ============  =================================================
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -34,10 +51,15 @@ SLOT_COUNT: Final = 2
 OWNER_RECORD_BYTES: Final = 64
 TOKEN_BYTES: Final = 8
 
+NEWEST_MAGIC: Final = b"HRWN"
+NEWEST_SLOTS_AT: Final = SLOT_COUNT * SLOT_BYTES
+"""Where the two slots begin that name the newest file."""
+
 _RECORD: Final = struct.Struct(">4sIB7x16sQQQ8s")
+_NEWEST: Final = struct.Struct(">4sIB7x16sQQ16x")
 _CRC: Final = struct.Struct(">I")
 
-assert _RECORD.size == OWNER_RECORD_BYTES
+assert _RECORD.size == _NEWEST.size == OWNER_RECORD_BYTES
 
 
 class OwnerRecord(NamedTuple):
@@ -50,11 +72,27 @@ class OwnerRecord(NamedTuple):
     token: bytes
 
 
+class NewestFile(NamedTuple):
+    """The newest file of a log, which must be there unless a newer owner has one."""
+
+    log_id: bytes
+    epoch: int
+    number: int
+
+
 def encode_owner(record: OwnerRecord) -> bytes:
     """Return one slot."""
-    slot = bytearray(_RECORD.pack(MAGIC, 0, VERSION, *record))
-    _CRC.pack_into(slot, 4, crc32c(slot[8:]))
-    return bytes(slot).ljust(SLOT_BYTES, b"\0")
+    return _seal(bytearray(_RECORD.pack(MAGIC, 0, VERSION, *record)))
+
+
+def encode_newest(newest: NewestFile) -> bytes:
+    """Return one slot."""
+    return _seal(bytearray(_NEWEST.pack(NEWEST_MAGIC, 0, VERSION, *newest)))
+
+
+def _seal(record: bytearray) -> bytes:
+    _CRC.pack_into(record, 4, crc32c(record[8:]))
+    return bytes(record).ljust(SLOT_BYTES, b"\0")
 
 
 def decode_owner(slot: memoryview) -> OwnerRecord | None:
@@ -65,3 +103,28 @@ def decode_owner(slot: memoryview) -> OwnerRecord | None:
     if magic != MAGIC or version != VERSION or crc32c(slot[8:OWNER_RECORD_BYTES]) != crc:
         return None
     return OwnerRecord(*fields)
+
+
+def decode_newest(slot: memoryview) -> NewestFile | None:
+    """Return what ``slot`` names, or None if that is nothing or damaged."""
+    if len(slot) < OWNER_RECORD_BYTES:
+        return None
+    magic, crc, version, *fields = _NEWEST.unpack_from(slot)
+    if magic != NEWEST_MAGIC or version != VERSION or crc32c(slot[8:OWNER_RECORD_BYTES]) != crc:
+        return None
+    return NewestFile(*fields)
+
+
+def find_newest(slots: Sequence[bytes]) -> tuple[NewestFile | None, int]:
+    """Return the name in force of two slots, None if it is not known, and the slot to write next.
+
+    One that is neither empty nor whole was torn, or has been damaged since: the other may be out of date
+    then, and proves nothing.
+    """
+    names = [decode_newest(memoryview(slot)) for slot in slots]
+    for index, name in enumerate(names):
+        if name is None and any(slots[index]):
+            return None, index
+    numbers = [0 if name is None else name.number for name in names]
+    newest = 0 if numbers[0] > numbers[1] else 1
+    return names[newest], 1 - newest

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from headrace.errors import DataCorruptionError, FencedOutError
@@ -23,15 +23,19 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.filesystem import Filesystem
 from headrace.wal.file.owner_format import (
+    NEWEST_SLOTS_AT,
     OWNER_RECORD_BYTES,
     SLOT_BYTES,
     SLOT_COUNT,
     TOKEN_BYTES,
+    NewestFile,
     OwnerRecord,
     decode_owner,
+    encode_newest,
     encode_owner,
+    find_newest,
 )
-from headrace.wal.file.segment_format import LOG_ID_BYTES, parse_name
+from headrace.wal.file.segment_format import LOG_ID_BYTES, format_name, parse_name
 
 T = TypeVar("T")
 
@@ -51,6 +55,9 @@ class OwnerFile:
         self._fd = -1
         self._other_slot_at = 0
         self._other_slot = b""
+        self._log_id = b""
+        self._newest_slot = 0
+        """Where the next newest file is to be named: over the older of the two names."""
 
     def try_take(self, clock: Clock, entropy: Entropy) -> OwnerRecord | None:
         """Publish the next epoch durably and return the record, or None while somebody holds the lock.
@@ -84,6 +91,17 @@ class OwnerFile:
         if outcome is None:
             raise FencedOutError("a newer owner has taken the log")
         return outcome[0]
+
+    def note_newest(self, epoch: int, number: int) -> None:
+        """Promise, durably, that this file is there. To be called by :meth:`run_owned`.
+
+        Comes after the file is durable, and before it holds a record or anything older is removed: so the
+        file that is named is always there.
+        """
+        data = encode_newest(NewestFile(self._log_id, epoch, number))
+        self._write(data, NEWEST_SLOTS_AT + self._newest_slot * SLOT_BYTES)
+        self._filesystem.fdatasync(self._fd)
+        self._newest_slot = 1 - self._newest_slot
 
     def _run_locked(self, action: Callable[[], T]) -> T | None:
         """Run ``action`` under the lock; return None, at once, if somebody else holds it."""
@@ -123,16 +141,23 @@ class OwnerFile:
 
     def _publish(self, clock: Clock, entropy: Entropy) -> OwnerRecord:
         fs = self._filesystem
-        slots = self._read_slots()
+        slots = self._read_slots(0)
         current, slot = self._find_current(slots)
-        files_epoch = self._find_files_epoch()
+        names = self._filesystem.listdir(self._directory)
+        files_epoch = max((parsed[1] for name in names if (parsed := parse_name(name))), default=0)
+        newest, self._newest_slot = find_newest(self._read_slots(NEWEST_SLOTS_AT))
         # What the record is about to promise must be durable first: an owner that died between making a file
         # and syncing the directory leaves a name that a power failure would still take back.
         self._filesystem.fsync_directory(self._directory)
+        if current is None and newest is not None:
+            raise DataCorruptionError("no readable owner record", path=self._path, offset=0)
+        problem = missing_file(newest, names)
+        if problem:
+            raise DataCorruptionError(problem, path=self._directory)
         self._check_files(current, slot, files_epoch)
         if current is None:
             log_id, epoch = entropy.token(LOG_ID_BYTES), 1
-            self._write(bytes(SLOT_BYTES * SLOT_COUNT), 0)
+            self._write(bytes(NEWEST_SLOTS_AT + SLOT_BYTES * SLOT_COUNT), 0)
             slots = [bytes(OWNER_RECORD_BYTES)] * SLOT_COUNT
         else:
             log_id, epoch = current.log_id, current.epoch + 1
@@ -142,6 +167,7 @@ class OwnerFile:
         fs.fsync_directory(self._directory)
         self._other_slot_at = slot * SLOT_BYTES
         self._other_slot = slots[slot]
+        self._log_id = log_id
         return record
 
     def _find_current(self, slots: list[bytes]) -> tuple[OwnerRecord | None, int]:
@@ -152,10 +178,6 @@ class OwnerFile:
             if record is not None and (best[0] is None or record.epoch > best[0].epoch):
                 best = (record, slot)
         return best
-
-    def _find_files_epoch(self) -> int:
-        names = self._filesystem.listdir(self._directory)
-        return max((parsed[1] for name in names if (parsed := parse_name(name))), default=0)
 
     def _check_files(self, current: OwnerRecord | None, slot: int, files_epoch: int) -> None:
         """Refuse a record and files that cannot belong together.
@@ -176,14 +198,28 @@ class OwnerFile:
             message = f"log files of epoch {current.files_epoch} are missing"
             raise DataCorruptionError(message, path=self._directory)
 
-    def _read_slots(self) -> list[bytes]:
+    def _read_slots(self, start: int) -> list[bytes]:
         slots = []
         for slot in range(SLOT_COUNT):
             data = bytearray(OWNER_RECORD_BYTES)
-            self._filesystem.pread_into(self._fd, memoryview(data), slot * SLOT_BYTES)
+            self._filesystem.pread_into(self._fd, memoryview(data), start + slot * SLOT_BYTES)
             slots.append(bytes(data))
         return slots
 
     def _write(self, data: bytes, offset: int) -> None:
         if self._filesystem.pwrite(self._fd, data, offset) != len(data):
             raise OSError(errno.ENOSPC, "short write of the owner record")
+
+
+def missing_file(newest: NewestFile | None, names: Iterable[str]) -> str:
+    """Say which file of the log is lost that nothing else would tell of; empty if none is.
+
+    The newest file is known by name: it holds the end of the log, and no other file points to it. It may be
+    gone only once an owner of a newer epoch has made one of its own.
+    """
+    if newest is None:
+        return ""
+    found = [parsed for name in names if (parsed := parse_name(name))]
+    if (newest.number, newest.epoch) in found or any(epoch > newest.epoch for _, epoch in found):
+        return ""
+    return f"the newest log file {format_name(newest.number, newest.epoch)} is missing"

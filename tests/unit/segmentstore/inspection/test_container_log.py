@@ -127,3 +127,18 @@ async def test_operations_without_a_checkpoint_are_a_finding(tmp_path):
     assert [finding.what for finding in report.findings] == [
         "the log holds operations but no whole metadata checkpoint"
     ]
+
+
+async def test_a_log_whose_newest_file_was_deleted_is_reported_with_its_name(tmp_path):
+    log = tmp_path / "log"
+    await make_log(log, [*FIRST, SEGMENT])
+    await make_log(log, appends(3))
+    lost = max(path.name for path in log.iterdir() if path.suffix == ".wal")
+    files = ReadOnlyFiles()
+    chunks = ChunkFiles(str(tmp_path / "chunks"), files)
+    assert not ContainerLog(str(log), files).problem
+    (log / lost).unlink()
+    assert lost in ContainerLog(str(log), files).problem
+    report = check_container(0, str(log), chunks, files, deep=False)
+    assert report.damaged
+    assert lost in report.findings[0].what

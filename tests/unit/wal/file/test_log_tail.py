@@ -59,12 +59,14 @@ class Bench:
         self.progress = 0
         self.recycled = []
         self.statistics = WalStatistics()
+        files = Files()
         self.tail = LogTail(
-            Files(),
+            files,
             self.work,
             config,
             SegmentFile(1, 1, 3, DATA_OFFSET),
             FileHead(bytes(16), 1, 1, 1, 1),
+            files.create,
             self.recycle,
             self.on_progress,
             self.statistics,
