@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="say where the loop's time goes (it grows)")
     arguments = parser.parse_args()
     segments, count = (20, 10) if arguments.smoke else (arguments.segments, 1000)
-    profile = cProfile.Profile() if arguments.profile else None
+    profile = cProfile.Profile(time.thread_time) if arguments.profile else None
     directory = tempfile.mkdtemp(prefix="headrace-bench-")
     try:
         asyncio.run(measure(directory, segments, arguments.rounds, count, profile))

@@ -5,6 +5,7 @@ import pytest
 from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
+from headrace.storage.metadata.joint_store import JointRowStore
 from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
@@ -92,3 +93,12 @@ class TestMemoryRowStore(RowStoreContract):
 class TestFaultyRowStoreWithoutFaults(RowStoreContract):
     async def make(self):
         return FaultyRowStore(MemoryRowStore())
+
+
+class TestJointRowStore(RowStoreContract):
+    async def make(self):
+        self.rows = MemoryRowStore()
+        return JointRowStore(self.rows, 1000)
+
+    async def reopen(self, store):
+        return self.rows

@@ -83,6 +83,13 @@ class SegmentStorageConfig:
         simulate=(0.0,),
         help="Pause between two pages of the listing that looks for what dead owners left.",
     )
+    commit_bytes_max: int = tunable(
+        64 * KIB,
+        low=1,
+        high=1 * MIB,
+        simulate=(1, 1 * KIB),
+        help="Changes of metadata that are asked for at the same time are committed together, so many bytes.",
+    )
     layouts_max: int = tunable(
         10_000,
         low=1,

@@ -42,6 +42,7 @@ from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_lay
 from headrace.storage.chunks.segment_locks import SegmentLocks
 from headrace.storage.chunks.truncate_plan import plan_delete, plan_truncate
 from headrace.storage.metadata.contract import RowArchive, RowStore
+from headrace.storage.metadata.joint_store import JointRowStore
 from headrace.storage.metadata.rows import (
     GARBAGE_PREFIX,
     SEGMENT_PREFIX,
@@ -87,6 +88,9 @@ class SegmentStorageStatistics:
     reads: int = 0
     bytes_read: int = 0
     commits: int = 0
+    row_commits: int = 0
+    """Commits of the row store: those of several segments at the same time are one."""
+
     chunks_created: int = 0
     concats_copied: int = 0
     concats_linked: int = 0
@@ -116,9 +120,9 @@ class ChunkedSegmentStorage:
         config: SegmentStorageConfig | None = None,
         archive: RowArchive | None = None,
     ) -> None:
-        self._rows = rows
-        self._epoch = epoch
         self._config = config or SegmentStorageConfig()
+        self._rows = JointRowStore(rows, self._config.commit_bytes_max)
+        self._epoch = epoch
         self._io = ChunkIO(
             provider, timeout_s=self._config.provider_timeout_s, parallel_max=self._config.read_parallel_max
         )
@@ -129,7 +133,7 @@ class ChunkedSegmentStorage:
             runs_max=self._config.garbage_runs_max, orphans_max=10_000, delay_s=self._config.garbage_delay_s
         )
         self._garbage_loaded = False
-        self._incarnation = Incarnation(rows, entropy)
+        self._incarnation = Incarnation(self._rows, entropy)
         self._writer = ChunkWriter(
             self._io,
             self._garbage,
@@ -183,6 +187,7 @@ class ChunkedSegmentStorage:
     def statistics(self) -> SegmentStorageStatistics:
         return replace(
             self._statistics,
+            row_commits=self._rows.statistics.made,
             chunks_created=self._writer.chunks_created,
             write_failures=self._writer.failures,
             objects_deleted=self._collector.objects_deleted,

@@ -1,0 +1,108 @@
+"""Joins commits that are asked for at the same time: a thousand small flushes cost a few commits, not a
+thousand.
+
+While one commit is under way, those that are asked for meanwhile gather, and go together when it has
+ended. Nobody waits for company: a commit that is alone leaves at the end of the loop's turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.errors import StorageWriteError
+from headrace.storage.metadata.contract import RowStore
+
+_ROW_OVERHEAD: Final = 16
+
+
+@dataclass(slots=True)
+class JointCommit:
+    """Changes that go together. The first who asked performs it; the others wait for what it tells them."""
+
+    changes: dict[str, bytes | None]
+    size: int
+    followers: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def tell(self, error: BaseException | None) -> None:
+        """Let the followers know how it ended. Each commit of theirs happened if, and only if, this did."""
+        if isinstance(error, asyncio.CancelledError):
+            error = StorageWriteError("whoever committed these rows too was stopped; they may be there")
+        for follower in self.followers:
+            if follower.done():
+                continue
+            if error is None:
+                follower.set_result(None)
+            else:
+                follower.set_exception(error)
+
+
+@dataclass(slots=True)
+class JointStatistics:
+    """Counts since creation: commits that were asked for, and those that were made."""
+
+    asked: int = 0
+    made: int = 0
+
+
+class JointRowStore:
+    """A RowStore in front of another. Commits are made one at a time, in the order of the first in each.
+
+    Whoever is cancelled while somebody else performs its commit leaves it as it is: it may happen.
+
+    Args:
+        rows: where the commits are made.
+        bytes_max: joint ones are no larger than this; one that is larger by itself goes alone.
+    """
+
+    def __init__(self, rows: RowStore, bytes_max: int) -> None:
+        self._rows = rows
+        self._bytes_max = bytes_max
+        self._gathering: JointCommit | None = None
+        self._turn = asyncio.Lock()
+        self.statistics = JointStatistics()
+
+    def get(self, key: str) -> bytes | None:
+        return self._rows.get(key)
+
+    def keys(self, prefix: str) -> list[str]:
+        return self._rows.keys(prefix)
+
+    async def commit(self, changes: Mapping[str, bytes | None]) -> None:
+        """See ``RowStore.commit``.
+
+        Raises:
+            StorageWriteError: the outcome is unknown; somebody else was stopped while performing it.
+        """
+        self.statistics.asked += 1
+        size = sum(len(key) + len(row or b"") + _ROW_OVERHEAD for key, row in changes.items())
+        joint = self._gathering
+        if joint is not None and joint.size + size <= self._bytes_max:
+            joint.changes.update(changes)
+            joint.size += size
+            follower: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            joint.followers.append(follower)
+            await follower
+        else:
+            await self._lead(JointCommit(dict(changes), size))
+
+    async def _lead(self, joint: JointCommit) -> None:
+        self._gathering = joint
+        error: BaseException | None = None
+        try:
+            if not self._turn.locked():
+                await asyncio.sleep(0)
+            async with self._turn:
+                if self._gathering is joint:
+                    self._gathering = None
+                self.statistics.made += 1
+                await self._rows.commit(joint.changes)
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            if self._gathering is joint:
+                self._gathering = None
+            joint.tell(error)
