@@ -3,12 +3,18 @@
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container.catalogue_row import decode_row, encode_row
+from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
 
 GOLDEN = bytes.fromhex((Path(__file__).parent / "catalogue_row/v1/row.hex").read_text())
+WITH_STORAGE = bytes.fromhex((Path(__file__).parent / "catalogue_row/v2/row.hex").read_text())
 NAME = "sc/st/0.#epoch.0"
 WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
 
@@ -28,21 +34,41 @@ def test_a_row_has_the_bytes_it_always_had():
     assert segment.attributes == {WRITER: 4}
 
 
+def test_a_row_with_rows_of_storage_has_the_bytes_it_always_had():
+    state = SegmentState(5, "s/a", last_modified_ms=1_700_000_000_000)
+    rows: Rows = {}
+    SegmentLayout("s/a.5", 3, 65536).put_segment_row(rows)
+    assert encode_row(state, rows) == WITH_STORAGE
+    row = decode_row("s/a", WITH_STORAGE)
+    assert (row.segment.segment_id, row.storage_rows, row.find_stored_length()) == (5, rows, 0)
+    assert row.segment_row == encode_segment_row(state)
+
+
 def test_the_page_shows_the_golden_bytes():
     page = (Path(__file__).parents[2] / "docs/formats/catalogue-row.md").read_text()
-    shown = page.split("```")[1]
-    assert bytes.fromhex("".join(line[4:].replace(" ", "") for line in shown.strip().splitlines())) == GOLDEN
+    for shown, golden in zip(page.split("```")[1::2], (GOLDEN, WITH_STORAGE), strict=True):
+        lines = shown.strip().splitlines()
+        assert bytes.fromhex("".join(line[4:].replace(" ", "") for line in lines)) == golden
 
 
-def test_every_flipped_bit_and_every_cut_is_corruption():
-    damaged = [GOLDEN[:size] for size in range(len(GOLDEN))] + [GOLDEN + b"\0"]
-    for bit in range(8 * len(GOLDEN)):
-        flipped = bytearray(GOLDEN)
+@pytest.mark.parametrize(("name", "golden"), [(NAME, GOLDEN), ("s/a", WITH_STORAGE)])
+def test_every_flipped_bit_and_every_cut_is_corruption(name, golden):
+    damaged = [golden[:size] for size in range(len(golden))] + [golden + b"\0"]
+    for bit in range(8 * len(golden)):
+        flipped = bytearray(golden)
         flipped[bit // 8] ^= 1 << bit % 8
         damaged.append(bytes(flipped))
     for data in damaged:
         with pytest.raises(DataCorruptionError):
-            decode_row(NAME, data)
+            decode_row(name, data)
+
+
+@given(st.integers(0, len(WITH_STORAGE)), st.binary(max_size=40))
+def test_a_row_that_is_whole_but_not_well_formed_is_corruption(cut, tail):
+    body = WITH_STORAGE[:-4][:cut] + tail
+    if len(body) > 1 and body != WITH_STORAGE[:-4]:
+        with pytest.raises(DataCorruptionError):
+            decode_row("s/a", body + crc32c(body).to_bytes(4, "big")).find_stored_length()
 
 
 def test_a_row_under_another_name_is_corruption():

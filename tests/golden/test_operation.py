@@ -32,6 +32,11 @@ OPERATIONS = {
     ),
 }
 
+WITH_STORAGE = {
+    "evict_segments": ops.EvictSegments(21, [5, 6], [["s/a.5", "c/b"], []]),
+    "activate_segment": ops.ActivateSegment(22, 5, b"row", {"s/a.5": b"1"}),
+}
+
 
 def read_golden(name):
     return bytes.fromhex((HERE / name).read_text())
@@ -42,6 +47,13 @@ def test_an_operation_has_the_bytes_it_always_had(name):
     golden = read_golden(f"operation/v1/{name}.hex")
     assert b"".join(bytes(piece) for piece in encode(OPERATIONS[name])) == golden
     assert decode(memoryview(golden)) == OPERATIONS[name]
+
+
+@pytest.mark.parametrize("name", WITH_STORAGE)
+def test_an_operation_that_takes_rows_of_storage_along_has_the_bytes_it_always_had(name):
+    golden = read_golden(f"operation/v2/{name}.hex")
+    assert b"".join(bytes(piece) for piece in encode(WITH_STORAGE[name])) == golden
+    assert decode(memoryview(golden)) == WITH_STORAGE[name]
 
 
 def test_a_segment_row_has_the_bytes_it_always_had():

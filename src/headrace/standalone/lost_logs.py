@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
-from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
+from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX, catalogue_name
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
@@ -51,4 +51,7 @@ def _was_used(container_id: int, log: str, files: ReadOnlyFiles) -> bool:
     stored = [
         key.removeprefix(SEGMENT_PREFIX) for key in state.storage_rows if key.startswith(SEGMENT_PREFIX)
     ]
+    catalogue = state.by_name.get(catalogue_name(container_id))
+    if catalogue is not None and catalogue.durable_length:
+        return True  # only of other segments has it ever had a row
     return any(not name.startswith(INTERNAL_PREFIX) for name in (*state.by_name, *stored))

@@ -72,6 +72,12 @@ async def test_a_log_that_is_lost_while_another_was_used_is_named(tmp_path, lost
         check_logs(FILES, str(tmp_path), 2)
 
 
+async def test_a_log_whose_segments_all_left_memory_was_used(tmp_path):
+    await make_log(tmp_path, 0, OWN, ops.Append(4, 3, 0, {}, b"a row"))
+    with pytest.raises(DataCorruptionError, match=r"missing.*container-1"):
+        check_logs(FILES, str(tmp_path), 2)
+
+
 async def test_a_chunk_proves_that_there_were_logs(tmp_path):
     chunk = tmp_path / "chunks" / "demo" / ("s.5.E-1-O-0." + "0" * 32 + ".chunk")
     chunk.parent.mkdir(parents=True)

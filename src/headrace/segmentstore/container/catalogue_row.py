@@ -2,8 +2,9 @@
 
 ::
 
-    0    1   version (1)
-    1    ..  segment row, as in metadata checkpoints
+    0    1   version (1: without rows of storage, 2: with)
+    1    ..  version 1: segment row, as in metadata checkpoints
+             version 2: u32 length, segment row; rows of long-term storage, as in operations
     ..   4   crc32c of all bytes before
 
 Source: ``docs/formats/catalogue-row.md``.
@@ -12,7 +13,8 @@ Source: ``docs/formats/catalogue-row.md``.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from crc32c import crc32c
@@ -21,11 +23,15 @@ from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
 from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
 from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.operations.codec import decode_rows, encode_rows
+from headrace.storage.chunks.segment_layout import load_layout
 
 ROW_BYTES_MAX: Final = 64 * KIB
-"""A segment whose row would be larger (about 2,500 writers) stays in memory."""
+"""A segment whose row would be larger even without rows of storage (about 2,500 writers) stays in memory."""
 
 _VERSION: Final = 1
+_VERSION_WITH_STORAGE: Final = 2
+_LENGTH: Final = struct.Struct(">I")
 _CRC: Final = struct.Struct(">I")
 
 
@@ -36,11 +42,27 @@ class CatalogueRow:
     segment: SegmentState
     segment_row: bytes
     data: bytes
+    storage_rows: Mapping[str, bytes] = field(default_factory=dict)
+    """Rows of long-term storage that left with it; if there are none, they are in memory, or do not exist."""
+
+    def find_stored_length(self) -> int:
+        """Return the bytes that its own rows of storage say are stored; 0 if it has none.
+
+        Raises:
+            DataCorruptionError: the rows contradict each other.
+        """
+        layout = load_layout(self.segment.storage_name, self.storage_rows.get)
+        return 0 if layout is None else layout.length
 
 
-def encode_row(segment: SegmentState) -> bytes:
-    """Return the row of a segment with nothing in flight."""
-    body = bytes((_VERSION,)) + encode_segment_row(segment)
+def encode_row(segment: SegmentState, storage_rows: Mapping[str, bytes] | None = None) -> bytes:
+    """Return the row of a segment with nothing in flight, with the rows of storage that leave with it."""
+    segment_row = encode_segment_row(segment)
+    if storage_rows:
+        head = bytes((_VERSION_WITH_STORAGE,)) + _LENGTH.pack(len(segment_row))
+        body = head + segment_row + encode_rows(storage_rows)
+    else:
+        body = bytes((_VERSION,)) + segment_row
     return body + _CRC.pack(crc32c(body))
 
 
@@ -53,9 +75,28 @@ def decode_row(name: str, data: bytes) -> CatalogueRow:
     body = data[: -_CRC.size]
     if len(data) <= 1 + _CRC.size or _CRC.unpack_from(data, len(body))[0] != crc32c(body):
         raise DataCorruptionError(f"the catalogue's row of segment {name!r} is damaged")
-    if body[0] != _VERSION:
+    if body[0] == _VERSION:
+        segment_row = body[1:]
+        storage_rows: dict[str, bytes] = {}
+    elif body[0] == _VERSION_WITH_STORAGE:
+        segment_row, storage_rows = _split(name, body)
+    else:
         raise DataCorruptionError(f"the catalogue's row of segment {name!r} is of unknown version {body[0]}")
-    segment = decode_segment_row(body[1:])
+    segment = decode_segment_row(segment_row)
     if segment.name != name or segment.deleted or segment.merged:
         raise DataCorruptionError(f"the catalogue's row of segment {name!r} is about {segment.name!r}")
-    return CatalogueRow(segment, body[1:], data)
+    return CatalogueRow(segment, segment_row, data, storage_rows)
+
+
+def _split(name: str, body: bytes) -> tuple[bytes, dict[str, bytes]]:
+    """Return the segment row and the rows of storage of a row of version 2."""
+    begin = 1 + _LENGTH.size
+    try:
+        end = begin + _LENGTH.unpack_from(body, 1)[0]
+        rows, last = decode_rows(memoryview(body), end)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise DataCorruptionError(f"the catalogue's row of segment {name!r} does not decode") from error
+    storage_rows = {key: row for key, row in rows.items() if row is not None}
+    if last != len(body) or not storage_rows or len(storage_rows) != len(rows):
+        raise DataCorruptionError(f"the catalogue's row of segment {name!r} has no whole rows of storage")
+    return body[begin:end], storage_rows

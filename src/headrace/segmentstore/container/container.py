@@ -27,6 +27,7 @@ from headrace.model.attributes import AttributeUpdate
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
+from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container_state import ContainerState
@@ -149,6 +150,7 @@ class SegmentContainer:
             state.epoch,
             components.entropy,
             self._config.storage,
+            ArchivedChunks(self._catalogue),
         )
         self._late_storage.target = self._storage
         self._writer = StorageWriter(
@@ -221,7 +223,12 @@ class SegmentContainer:
     def is_table_idle(self, segment: SegmentState) -> bool:
         return self.tables.is_idle(segment)
 
+    def is_storage_idle(self, segment: SegmentState) -> bool:
+        return self._storage is None or self._storage.is_idle(segment.storage_name)
+
     def on_evicted(self, segment: SegmentState) -> None:
+        if self._storage is not None:
+            self._storage.forget(segment.storage_name)
         self._read_index.drop(segment)
         self.tables.on_evicted(segment)
 

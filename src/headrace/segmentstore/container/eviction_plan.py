@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 
 from headrace.model import attributes as attr
 from headrace.segmentstore.container.segment_state import SegmentState
 
-Rows = Sequence[tuple[SegmentState, bytes]]
-"""Segments with their rows of the catalogue."""
+
+@dataclass(slots=True)
+class Candidate:
+    """A segment that is about to leave memory."""
+
+    state: SegmentState
+    last_used: int
+    """As it was when the row was made."""
+    row: bytes
+    """Its row of the catalogue."""
+    storage_rows: Mapping[str, bytes]
+    """The rows of long-term storage in that row: they leave with it."""
+
 
 IsTableIdle = Callable[[SegmentState], bool]
 """Whether nothing uses the open table of a segment, if there is one."""
@@ -64,13 +76,13 @@ def stale_transients(segments: Iterable[SegmentState], epoch: int) -> list[Segme
     ]
 
 
-def batches(rows: Rows, bytes_max: int) -> Iterator[Rows]:
-    """Cut rows into portions of about ``bytes_max`` bytes, each at least one row."""
+def batches(candidates: Sequence[Candidate], bytes_max: int) -> Iterator[Sequence[Candidate]]:
+    """Cut candidates into portions whose rows have about ``bytes_max`` bytes, each at least one."""
     begin = size = 0
-    for end, (state, row) in enumerate(rows):
-        if size and size + len(row) > bytes_max:
-            yield rows[begin:end]
+    for end, each in enumerate(candidates):
+        if size and size + len(each.row) > bytes_max:
+            yield candidates[begin:end]
             begin, size = end, 0
-        size += len(row) + len(state.name) + 32
-    if begin < len(rows):
-        yield rows[begin:]
+        size += len(each.row) + len(each.state.name) + 32
+    if begin < len(candidates):
+        yield candidates[begin:]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -23,6 +23,7 @@ from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
 from headrace.segmentstore.container.config import EvictionConfig
 from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.leaving_rows import are_current, find_leaving_rows
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.durable_log import DurableLog
@@ -38,6 +39,9 @@ class Surroundings(Protocol):
 
     def is_table_idle(self, segment: SegmentState) -> bool:
         """Whether nothing uses the open table of a segment, if there is one."""
+
+    def is_storage_idle(self, segment: SegmentState) -> bool:
+        """Whether long-term storage changes nothing of a segment just now."""
 
     def on_evicted(self, segment: SegmentState) -> None:
         """``segment`` does not stand for its segment any more: drop what is known about it."""
@@ -190,33 +194,50 @@ class Evictions:
         """Evict up to ``count_max`` segments last used before ``cutoff``; answer how many left."""
         is_table_idle = self._surroundings.is_table_idle
         chosen = plan.plan_eviction(self._state.by_name.values(), cutoff, count_max, is_table_idle)
-        rows: list[tuple[SegmentState, bytes]] = []
+        candidates: list[plan.Candidate] = []
         for number, state in enumerate(chosen):
             if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
                 await asyncio.sleep(0)
             if state.last_used < cutoff and plan.is_evictable(state, is_table_idle):
-                row = encode_row(state)
-                if len(row) <= ROW_BYTES_MAX:
-                    rows.append((state, row))
+                candidate = self._make_candidate(state)
+                if len(candidate.row) <= ROW_BYTES_MAX:
+                    candidates.append(candidate)
         before = self.evicted
-        for batch in plan.batches(rows, self._batch_bytes):
-            await self._evict_batch(batch, cutoff)
+        for batch in plan.batches(candidates, self._batch_bytes):
+            await self._evict_batch(batch)
         return self.evicted - before
 
-    async def _evict_batch(self, rows: plan.Rows, cutoff: int) -> None:
-        is_table_idle = self._surroundings.is_table_idle
+    def _make_candidate(self, state: SegmentState) -> plan.Candidate:
+        """Make the row of a segment, with its rows of storage if these can leave as well."""
+        storage_rows = find_leaving_rows(self._state, state)
+        row = encode_row(state, storage_rows)
+        if len(row) > ROW_BYTES_MAX:
+            storage_rows = {}
+            row = encode_row(state)
+        return plan.Candidate(state, state.last_used, row, storage_rows)
+
+    def _is_idle(self, candidate: plan.Candidate) -> bool:
+        """Whether a segment may leave just now, and its rows are those that its row of the catalogue has."""
+        state = candidate.state
+        return (
+            plan.is_evictable(state, self._surroundings.is_table_idle)
+            and self._surroundings.is_storage_idle(state)
+            and are_current(self._state, candidate.storage_rows)
+        )
+
+    async def _evict_batch(self, batch: Sequence[plan.Candidate]) -> None:
         async with self._catalogue.changing:
-            rows = [(state, row) for state, row in rows if state.last_used < cutoff and not state.evicted]
-            candidates = [(state, state.last_used) for state, _ in rows]
-            await self._catalogue.put([(state, row) for state, row in rows if state.catalogue_row != row])
-            propose = partial(
-                transitions.propose_evict,
-                candidates=candidates,
-                is_idle=lambda state: plan.is_evictable(state, is_table_idle),
+            batch = [
+                each for each in batch if each.state.last_used == each.last_used and not each.state.evicted
+            ]
+            await self._catalogue.put(
+                [(each.state, each.row) for each in batch if each.state.catalogue_row != each.row]
             )
-            ticket = await self._log.submit(propose, 8 * len(rows), critical=True)
+            propose = partial(transitions.propose_evict, candidates=batch, is_idle=self._is_idle)
+            size = sum(10 + sum(2 + len(key) for key in each.storage_rows) for each in batch)
+            ticket = await self._log.submit(propose, size, critical=True)
             gone = set(ticket.operation.segment_ids)
-        for state, _ in rows:
-            if state.segment_id in gone:
-                self._surroundings.on_evicted(state)
+        for each in batch:
+            if each.state.segment_id in gone:
+                self._surroundings.on_evicted(each.state)
         self.evicted += len(gone)

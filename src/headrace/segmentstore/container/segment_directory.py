@@ -36,7 +36,7 @@ class SegmentDirectory:
 
     Args:
         make_room: evicts idle segments because there are too many; says whether that helped.
-        stored_length: tells how many bytes long-term storage has of a segment.
+        stored_length: tells how many bytes long-term storage has of a segment whose rows are in memory.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class SegmentDirectory:
             return active
         if row is None or self._is_stale(row):
             raise NoSuchSegmentError(name)
-        stored = self._stored_length(row.segment)
+        stored = row.find_stored_length() if row.storage_rows else self._stored_length(row.segment)
         if stored != row.segment.durable_length:
             raise DataCorruptionError(
                 f"segment {name!r}: the catalogue says {row.segment.durable_length} bytes, storage {stored}"
@@ -230,4 +230,6 @@ def _propose_map(state: ContainerState, name: str, values: Mapping[bytes, int], 
 
 
 def _propose_activate(state: ContainerState, row: CatalogueRow, sequence: int) -> Any:
-    return transitions.propose_activate(state, sequence, row.segment.segment_id, row.segment_row)
+    return transitions.propose_activate(
+        state, sequence, row.segment.segment_id, row.segment_row, row.storage_rows
+    )

@@ -14,6 +14,7 @@ first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from headrace.errors import (
     AttributeMismatchError,
@@ -33,7 +34,8 @@ from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row
+from headrace.segmentstore.container.eviction_plan import Candidate
+from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer, Operation
@@ -178,11 +180,24 @@ def propose_map(
 
 
 def propose_activate(
-    container: ContainerState, sequence: int, segment_id: int, row: Buffer
+    container: ContainerState,
+    sequence: int,
+    segment_id: int,
+    row: Buffer,
+    storage_rows: Mapping[str, bytes] = MappingProxyType({}),
 ) -> ops.ActivateSegment:
     _check_room(container)
     assert segment_id not in container.by_id, "one activation of a name at a time, and only if it is inactive"
-    return ops.ActivateSegment(sequence, segment_id, row)
+    return ops.ActivateSegment(sequence, segment_id, row, storage_rows)
+
+
+def propose_stay(
+    container: ContainerState, segment_id: int, storage_keys: Sequence[str], sequence: int
+) -> ops.ActivateSegment:
+    """Log that a segment is active, as it is, for those who will know of its eviction only."""
+    row = encode_segment_row(container.by_id[segment_id])
+    storage_rows = {key: container.storage_rows[key] for key in storage_keys}
+    return ops.ActivateSegment(sequence, segment_id, row, storage_rows)
 
 
 def _check_room(container: ContainerState) -> None:
@@ -191,11 +206,12 @@ def _check_room(container: ContainerState) -> None:
 
 
 def propose_evict(
-    sequence: int, candidates: Sequence[tuple[SegmentState, int]], is_idle: Callable[[SegmentState], bool]
+    sequence: int, candidates: Sequence[Candidate], is_idle: Callable[[Candidate], bool]
 ) -> ops.EvictSegments:
-    """Evict those of the candidates, given with their ``last_used``, that nothing happened to since."""
-    idle = [state for state, last_used in candidates if state.last_used == last_used and is_idle(state)]
-    return ops.EvictSegments(sequence, [state.segment_id for state in idle])
+    """Evict those of the candidates that nothing happened to since they were chosen."""
+    idle = [each for each in candidates if each.state.last_used == each.last_used and is_idle(each)]
+    ids = [each.state.segment_id for each in idle]
+    return ops.EvictSegments(sequence, ids, [list(each.storage_rows) for each in idle])
 
 
 def propose_update(
@@ -234,11 +250,14 @@ def accept(container: ContainerState, operation: Operation) -> None:
             container.insert(state)
             return
         case ops.ActivateSegment():
-            container.insert(activated(operation))
+            if operation.segment_id not in container.by_id:
+                container.insert(activated(operation))
+            container.accepted_storage_rows.update(operation.storage_rows)
             return
         case ops.EvictSegments():
             for segment_id in operation.segment_ids:
                 container.evict(segment_id)
+            _remove_rows(container.accepted_storage_rows, operation)
             return
         case _:
             pass  # about one existing segment: below
@@ -296,6 +315,12 @@ def _set_rows(rows: dict[str, bytes], changes: Mapping[str, bytes | None]) -> No
             rows[key] = value
 
 
+def _remove_rows(rows: dict[str, bytes], eviction: ops.EvictSegments) -> None:
+    for keys in eviction.storage_keys:
+        for key in keys:
+            del rows[key]
+
+
 # ------------------------------------------------------------------------------------------ apply
 
 
@@ -307,8 +332,13 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
         case ops.StorageRows():
             _set_rows(container.storage_rows, operation.changes)
             return
-        case ops.EvictSegments() | ops.ActivateSegment():
-            return  # about facts that were durable before: accepting it was all
+        case ops.EvictSegments():
+            # The segments themselves are facts that were durable before: accepting it was all.
+            _remove_rows(container.storage_rows, operation)
+            return
+        case ops.ActivateSegment():
+            container.storage_rows.update(operation.storage_rows)
+            return
         case _:
             pass  # about one segment: below
     segment = container.by_id[operation.segment_id]
@@ -370,6 +400,10 @@ def check_replay(container: ContainerState, operation: Operation) -> None:
                 state = container.by_id.get(segment_id)
                 if state is None or state.accepted_deleted or state.accepted_merged:
                     raise DataCorruptionError(f"the log evicts segment {segment_id}, which is not there")
+            for keys in operation.storage_keys:
+                for key in keys:
+                    if key not in container.accepted_storage_rows:
+                        raise DataCorruptionError(f"the log takes away row {key!r}, which is not there")
             return
         case _:
             pass  # about one existing segment: below
@@ -395,6 +429,9 @@ def _check_activation(container: ContainerState, operation: ops.ActivateSegment)
         and known.accepted_sealed == row.accepted_sealed
         and known.accepted_attributes == row.accepted_attributes
         and not (known.accepted_deleted or known.accepted_merged)
+        and all(
+            container.accepted_storage_rows.get(key) == value for key, value in operation.storage_rows.items()
+        )
     )
     if not same:
         raise DataCorruptionError(

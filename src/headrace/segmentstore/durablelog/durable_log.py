@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from headrace.errors import ClosedError, DataCorruptionError, HeadraceError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -35,6 +36,9 @@ from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPo
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.wal.contract import Wal, WalStatistics
+
+_CONFIRMED_AT_ONCE: Final = 500
+"""Operations that recovery adds to the log in flight at a time."""
 
 
 @dataclass(slots=True)
@@ -84,6 +88,7 @@ class DurableLog:
         """Everything before it is in long-term storage, and nobody needs it in the log any more."""
         self._recovered_operations = 0
         self._recovered_frames = 0
+        self._kept: Mapping[int, Sequence[str]] = {}
         self._checkpoints = 0
         self._truncations = 0
         self._processor: OperationProcessor | None = None
@@ -123,6 +128,24 @@ class DurableLog:
         )
         if not recovered:
             await self.write_checkpoint()
+        await self._confirm_kept()
+
+    async def _confirm_kept(self) -> None:
+        """Log that segments are active which recovery kept although the log evicts them.
+
+        Before anything happens to them: a later owner may find the eviction without what they were kept for.
+        """
+        kept, self._kept = self._kept, {}
+        live = [each for each in kept.items() if each[0] not in self.departed_in_log]
+        for begin in range(0, len(live), _CONFIRMED_AT_ONCE):
+            confirmations = [
+                self.submit(
+                    partial(transitions.propose_stay, self._container, segment_id, keys), critical=True
+                )
+                for segment_id, keys in live[begin : begin + _CONFIRMED_AT_ONCE]
+            ]
+            for confirmation in confirmations:
+                await confirmation
 
     def replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
         """Rebuild the container's state from the WAL; False if the log is new."""
@@ -150,6 +173,7 @@ class DurableLog:
         self._recovered_frames = reader.frame_count
         self.departed_in_log = replay.departed
         self.truncated_sequence = replay.first_sequence
+        self._kept = replay.kept
         return recovered
 
     # -------------------------------------------------------------------------------------- operations

@@ -10,7 +10,7 @@ through the memory log. Source: ``docs/flows/recovery.md``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container import metadata_checkpoint, transitions
@@ -52,6 +52,9 @@ class LogReplay:
         """Where the first whole checkpoint begins: operations before it left nothing that is still to do."""
         self._resumed: set[int] = set()
         """Ids of segments with operations in the memory log: the storage writer will hold their objects."""
+        self.kept: dict[int, Sequence[str]] = {}
+        """Ids of segments that stay although the log evicts them, with the keys of rows that stay with them.
+        Who reads less of the log does not see why they are there: the owner has to log that they are."""
 
     def feed(self, operation: Operation, time_ms: int, address: int) -> None:
         """Take the next operation; ``address`` is the frame in which it begins, ``time_ms`` that frame's
@@ -140,7 +143,8 @@ class LogReplay:
                 return
             case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
                 self._container.by_id[operation.segment_id].last_used = operation.sequence
-                return  # it was kept
+                self.kept.pop(operation.segment_id, None)  # and from here on everybody knows
+                return
             case _:
                 pass
         transitions.accept(self._container, operation)
@@ -168,10 +172,17 @@ class LogReplay:
         They were stored when they were evicted, so nothing is left to be done; but the log may hold older
         operations than it has to. Such a segment stays active, as it was, which is always right.
         """
-        for segment_id in operation.segment_ids:
-            state = self._container.by_id[segment_id]
+        container = self._container
+        storage_keys = operation.storage_keys or [()] * len(operation.segment_ids)
+        for segment_id, keys in zip(operation.segment_ids, storage_keys, strict=True):
+            state = container.by_id[segment_id]
             if segment_id not in self._resumed and state.is_settled:
-                self._read_index.drop(self._container.evict(segment_id))
+                self._read_index.drop(container.evict(segment_id))
+                for key in keys:
+                    del container.accepted_storage_rows[key], container.storage_rows[key]
+                self.kept.pop(segment_id, None)
+            else:
+                self.kept[segment_id] = keys
 
     def finish(self) -> bool:
         """Say whether anything was recovered. False: the log is new and needs its first checkpoint.

@@ -23,6 +23,7 @@ from headrace.segmentstore.inspection.storage_check import SegmentFacts, Storage
 from headrace.segmentstore.inspection.table_entries import read_entries
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 from headrace.storage.chunks.segment_layout import load_layout
+from headrace.storage.metadata.rows import segment_key
 
 _ATTEMPTS: Final = 5
 _LOG_DAMAGED: Final = (
@@ -56,7 +57,8 @@ def check_container(
     _check_state(replayed, report)
     _check_coverage(replayed, report)
     inactive = _check_inactive(replayed, chunks, report)
-    StorageCheck(replayed.state, chunks, report, deep=deep, inactive=inactive).run()
+    archived = replayed.archived_rows
+    StorageCheck(replayed.state, chunks, report, deep=deep, inactive=inactive, archived=archived).run()
     if deep and not report.damaged:
         _check_tables(replayed, chunks, report)
     return report
@@ -135,8 +137,12 @@ def _check_left(replayed: ReplayedContainer, segment: SegmentState, report: Chec
     if segment.name in replayed.state.by_name:
         what = "its name is that of an active segment"
         report.damage(what, where, "keep a copy of the data directory and report it")
+    key = segment_key(segment.storage_name)
+    if key in replayed.archived_rows and key in replayed.state.storage_rows:
+        what = "its rows of storage are in the catalogue and in memory"
+        report.damage(what, where, "keep a copy of the data directory and report it")
     try:
-        layout = load_layout(segment.storage_name, replayed.state.storage_rows.get)
+        layout = load_layout(segment.storage_name, replayed.storage_row)
     except DataCorruptionError:
         return  # found again, and named, with the rows
     stored = 0 if layout is None else layout.length

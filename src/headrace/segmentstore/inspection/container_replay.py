@@ -66,6 +66,13 @@ class ReplayedContainer:
     frames: int = 0
     operations: int = 0
     operations_after_checkpoint: int = 0
+    archived_rows: dict[str, bytes] = field(default_factory=dict)
+    """Rows of storage that left memory with their segments, as far as the catalogue was read."""
+
+    def storage_row(self, key: str) -> bytes | None:
+        """Return a row of storage, of an active segment or of an inactive one that was read."""
+        row = self.state.storage_rows.get(key)
+        return self.archived_rows.get(key) if row is None else row
 
     def is_leaving(self, segment: SegmentState) -> bool:
         """Whether the segment is merged or deleted and kept only until storage has let go of it."""

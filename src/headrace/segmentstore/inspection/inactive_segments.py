@@ -17,6 +17,8 @@ from headrace.segmentstore.inspection.table_entries import read_table
 def read_inactive(replayed: ReplayedContainer, files: ChunkFiles) -> Iterator[SegmentState]:
     """Yield the inactive segments, in no order. Keeps the rows of the catalogue in memory meanwhile.
 
+    Their rows of storage are added to ``replayed.archived_rows``, each before its segment is yielded.
+
     A row whose segment is in memory says nothing: memory is the truth then.
 
     Raises:
@@ -29,10 +31,12 @@ def read_inactive(replayed: ReplayedContainer, files: ChunkFiles) -> Iterator[Se
         return
     for key, data in read_table(SegmentContents(replayed, [catalogue], files), catalogue).items():
         try:
-            segment = decode_row(key.decode(), data).segment
+            row = decode_row(key.decode(), data)
         except UnicodeDecodeError as error:
             raise DataCorruptionError(f"the catalogue's key {key.hex()} is no name of a segment") from error
+        segment = row.segment
         if segment.segment_id not in state.by_id:
+            replayed.archived_rows.update(row.storage_rows)
             # It was stored before it left.
             segment.stored_length, segment.stored_sealed = segment.durable_length, segment.sealed
             yield segment

@@ -100,6 +100,8 @@ def describe_operation(operation: Operation, names: Mapping[int, str]) -> Operat
             }
         case ops.EvictSegments():
             words.fields = {"segments": [names.get(each, each) for each in operation.segment_ids]}
+            if operation.storage_keys:
+                words.fields["storage_rows"] = sum(map(len, operation.storage_keys))
         case ops.ActivateSegment():
             row = decode_segment_row(operation.row)
             words.segment = row.name
@@ -108,6 +110,8 @@ def describe_operation(operation: Operation, names: Mapping[int, str]) -> Operat
                 "length": row.durable_length,
                 "sealed": row.sealed,
             }
+            if operation.storage_rows:
+                words.fields["storage_rows"] = len(operation.storage_rows)
             words.attributes = attribute_words(row.attributes)
         case _:
             words.fields = _checkpoint_fields(operation)

@@ -22,7 +22,7 @@ class SegmentContents:
     def __init__(
         self, replayed: ReplayedContainer, segments: Iterable[SegmentState], files: ChunkFiles
     ) -> None:
-        self._rows = replayed.state.storage_rows
+        self._find_row = replayed.storage_row
         self._files = files
         self._in_log: dict[int, bytearray] = {
             state.segment_id: bytearray() for state in segments if state.stored_length < state.durable_length
@@ -65,13 +65,13 @@ class SegmentContents:
             yield position, data
 
     def _stored(self, segment: SegmentState) -> Iterator[tuple[int, memoryview]]:
-        layout = load_layout(segment.storage_name, self._rows.get)
+        layout = load_layout(segment.storage_name, self._find_row)
         if layout is None:
             return
         for chunk, start in zip(layout.chunks, layout.starts, strict=True):
             if start + chunk.length <= segment.start_offset:
                 continue
             for offset, data in self._files.pieces(
-                chunk, self._rows.get, max(0, segment.start_offset - start)
+                chunk, self._find_row, max(0, segment.start_offset - start)
             ):
                 yield start + offset, data

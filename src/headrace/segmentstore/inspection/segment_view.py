@@ -59,9 +59,9 @@ def view_segment(
     replayed: ReplayedContainer, segment: SegmentState, files: ChunkFiles, *, deep: bool
 ) -> SegmentView:
     """Gather what the log, the rows and the files say; ``deep`` verifies every stored byte."""
-    rows, problem, layout = replayed.state.storage_rows, "", None
+    problem, layout = "", None
     try:
-        layout = load_layout(segment.storage_name, rows.get)
+        layout = load_layout(segment.storage_name, replayed.storage_row)
     except DataCorruptionError as error:
         problem = str(error)
     chunks = []
@@ -96,7 +96,7 @@ def _chunk_state(files: ChunkFiles, chunk: Chunk, length: int | None, replayed: 
     if state != "not verified":
         return state
     try:
-        files.verify(chunk, replayed.state.storage_rows.get)
+        files.verify(chunk, replayed.storage_row)
     except DataCorruptionError as error:
         return "damaged" if error.offset is None else f"damaged at {error.offset}"
     except (OSError, StorageReadError) as error:

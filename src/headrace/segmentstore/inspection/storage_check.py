@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -44,9 +45,11 @@ class StorageCheck:
         *,
         deep: bool,
         inactive: Mapping[int, SegmentFacts] | None,
+        archived: dict[str, bytes] | None = None,
     ) -> None:
         self._state = state
-        self._rows = state.storage_rows
+        self._rows: Mapping[str, bytes] = ChainMap(state.storage_rows, archived or {})
+        """Those in memory, and those that left it with their segments."""
         self._files = files
         self._report = report
         self._deep = deep

@@ -170,16 +170,23 @@ class EvictSegments:
     kind: ClassVar = OperationKind.EVICT_SEGMENTS
     sequence: int
     segment_ids: Sequence[int]
+    storage_keys: Sequence[Sequence[str]] = ()
+    """Keys of the rows of long-term storage that leave with each segment, in the same order; empty: of none
+    of them."""
 
 
 @dataclass(slots=True)
 class ActivateSegment:
-    """A segment comes back to memory under its old id; ``row`` is its segment row, as in checkpoints."""
+    """A segment comes back to memory under its old id; ``row`` is its segment row, as in checkpoints.
+
+    ``storage_rows`` are the rows of long-term storage that left with it.
+    """
 
     kind: ClassVar = OperationKind.ACTIVATE_SEGMENT
     sequence: int
     segment_id: int
     row: Buffer
+    storage_rows: Mapping[str, bytes] = field(default_factory=dict)
 
 
 Operation = (

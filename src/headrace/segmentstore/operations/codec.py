@@ -4,7 +4,7 @@
 
     offset  bytes  field
     0       1      kind (OperationKind)
-    1       1      format version of this kind (1)
+    1       1      format version of this kind (1, or 2 of kinds 13 and 14)
     2       2      reserved, zero
     4       8      sequence number
     12      8      segment id (0 where the kind has none)
@@ -24,6 +24,8 @@ from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer, Operation, OperationKind
 
 VERSION: Final = 1
+VERSION_WITH_STORAGE: Final = 2
+"""Of evictions and activations that take rows of long-term storage with them."""
 
 HEAD: Final = struct.Struct(">BBHqq")
 RUN: Final = struct.Struct(">BBHqqq16sqII")
@@ -73,7 +75,8 @@ def _decode_text(view: memoryview, at: int) -> tuple[str, int]:
     return str(view[at + 2 : end], "utf-8"), end
 
 
-def _encode_rows(rows: Mapping[str, bytes | None]) -> bytes:
+def encode_rows(rows: Mapping[str, bytes | None]) -> bytes:
+    """``u32 count``, then per row ``u16 key length, key, u32 length, bytes``; a special length for None."""
     parts = [_U32.pack(len(rows))]
     for key, value in rows.items():
         parts.append(_encode_text(key))
@@ -91,7 +94,7 @@ def _decode_bytes(view: memoryview, at: int, length: int) -> tuple[bytes, int]:
     return bytes(view[at:end]), end
 
 
-def _decode_rows(view: memoryview, at: int) -> tuple[dict[str, bytes | None], int]:
+def decode_rows(view: memoryview, at: int) -> tuple[dict[str, bytes | None], int]:
     (count,) = _U32.unpack_from(view, at)
     at += 4
     rows: dict[str, bytes | None] = {}
@@ -149,7 +152,7 @@ def encode(operation: Operation) -> list[Buffer]:
             pieces.append(_U32.pack(len(operation.segment_rows)))
             for row in operation.segment_rows:
                 pieces += (_U32.pack(len(row)), row)
-            pieces.append(_encode_rows(operation.storage_rows))
+            pieces.append(encode_rows(operation.storage_rows))
             return pieces
         case ops.CheckpointEnd():
             body = _I64_TRIPLE.pack(
@@ -157,16 +160,29 @@ def encode(operation: Operation) -> list[Buffer]:
             )
             return [_head(operation, 0) + body]
         case ops.StorageRows():
-            return [_head(operation, 0) + _encode_rows(operation.changes)]
+            return [_head(operation, 0) + encode_rows(operation.changes)]
         case ops.EvictSegments():
-            ids = operation.segment_ids
-            return [_head(operation, 0) + _U32.pack(len(ids)) + struct.pack(f">{len(ids)}q", *ids)]
+            return _encode_evict(operation)
         case ops.ActivateSegment():
-            return [_head(operation, operation.segment_id) + _U32.pack(len(operation.row)), operation.row]
+            version = VERSION_WITH_STORAGE if operation.storage_rows else VERSION
+            head = _head(operation, operation.segment_id, version) + _U32.pack(len(operation.row))
+            if not operation.storage_rows:
+                return [head, operation.row]
+            return [head, operation.row, encode_rows(operation.storage_rows)]
 
 
-def _head(operation: Operation, segment_id: int) -> bytes:
-    return HEAD.pack(operation.kind, VERSION, 0, operation.sequence, segment_id)
+def _encode_evict(operation: ops.EvictSegments) -> list[Buffer]:
+    ids, keys = operation.segment_ids, operation.storage_keys
+    if not any(keys):
+        return [_head(operation, 0) + _U32.pack(len(ids)) + struct.pack(f">{len(ids)}q", *ids)]
+    parts = [_head(operation, 0, VERSION_WITH_STORAGE), _U32.pack(len(ids))]
+    for segment_id, leaving in zip(ids, keys, strict=True):
+        parts += (_I64.pack(segment_id), _U16.pack(len(leaving)), *map(_encode_text, leaving))
+    return [b"".join(parts)]
+
+
+def _head(operation: Operation, segment_id: int, version: int = VERSION) -> bytes:
+    return HEAD.pack(operation.kind, version, 0, operation.sequence, segment_id)
 
 
 # ------------------------------------------------------------------------------------------ decoding
@@ -180,8 +196,8 @@ def decode(view: memoryview) -> Operation:
     """
     try:
         kind, version, _, sequence, segment_id = HEAD.unpack_from(view, 0)
-        reader = _READERS.get(kind)
-        if reader is None or version != VERSION:
+        reader = (_READERS if version == VERSION else _READERS_WITH_STORAGE).get(kind)
+        if reader is None or not VERSION <= version <= VERSION_WITH_STORAGE:
             raise DataCorruptionError(f"operation of unknown kind {kind} version {version}")
         operation, end = reader(view, sequence, segment_id)
     except (struct.error, UnicodeDecodeError) as error:
@@ -252,7 +268,7 @@ def _read_part(view: memoryview, sequence: int, _segment_id: int) -> tuple[Opera
         (length,) = _U32.unpack_from(view, at)
         row, at = _decode_bytes(view, at + 4, length)
         segment_rows.append(row)
-    rows, end = _decode_rows(view, at)
+    rows, end = decode_rows(view, at)
     present = {key: value for key, value in rows.items() if value is not None}
     return ops.CheckpointPart(sequence, begin, segment_rows, present), end
 
@@ -263,7 +279,7 @@ def _read_end(view: memoryview, sequence: int, _segment_id: int) -> tuple[Operat
 
 
 def _read_storage_rows(view: memoryview, sequence: int, _segment_id: int) -> tuple[Operation, int]:
-    changes, end = _decode_rows(view, HEAD.size)
+    changes, end = decode_rows(view, HEAD.size)
     return ops.StorageRows(sequence, changes), end
 
 
@@ -274,6 +290,32 @@ def _read_evict(view: memoryview, sequence: int, _segment_id: int) -> tuple[Oper
         raise struct.error("ids run past the end")
     ids = struct.unpack_from(f">{count}q", view, at)
     return ops.EvictSegments(sequence, list(ids)), at + count * _I64.size
+
+
+def _read_evict_with_storage(view: memoryview, sequence: int, _segment_id: int) -> tuple[Operation, int]:
+    (count,) = _U32.unpack_from(view, HEAD.size)
+    at = HEAD.size + 4
+    ids: list[int] = []
+    keys: list[list[str]] = []
+    for _ in range(count):
+        (segment_id,) = _I64.unpack_from(view, at)
+        (key_count,) = _U16.unpack_from(view, at + 8)
+        at += 10
+        leaving: list[str] = []
+        for _ in range(key_count):
+            key, at = _decode_text(view, at)
+            leaving.append(key)
+        ids.append(segment_id)
+        keys.append(leaving)
+    return ops.EvictSegments(sequence, ids, keys), at
+
+
+def _read_activate_with_storage(view: memoryview, sequence: int, segment_id: int) -> tuple[Operation, int]:
+    (length,) = _U32.unpack_from(view, HEAD.size)
+    row, at = _decode_bytes(view, HEAD.size + 4, length)
+    rows, end = decode_rows(view, at)
+    present = {key: value for key, value in rows.items() if value is not None}
+    return ops.ActivateSegment(sequence, segment_id, row, present), end
 
 
 def _read_activate(view: memoryview, sequence: int, segment_id: int) -> tuple[Operation, int]:
@@ -297,4 +339,8 @@ _READERS: Final[dict[int, Callable[[memoryview, int, int], tuple[Operation, int]
     OperationKind.STORAGE_ROWS: _read_storage_rows,
     OperationKind.EVICT_SEGMENTS: _read_evict,
     OperationKind.ACTIVATE_SEGMENT: _read_activate,
+}
+_READERS_WITH_STORAGE: Final[dict[int, Callable[[memoryview, int, int], tuple[Operation, int]]]] = {
+    OperationKind.EVICT_SEGMENTS: _read_evict_with_storage,
+    OperationKind.ACTIVATE_SEGMENT: _read_activate_with_storage,
 }

@@ -60,7 +60,7 @@ def test_a_table_goes_only_when_nothing_uses_it():
 
 @pytest.mark.parametrize("bytes_max", [1, 100, 10_000])
 def test_portions_hold_every_row_once_in_order(bytes_max):
-    rows = [(segment(n), bytes(n % 50)) for n in range(100)]
+    rows = [plan.Candidate(segment(n), n, bytes(n % 50), {}) for n in range(100)]
     portions = list(plan.batches(rows, bytes_max))
     assert [row for portion in portions for row in portion] == rows
     assert all(portions)

@@ -110,3 +110,47 @@ def test_an_eviction_of_what_is_not_there_is_corruption(container):
     container.by_id[5].accepted_deleted = True
     with pytest.raises(DataCorruptionError):
         transitions.check_replay(container, ops.EvictSegments(101, [5]))
+
+
+class LateWal(KeepingWal):
+    """Remembers where it is asked to cut the log."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.asked = []
+
+    async def truncate(self, address):
+        self.asked.append(address)
+
+
+@pytest.mark.parametrize("next_use", ["append", "evict", "delete", "nothing"])
+async def test_a_segment_that_one_owner_kept_is_known_to_those_who_read_less_of_the_log(next_use):
+    bench, wals = Bench(), []
+
+    def make_wal(*args):
+        wals.append(LateWal(*args))
+        return wals[-1]
+
+    bench.make_wal = make_wal
+    container = await bench.start()
+    await container.create("s/a", {})
+    await append(container, "s/a", b"abc")
+    await bench.evict("s/a")
+    container = await bench.start()
+    assert "s/a" in container.state.by_name, "its append is in the log"
+    if next_use == "append":
+        await append(container, "s/a", b"d")
+        await container.flush_storage()
+    elif next_use == "evict":
+        await bench.evict("s/a")
+    elif next_use == "delete":
+        await container.delete(await container.resolve("s/a"))
+    await MemoryWal.truncate(wals[-1], wals[0].asked[-1])  # the file with the first append goes, no more
+    for _ in range(2):
+        container = await bench.start()
+        if next_use == "delete":
+            assert await look(container, "s/a") is None
+        else:
+            assert await read_all(container, "s/a") == (b"abcd" if next_use == "append" else b"abc")
+        await bench.evict()
+    await bench.stop()

@@ -16,6 +16,7 @@ from headrace.errors import (
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.model.tables import TableEntry
+from headrace.segmentstore.container.catalogue_row import decode_row, encode_row
 from tests.unit.segmentstore.container.container_bench import Bench, Owner, append, read_all, until
 
 A, B = "s/a", "s/b"
@@ -291,12 +292,13 @@ async def test_a_damaged_row_is_corruption_and_not_an_absent_segment(bench, dama
     [entry, other] = await container.tables.table_get(CATALOGUE, [A.encode(), B.encode()])
     value = bytes(entry.value)
     if damage == "longer":
-        container._stored_length = lambda _: 2
-        container._directory._stored_length = lambda _: 2
+        row = decode_row(A, value)
+        row.segment.accepted_length += 1
+        value = encode_row(row.segment, row.storage_rows)
     else:
         flipped = value[:9] + bytes((value[9] ^ 4,)) + value[10:]
         value = {"bit": flipped, "short": value[:-5], "other": bytes(other.value)}[damage]
-        await container.tables.table_update(CATALOGUE, [TableEntry(A.encode(), value)])
+    await container.tables.table_update(CATALOGUE, [TableEntry(A.encode(), value)])
     with pytest.raises(DataCorruptionError):
         await container.resolve(A)
     if damage != "longer":

@@ -39,6 +39,17 @@ operations = st.one_of(
     st.builds(ops.CheckpointPart, u63, u63, st.lists(data, max_size=4), full_rows),
     st.builds(ops.CheckpointEnd, u63, u63, u63, u63),
     st.builds(ops.StorageRows, u63, rows),
+    st.builds(ops.EvictSegments, u63, st.lists(u63, max_size=5)),
+    st.builds(
+        lambda sequence, leaving: ops.EvictSegments(
+            sequence, [segment_id for segment_id, _ in leaving], [keys for _, keys in leaving]
+        ),
+        u63,
+        st.lists(
+            st.tuples(u63, st.lists(st.text(max_size=9), min_size=1, max_size=3)), min_size=1, max_size=4
+        ),
+    ),
+    st.builds(ops.ActivateSegment, u63, u63, data, full_rows),
 )
 
 

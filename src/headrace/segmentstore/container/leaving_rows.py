@@ -1,0 +1,54 @@
+"""The rows of long-term storage that leave memory with their segment, and come back with it.
+
+They go into the segment's row of the catalogue. A segment keeps them in memory, as if it were active, if they
+would not fit there, or if it has chunks that were created for another segment: whose an object is must follow
+from its name as long as no row in memory names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.storage.chunks.chunk_names import parse_chunk_name
+from headrace.storage.chunks.segment_rows import find_rows
+from headrace.storage.metadata.rows import CHUNK_PREFIX
+
+_LOOKUPS_MAX: Final = 2000
+"""A segment with more rows than so many look-ups find has too many for its row of the catalogue."""
+
+
+def find_leaving_rows(container: ContainerState, segment: SegmentState) -> dict[str, bytes]:
+    """Return the rows that may leave with a settled ``segment``; none if they have to stay or do not exist.
+
+    A damaged row stays where it is: who reads it finds it so.
+    """
+    lookups = 0
+
+    def get(key: str) -> bytes | None:
+        nonlocal lookups
+        lookups += 1
+        return container.storage_rows.get(key) if lookups <= _LOOKUPS_MAX else None
+
+    try:
+        rows = find_rows(segment.storage_name, get)
+    except DataCorruptionError:
+        return {}
+    for key in rows:
+        if key.startswith(CHUNK_PREFIX):
+            parsed = parse_chunk_name(key[len(CHUNK_PREFIX) :])
+            if parsed is None or parsed.segment != segment.storage_name:
+                return {}
+    return rows if are_current(container, rows) else {}
+
+
+def are_current(container: ContainerState, rows: Mapping[str, bytes]) -> bool:
+    """Whether nothing happened to these rows since they were found, and nothing is about to.
+
+    Rows are replaced, never changed; and whatever happens to a segment replaces the first of its rows.
+    """
+    durable, accepted = container.storage_rows, container.accepted_storage_rows
+    return all(durable.get(key) is row and accepted.get(key) is row for key, row in rows.items())

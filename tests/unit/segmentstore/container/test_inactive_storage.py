@@ -1,0 +1,266 @@
+"""What storage knows about a segment leaves memory with it, comes back with it, and is never lost."""
+
+import dataclasses
+
+import pytest
+
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.storage.chunks.chunk_names import chunk_name
+from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.storage.metadata.rows import CHUNK_PREFIX, INCARNATION_KEY
+from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
+from tests.unit.segmentstore.container.test_eviction_recovery import KeepingWal
+
+A, B = "s/a", "s/b"
+
+
+@pytest.fixture
+async def bench():
+    bench = Bench()
+    await bench.start()
+    yield bench
+    if bench.container is not None:
+        bench.container.check()
+        await bench.stop()
+
+
+def rows_of(container, name):
+    """The rows in memory of a segment of that name, which all agree about."""
+    state = container.state
+    assert state.storage_rows == state.accepted_storage_rows
+    return {key: row for key, row in state.storage_rows.items() if key[2:].startswith(f"{name}.")}
+
+
+async def fill(container, *names):
+    for name in names:
+        await container.create(name, {})
+        await append(container, name, name.encode())
+    await container.flush_storage()
+
+
+async def test_storage_knows_nothing_of_a_segment_that_left_and_everything_when_it_is_back(bench):
+    container = bench.container
+    await fill(container, A, B)
+    known = rows_of(container, A)
+    assert len(known) == 2, "a segment and a chunk"
+    stored = container.state.by_name[A].storage_name
+    await bench.evict(A)
+    assert not rows_of(container, A)
+    assert container._storage.info(stored) is None
+    assert not any("s/a" in key for key, _ in CheckpointSnapshot(container.state).storage_rows)
+    for _ in range(2):
+        assert await read_all(container, A) == b"s/a"
+        assert rows_of(container, A) == known
+        container = await bench.start()
+    assert await append(container, A, b"!") == 3
+    await container.flush_storage()
+    assert await read_all(container, A) == b"s/a!"
+
+
+async def test_what_left_is_not_in_the_checkpoints_that_follow_and_is_found_after_them(bench):
+    container = bench.container
+    await fill(container, A, B)
+    await bench.evict(A, B)
+    for _ in range(2):
+        await container.log.write_checkpoint()
+        container = await bench.start()
+        assert not rows_of(container, A)
+    assert await read_all(container, A) == b"s/a"
+    await bench.evict(A)
+    container = await bench.start()
+    await container.delete(await container.resolve(B))
+    await bench.evict()
+    assert not any(key.startswith("s/") for key in rows_of(container, B)), "all that may be left is garbage"
+    assert await read_all(container, A) == b"s/a"
+
+
+async def test_chunks_of_inactive_segments_are_not_left_over_but_others_under_their_names_are(bench):
+    container = bench.container
+    await fill(container, A, B)
+    incarnation = container._storage._incarnation.name
+    stored = container.state.by_name[A].storage_name
+    await bench.evict(A, B)
+    leftover = chunk_name(stored, 1, 3, incarnation, bytes(12))
+    of_nobody = chunk_name("s/gone.99", 1, 0, incarnation, bytes(12))
+    for name in (leftover, of_nobody):
+        await bench.chunks.create(name, [memoryview(b"x")])
+    container = await bench.start()
+    await container._storage.collect_leftovers()
+    names = {found.name async for page in bench.chunks.list() for found in page}
+    assert not names & {leftover, of_nobody}
+    for name in (A, B):
+        assert await read_all(container, name) == name.encode()
+
+
+async def test_nothing_is_left_over_of_a_segment_whose_row_is_damaged(bench):
+    container = bench.container
+    await fill(container, A)
+    await bench.evict(A)
+    container = await bench.start()
+
+    async def find(name):
+        raise DataCorruptionError(name)
+
+    container._catalogue.find, found = find, container._catalogue.find
+    await container._storage.collect_leftovers()
+    container._catalogue.find = found
+    assert await read_all(container, A) == b"s/a"
+
+
+async def test_a_segment_with_chunks_of_others_leaves_and_its_rows_stay(bench):
+    bench.config = dataclasses.replace(bench.config, storage=SegmentStorageConfig(concat_copy_bytes_max=0))
+    container = await bench.start()
+    await fill(container, A, B)
+    await container.merge(await container.resolve(A), B)
+    await bench.evict(A)
+    assert any(key.startswith(f"{CHUNK_PREFIX}s/b.") for key in container.state.storage_rows)
+    container = await bench.start()
+    await container._storage.collect_leftovers()
+    assert await read_all(container, A) == b"s/as/b"
+    await bench.evict(A)
+
+
+async def test_a_segment_with_very_many_chunks_leaves_and_its_rows_stay(bench):
+    bench.config = dataclasses.replace(
+        bench.config, storage=SegmentStorageConfig(rollover_bytes=1, block_bytes=1)
+    )
+    container = await bench.start()
+    await container.create(A, {})
+    await append(container, A, bytes(500))
+    await container.flush_storage()
+    known = rows_of(container, A)
+    assert sum(map(len, known)) + sum(map(len, known.values())) > ROW_BYTES_MAX
+    await bench.evict(A)
+    assert rows_of(container, A) == known
+    container = await bench.start()
+    assert await read_all(container, A) == bytes(500)
+
+
+async def test_rows_that_stayed_in_memory_because_an_older_release_left_them_there_are_used(
+    bench, monkeypatch
+):
+    container = bench.container
+    await fill(container, A)
+    known = rows_of(container, A)
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.segmentstore.container.evictions.find_leaving_rows", lambda *_: {})
+        await bench.evict(A)
+    assert rows_of(container, A) == known
+    container = await bench.start()
+    assert await read_all(container, A) == b"s/a"
+    assert rows_of(container, A) == known
+    await bench.evict(A)
+    assert not rows_of(container, A)
+    assert await read_all(container, A) == b"s/a"
+
+
+@pytest.mark.parametrize("work", ["begun", "done"])
+async def test_a_segment_that_storage_works_on_while_its_row_is_written_stays(bench, work):
+    container = bench.container
+    await fill(container, A)
+    state = container.state.by_name[A]
+    await container.log.write_checkpoint()
+    await container.flush_storage()
+    await container.evictions.evict()
+    put, held = container._catalogue.put, container._storage._locks.hold(state.storage_name)
+
+    async def put_and_work(rows):
+        await put(rows)
+        if work == "begun":
+            await held.__aenter__()
+        else:
+            await container._storage.truncate(state.storage_name, 1)
+
+    container._catalogue.put = put_and_work
+    await container.evictions.evict()
+    container._catalogue.put = put
+    assert not state.evicted
+    assert rows_of(container, A)
+    if work == "begun":
+        await held.__aexit__(None, None, None)
+        await bench.evict(A)
+        assert await read_all(container, A) == b"s/a"
+
+
+async def test_a_segment_that_recovery_keeps_has_its_rows(bench):
+    bench.make_wal = KeepingWal
+    container = await bench.start()
+    await fill(container, A)
+    known = rows_of(container, A)
+    await bench.evict(A)
+    container = await bench.start()
+    assert rows_of(container, A) == known
+    await append(container, A, b"!")
+    await bench.evict(A)
+    for _ in range(2):
+        container = await bench.start()
+        assert await read_all(container, A) == b"s/a!"
+
+
+async def test_only_the_catalogue_is_left_of_thousands_of_segments_in_storage_rows():
+    bench = Bench(active_segments_max=500)
+    container = await bench.start()
+    names = [f"scope/stream/{n}.#epoch.0" for n in range(3000)]
+    for name in names:
+        await container.create(name, {})
+        await append(container, name, name.encode())
+    await bench.evict()
+    state = container.state
+    assert len(state.by_name) == 1
+    assert INCARNATION_KEY in state.storage_rows
+    live = [key for key in state.storage_rows if not key.startswith("g/")]
+    assert len(live) < 50, live
+    container = await bench.start()
+    assert container.log.statistics().recovered_operations < 200
+    for name in names[::211]:
+        assert await read_all(container, name) == name.encode()
+    assert not bench.failures
+    await bench.stop()
+
+
+# ------------------------------------------------------------------------------------------ replay
+
+
+@pytest.fixture
+def container():
+    container = ContainerState(0, sequence=100)
+    container.insert(SegmentState(5, A, accepted_length=10, durable_length=10, stored_length=10))
+    container.storage_rows = {"s/s/a.5": b"row"}
+    container.accepted_storage_rows = dict(container.storage_rows)
+    return container
+
+
+def test_an_eviction_of_rows_that_are_not_there_is_corruption(container):
+    transitions.check_replay(container, ops.EvictSegments(101, [5], [["s/s/a.5"]]))
+    with pytest.raises(DataCorruptionError):
+        transitions.check_replay(container, ops.EvictSegments(101, [5], [["s/s/a.5", "c/x"]]))
+
+
+def test_an_activation_of_a_segment_that_stayed_must_agree_about_its_rows(container):
+    row = encode_segment_row(SegmentState(5, A, accepted_length=10))
+    transitions.check_replay(container, ops.ActivateSegment(101, 5, row, {"s/s/a.5": b"row"}))
+    for rows in ({"s/s/a.5": b"other"}, {"s/s/a.5": b"row", "c/x": b""}):
+        with pytest.raises(DataCorruptionError):
+            transitions.check_replay(container, ops.ActivateSegment(101, 5, row, rows))
+
+
+def test_rows_leave_and_come_back_first_as_accepted_and_then_as_durable(container):
+    before = dict(container.storage_rows)
+    row = encode_row(container.by_id[5], before)
+    assert row[0] == 2
+    leaving = ops.EvictSegments(101, [5], [["s/s/a.5"]])
+    transitions.accept(container, leaving)
+    assert (container.accepted_storage_rows, container.storage_rows) == ({}, before)
+    back = ops.ActivateSegment(102, 5, encode_segment_row(SegmentState(5, A, accepted_length=10)), before)
+    transitions.accept(container, back)
+    assert (container.accepted_storage_rows, container.storage_rows) == (before, before)
+    transitions.apply(container, leaving, 1)
+    assert container.storage_rows == {}
+    transitions.apply(container, back, 1)
+    assert container.storage_rows == before
