@@ -148,6 +148,37 @@ async def test_a_share_larger_than_a_block_is_cut(system, client):
     assert system.store.largest_append <= max(map(len, events)) + 8
 
 
+@pytest.mark.parametrize("segments", [1, 3])
+async def test_events_of_all_sizes_arrive_whole_however_they_are_joined_on_the_way(system, client, segments):
+    system.controller.create("s", "t", segments)
+    chance = random.Random(7)
+    sizes = [0] * 3000 + [1000] * 500 + [20_000] * 40 + [66_000] * 20 + [300_000] * 8
+    chance.shuffle(sizes)
+    events = [f"k{number % 50}:{number:<{size}}".encode() for number, size in enumerate(sizes)]
+    keys = [event.decode().partition(":")[0] for event in events]
+    async with client.event_writer("s", "t") as writer:
+        first = 0
+        while first < len(events):
+            after = first + chance.randrange(1, 900)
+            if chance.random() < 0.2:
+                writer.write(events[first], keys[first])
+                after = first + 1
+            elif chance.random() < 0.2:
+                writer.write_many([bytearray(event) for event in events[first:after]], keys[first:after])
+            else:
+                writer.write_many(events[first:after], keys[first:after])
+            writer.check()
+            if chance.random() < 0.3:
+                await writer.drain()
+            first = after
+        await writer.flush()
+        writer.check()
+        assert writer.bytes_held == 0
+    stored = in_order(system)
+    assert sorted(stored) == sorted(events)
+    assert per_key(stored) == per_key(events)
+
+
 async def test_a_bytearray_may_be_reused_after_write_many(system, client):
     system.controller.create("s", "t", 8)
     buffer = bytearray(b"before")
@@ -347,7 +378,11 @@ async def _write_numbered(writer, chance, counters, count):
     for _ in range(count):
         key = f"key{chance.randrange(20)}"
         counters[key] = counters.get(key, -1) + 1
-        writer.write(f"{key}:{counters[key]}".encode(), key)
+        event = f"{key}:{counters[key]}".encode()
+        if counters[key] % 2:
+            writer.write(event, key)
+        else:
+            writer.write_many([event], [key])  # divided among segments at the end of the turn
         if chance.random() < 0.1:
             await asyncio.sleep(0)
 
@@ -424,6 +459,38 @@ async def test_closing_the_client_fails_everything_that_waits(system, client):
             await reading
     with pytest.raises(HeadraceError):
         writer.write(b"late")
+
+
+async def test_batches_that_were_not_divided_yet_fail_with_their_writer(system, client):
+    system.controller.create("s", "t", 3)
+    writer = await client.event_writer("s", "t")
+    await writer.write_many([b"a", b"b", b"c"] * 50)
+    ack = writer.write_many([b"d", b"e", b"f"] * 50)
+    await client.close()  # in the same turn
+    with pytest.raises(HeadraceError):
+        await ack
+    writer.check()
+    assert writer.bytes_held == 0
+    with pytest.raises(HeadraceError):
+        writer.write_many([b"late"])
+    with pytest.raises(HeadraceError):
+        await writer.close()
+    assert len(in_order(system)) == 150
+
+
+@pytest.mark.parametrize(
+    "write", [lambda writer: writer.write(b"late"), lambda writer: writer.write_many([b"a", b"b"])]
+)
+async def test_what_is_written_after_the_client_was_closed_fails(system, client, write):
+    system.controller.create("s", "t", 3)
+    writer = await client.event_writer("s", "t")
+    await client.close()
+    with pytest.raises(HeadraceError):
+        await write(writer)
+    with pytest.raises(HeadraceError):
+        await writer.close()
+    writer.check()
+    assert writer.bytes_held == 0
 
 
 async def test_a_writer_that_gives_up_says_that_the_outcome_is_unknown(system, client):

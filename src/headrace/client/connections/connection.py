@@ -30,6 +30,9 @@ _ACKNOWLEDGEMENT: Final = struct.Struct(">16sqqqq")
 _JOIN_BYTES_MAX: Final = 64 << 10
 """Pieces up to this size are joined before they are written; larger ones are not worth the copy."""
 
+_SMALL_BYTES_MAX: Final = 16 << 10
+"""Pieces that are smaller on average are counted, not measured."""
+
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Bytes the transport may hold before flows stop sending."""
 
@@ -75,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writers: dict[bytes, AppendFlow] = {}
         self._ready: dict[AppendFlow, None] = {}
         self._outgoing: list[Buffer] = []
+        self._outgoing_bytes = 0
         self._turn_is_scheduled = False
         self._last_received = self._loop.time()
         self._watch: asyncio.TimerHandle | None = None
@@ -105,7 +109,8 @@ class Connection(asyncio.BufferedProtocol):
     def send(self, command: Command) -> None:
         """Send a command at the end of this turn of the loop. Nothing happens if the connection is lost."""
         if not self.closed:
-            self._outgoing += encode_parts(command)
+            for part in encode_parts(command):
+                self._add(part, len(part))
             self._schedule_turn()
 
     def send_append(
@@ -120,8 +125,19 @@ class Connection(asyncio.BufferedProtocol):
         """Send one append as a whole; ``pieces``, ``size`` bytes, must not change until acknowledged."""
         outgoing = self._outgoing
         outgoing.append(_APPEND_HEAD.pack(_APPEND_BLOCK_END, _APPEND_OVERHEAD + size, writer_id, size, size))
-        outgoing.extend(pieces)
-        outgoing.append(_APPEND_TAIL.pack(event_count, last_number, request_id))
+        if size <= _JOIN_BYTES_MAX:
+            outgoing += pieces
+            self._outgoing_bytes += size
+        elif size < len(pieces) * _SMALL_BYTES_MAX:
+            # Cut by count, which is near enough: a look at each piece would cost as much as its copy.
+            step = len(pieces) * _JOIN_BYTES_MAX // size
+            for first in range(0, len(pieces), step):
+                outgoing += pieces[first : first + step]
+                self._write_outgoing()
+        else:
+            for piece in pieces:
+                self._add(piece, len(piece))
+        self._add(_APPEND_TAIL.pack(event_count, last_number, request_id), _APPEND_OVERHEAD)
         self._schedule_turn()
 
     def wants_to_send(self, flow: AppendFlow) -> None:
@@ -166,35 +182,32 @@ class Connection(asyncio.BufferedProtocol):
         self._turn_is_scheduled = False
         if self.closed:
             return
-        if self._ready and self.has_room:
-            ready, self._ready = self._ready, {}
-            for flow in ready:
-                flow.send_blocks(self)
-                if len(self._outgoing) > 64:
-                    self._write_outgoing()
+        waiting, self._ready = iter(self._ready), {}
+        while self.has_room and (flow := next(waiting, None)) is not None:
+            flow.send_blocks(self)
+        self._ready = dict.fromkeys(waiting) | self._ready  # who had no turn comes first
         self._write_outgoing()
 
+    def _add(self, piece: Buffer, size: int) -> None:
+        """Send ``piece``: as it is if it is large, joined with its neighbours otherwise."""
+        if len(piece) > _JOIN_BYTES_MAX:
+            self._write_outgoing()
+            assert self._transport is not None
+            self._transport.write(piece)
+            return
+        self._outgoing.append(piece)
+        self._outgoing_bytes += size
+        if self._outgoing_bytes > _JOIN_BYTES_MAX:
+            self._write_outgoing()
+
     def _write_outgoing(self) -> None:
-        """Hand everything to the transport: runs of small pieces joined, large pieces as they are."""
-        transport = self._transport
-        assert transport is not None
-        small: list[Buffer] = []
-        size = 0
-        for piece in self._outgoing:
-            if len(piece) > _JOIN_BYTES_MAX:
-                if small:
-                    transport.write(b"".join(small))
-                    small, size = [], 0
-                transport.write(piece)
-                continue
-            small.append(piece)
-            size += len(piece)
-            if size > _JOIN_BYTES_MAX:
-                transport.write(b"".join(small))
-                small, size = [], 0
-        if small:
-            transport.write(b"".join(small))
-        self._outgoing.clear()
+        """Hand what was joined to the transport."""
+        outgoing = self._outgoing
+        if outgoing:
+            assert self._transport is not None
+            self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
+            outgoing.clear()
+            self._outgoing_bytes = 0
 
     # ------------------------------------------------------------------------------ asyncio's side
 
@@ -236,6 +249,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._watch is not None:
             self._watch.cancel()
         self._outgoing.clear()
+        self._outgoing_bytes = 0
         self._ready.clear()
         self._on_closed(self)
         self._wake_greeted()

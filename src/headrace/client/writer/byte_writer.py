@@ -56,7 +56,7 @@ class ByteWriter:
             piece = whole[begin : begin + APPEND_BLOCK_BYTES_MAX]
             ack.add_parts(1)
             self._held_bytes += len(piece)
-            self._output.add_block(Block(piece, 1, None, [ack]))
+            self._output.add_block(Block([piece], len(piece), 1, None, [ack]))
         ack.settle_part()
         return ack
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from operator import itemgetter
 from typing import Any, Final
 
 from headrace.client.vectors import find_numpy, get_arrow, int32_array
@@ -56,14 +55,25 @@ def frame_event(event: Event) -> bytes:
     return event_header(len(event)) + event
 
 
-def frame_list(
-    events: Sequence[Event], join: Callable[[Sequence[Event], int], memoryview] | None = None
-) -> tuple[bytes | memoryview, list[int]]:
+def own_events(events: Sequence[Event]) -> Sequence[bytes]:
+    """Return the events as ``bytes``, which nobody can change any more.
+
+    Raises:
+        InvalidArgumentError: an event is not bytes.
+    """
+    if set(map(type, events)) == {bytes}:
+        return events  # type: ignore[return-value] # by the look at every type
+    try:
+        return [b"".join((event,)) for event in events]
+    except TypeError as error:
+        raise InvalidArgumentError(f"events are bytes: {error}") from None
+
+
+def frame_list(events: Sequence[Event]) -> tuple[bytes, list[int]]:
     """Frame events one after the other; the plain-Python twin of :func:`frame_pieces`.
 
     Args:
         events: at least one.
-        join: puts pieces of a total size one behind the other; into new memory by default.
 
     Returns:
         The bytes, and where each event ends in them.
@@ -72,39 +82,49 @@ def frame_list(
         InvalidArgumentError: an event is empty, or not bytes.
         EventTooLargeError: an event is larger than 8 MiB.
     """
-    try:
-        parts, lengths = frame_parts(events)
-        ends = list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
-        return (b"".join(parts) if join is None else join(parts, ends[-1])), ends
-    except TypeError as error:
-        raise InvalidArgumentError(f"events are bytes: {error}") from None
+    events = own_events(events)
+    lengths = event_lengths(events)
+    return b"".join(interleave(events, lengths)), list(frame_ends(lengths))
 
 
-def frame_parts(events: Sequence[Event]) -> tuple[list[Event], list[int]]:
-    """Return each event behind its header, not joined, and the length of each event.
+def frame_ends(lengths: list[int]) -> Sequence[int]:
+    """Return where each event ends once they are framed, without numbers for events of one length."""
+    length = lengths[0]
+    if lengths.count(length) == len(lengths):
+        step = length + EVENT_HEADER_BYTES
+        return range(step, step * len(lengths) + 1, step)
+    return list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
+
+
+def event_lengths(events: Sequence[Event]) -> list[int]:
+    """Return the length of each of some events, at least one.
 
     Raises:
-        TypeError: an event has no length.
-        InvalidArgumentError, EventTooLargeError: as :func:`frame_list`.
+        InvalidArgumentError: an event is empty.
+        EventTooLargeError: an event is larger than 8 MiB.
     """
     lengths = list(map(len, events))
-    shortest, longest = min(lengths), max(lengths)
-    header = event_header(shortest)
-    event_header(longest)
-    parts: list[Event] = [header] * (2 * len(lengths))
-    parts[1::2] = events
-    if shortest != longest:
+    if lengths.count(lengths[0]) == len(lengths):
+        event_header(lengths[0])
+    else:
+        event_header(min(lengths))
+        event_header(max(lengths))
+    return lengths
+
+
+def interleave(events: Sequence[Event], lengths: list[int]) -> list[Event]:
+    """Return each event, of a legal length, behind its header; not joined."""
+    length = lengths[0]
+    if lengths.count(length) == len(lengths):
+        parts: list[Event] = [event_header(length)] * (2 * len(lengths))
+    else:
+        parts = [b""] * (2 * len(lengths))
         parts[0::2] = [
             SHORT_HEADERS[length] if length < SHORT_EVENT_BYTES else _HEADER.pack(length)
             for length in lengths
         ]
-    return parts, lengths
-
-
-def choose_events(events: Sequence[Event], chosen: Any) -> Sequence[Event]:
-    """Return the events with these indices (a list or a numpy array, not empty)."""
-    indices = chosen if isinstance(chosen, list) else chosen.tolist()
-    return itemgetter(*indices)(events) if len(indices) > 1 else (events[indices[0]],)
+    parts[1::2] = events
+    return parts
 
 
 def frame_pieces(column: Any, bytes_max: int) -> Iterator[tuple[memoryview, Any, int]]:
@@ -212,14 +232,14 @@ def cut_into_blocks(ends: Any, bytes_max: int) -> Iterator[tuple[int, int]]:
     """Cut a run of framed events into blocks of at most ``bytes_max`` bytes; a larger event is a block alone.
 
     Args:
-        ends: where each event ends, ascending (list or numpy array).
+        ends: where each event ends, ascending (a sequence or a numpy array).
         bytes_max: size of a block.
 
     Yields:
         Pairs (first event, event behind the last).
     """
     count = len(ends)
-    find = bisect_right if isinstance(ends, list) else _search_right
+    find = _search_right if hasattr(ends, "searchsorted") else bisect_right
     first, base = 0, 0
     while first < count:
         after = max(find(ends, base + bytes_max), first + 1)

@@ -10,7 +10,7 @@ Source: protocol, "Event numbers, acknowledgements, in-flight queue" and "Writer
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.client.writer.ack import Ack
@@ -22,32 +22,39 @@ from headrace.errors import (
     ProtocolError,
     UnknownOutcomeError,
 )
+from headrace.wire.fields import Buffer
 
 
 class Block:
     """Events that are stored as a unit: one append. Its bytes do not change once it is in a window.
 
-    ``places`` decide where its events go if the segment is sealed first; see
+    ``pieces`` are its bytes as they came; they are joined where they are sent, in memory that is still warm
+    then. ``places`` decide where its events go if the segment is sealed first; see
     :mod:`headrace.client.writer.places`.
     """
 
-    __slots__ = ("acks", "data", "event_count", "is_in_doubt", "last_number", "places", "size_bytes")
+    __slots__ = ("acks", "event_count", "is_in_doubt", "last_number", "pieces", "places", "size_bytes")
 
     def __init__(
         self,
-        data: bytes | bytearray | memoryview,
+        pieces: Sequence[Buffer],
+        size_bytes: int,
         event_count: int,
         places: Places,
         acks: list[Ack],
     ) -> None:
-        self.data = data
-        self.size_bytes = len(data)
+        self.pieces = pieces
+        self.size_bytes = size_bytes
         self.event_count = event_count
         self.places = places
         self.acks = acks
         self.last_number = 0
         self.is_in_doubt = False
         """It was sent since the server last said what it has."""
+
+    def to_bytes(self) -> Buffer:
+        """Return all of it in one piece."""
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     def fail(self, error: HeadraceError) -> None:
         """Tell everybody who waits for a part of this block.

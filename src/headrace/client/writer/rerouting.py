@@ -29,17 +29,21 @@ def divide_block(block: Block, segments: SegmentMap, spread: SpreadPositions) ->
 
 
 def _gather(block: Block, targets: list[int], positions: list[float]) -> list[tuple[int, Block]]:
-    frames = find_frames(block.data)
+    data = block.to_bytes()
+    frames = find_frames(data)
     bounds = frames if isinstance(frames, list) else frames.tolist()
     assert len(bounds) == len(targets) + 1  # whole events only, as many as places
     assert bounds[-1] == block.size_bytes
-    view = memoryview(block.data)
+    view = memoryview(data)
     pieces: dict[int, list[memoryview]] = {}
     places: dict[int, list[float]] = {}
     for index, target in enumerate(targets):
         pieces.setdefault(target, []).append(view[bounds[index] : bounds[index + 1]])
         places.setdefault(target, []).append(positions[index])
     return [
-        (target, Block(b"".join(pieces[target]), len(places[target]), places[target], list(block.acks)))
-        for target in pieces
+        (
+            target,
+            Block(mine, sum(map(len, mine)), len(places[target]), places[target], list(block.acks)),
+        )
+        for target, mine in pieces.items()
     ]

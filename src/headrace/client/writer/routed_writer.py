@@ -23,20 +23,22 @@ from headrace.client.writer.ack import Ack
 from headrace.client.writer.event_frames import (
     SHORT_EVENT_BYTES,
     SHORT_HEADERS,
-    choose_events,
     cut_into_blocks,
     event_header,
+    event_lengths,
+    frame_ends,
     frame_list,
-    frame_parts,
     frame_pieces,
     gather_frames,
+    interleave,
+    own_events,
 )
-from headrace.client.writer.frame_buffers import FrameBuffers
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.places import Places, choose_places, resolve_places, slice_places
 from headrace.client.writer.routing import KeyPositions, SpreadPositions, checked_keys
 from headrace.client.writer.segment_map import SegmentMap
 from headrace.client.writer.segment_output import SegmentOutput
+from headrace.client.writer.waiting_batches import WAITING_EVENTS_MAX, WaitingBatches
 from headrace.errors import (
     ClosedError,
     EventTooLargeError,
@@ -49,9 +51,6 @@ from headrace.model.key_space import key_position
 
 MANY_BYTES_MAX: Final = 512 * MIB
 """What one ``write_many`` may bring along. Larger ones are cut by the caller."""
-
-_SMALL_SHARE_EVENTS: Final = 16
-"""Batches that put fewer events than this into a segment, on average, share blocks with other batches."""
 
 
 @dataclass(slots=True)
@@ -80,7 +79,8 @@ class RoutedWriter:
         self._outputs: dict[int, SegmentOutput] = {}
         self._spread = SpreadPositions(services.entropy.token(8))
         self._key_positions = KeyPositions()
-        self._buffers = FrameBuffers(config.window_bytes_max)
+        self._waiting = WaitingBatches()
+        self._turn_is_scheduled = False
         self._inner_bounds: list[float] = []
         self._route: list[SegmentOutput | None] = []
         self._only_output: SegmentOutput | None = None
@@ -116,6 +116,8 @@ class RoutedWriter:
         if type(event) is not bytes:
             event = bytes(event)  # the caller may change it before it is sent
         size += EVENT_HEADER_BYTES
+        if self._waiting.count:
+            self._divide_waiting()
         self._held_bytes += size
         place: float | str | None = routing_key
         output = self._only_output
@@ -149,7 +151,9 @@ class RoutedWriter:
             raise EventTooLargeError(len(data), EVENT_BYTES_MAX + EVENT_HEADER_BYTES)
         position = key_position(routing_key)
         ack = Ack(1)
-        self._take_block(self._map.segment_at(position), Block(data, len(events), position, [ack]))
+        self._divide_waiting()
+        block = Block([data], len(data), len(events), position, [ack])
+        self._take_block(self._map.segment_at(position), block)
         return ack
 
     def write_many(self, events: Any, routing_keys: Any = None) -> Ack:
@@ -178,10 +182,11 @@ class RoutedWriter:
         if count:
             places = self._places(count, routing_keys)
             if is_arrow(events):
+                self._divide_waiting()
                 for data, ends, first in frame_pieces(events, MANY_BYTES_MAX):
                     self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
             else:
-                self._take_list(events, places, ack)
+                self._take_list(own_events(events), places, ack)
         ack.settle_part()
         return ack
 
@@ -207,65 +212,56 @@ class RoutedWriter:
             part, part_ends = gather_frames(data, ends, chosen)
             self._take_run(segment_id, part, part_ends, choose_places(places, chosen), ack)
 
-    def _take_list(self, events: Sequence[bytes], places: Places, ack: Ack) -> None:
-        """Divide events among segments, frame each share, then queue all of them."""
-        targets = self._targets(places)
-        if isinstance(targets, int):
-            shares = [(targets, frame_list(events, self._buffers.join), places)]
-        elif len(targets) * _SMALL_SHARE_EVENTS > len(events) and set(map(type, events)) == {bytes}:
-            self._take_small_shares(events, places, targets, ack)
-            return
-        else:
-            shares = [
-                (
-                    segment_id,
-                    frame_list(choose_events(events, chosen), self._buffers.join),
-                    choose_places(places, chosen),
-                )
-                for segment_id, chosen in targets
-            ]
-        total = sum(len(data) for _, (data, _), _ in shares)
-        if total > MANY_BYTES_MAX:
-            raise EventTooLargeError(total, MANY_BYTES_MAX)
-        for segment_id, (data, ends), mine in shares:
-            self._take_run(segment_id, memoryview(data), ends, mine, ack)
-
-    def _take_small_shares(
-        self, events: Sequence[bytes], places: Places, targets: list[tuple[int, Any]], ack: Ack
-    ) -> None:
-        """Put a few events into each of many segments' open blocks, which later batches go on filling.
-
-        For ``bytes`` only: they are joined when the block is closed, so they must not change until then.
-        """
-        parts, lengths = frame_parts(events)
-        total = sum(lengths) + EVENT_HEADER_BYTES * len(lengths)
-        if total > MANY_BYTES_MAX:
-            raise EventTooLargeError(total, MANY_BYTES_MAX)
-        places = places if isinstance(places, list) else places.tolist()
-        for segment_id, chosen in targets:
-            indices = chosen if isinstance(chosen, list) else chosen.tolist()
-            size = sum([lengths[index] for index in indices]) + EVENT_HEADER_BYTES * len(indices)
-            mine = [places[index] for index in indices]
-            if size > self._config.block_bytes_max:
-                data, ends = frame_list(choose_events(events, indices), self._buffers.join)
-                self._take_run(segment_id, memoryview(data), ends, mine, ack)
-                continue
-            share: list[Any] = []
-            for index in indices:
-                share += parts[2 * index : 2 * index + 2]
-            self._held_bytes += size
-            self._output(segment_id).add_events(share, mine, size, ack)
-
     def _targets(self, places: Places) -> int | list[tuple[int, Any]]:
         return self._map.ids[0] if len(self._map.ids) == 1 else self._map.targets(places)
 
     def _take_run(self, segment_id: int, data: memoryview, ends: Any, places: Places, ack: Ack) -> None:
         for first, after in cut_into_blocks(ends, self._config.block_bytes_max):
-            begin = int(ends[first - 1]) if first else 0
+            part = data[int(ends[first - 1]) if first else 0 : int(ends[after - 1])]
             ack.add_parts(1)
-            part = data[begin : int(ends[after - 1])]
-            block = Block(part, after - first, slice_places(places, first, after), [ack])
+            block = Block([part], len(part), after - first, slice_places(places, first, after), [ack])
             self._take_block(segment_id, block)
+
+    def _take_list(self, events: Sequence[bytes], places: Places, ack: Ack) -> None:
+        """Take ``bytes``, which are referred to until they are durable, not copied."""
+        lengths = event_lengths(events)
+        total = sum(lengths) + EVENT_HEADER_BYTES * len(lengths)
+        if total > MANY_BYTES_MAX:
+            raise EventTooLargeError(total, MANY_BYTES_MAX)
+        self._held_bytes += total
+        if len(self._map.ids) == 1 or isinstance(places, float):
+            self._divide_waiting()
+            segment_id = self._map.ids[0] if len(self._map.ids) == 1 else self._map.segment_at(places)
+            parts, ends = interleave(events, lengths), frame_ends(lengths)
+            for first, after in cut_into_blocks(ends, self._config.block_bytes_max):
+                size = ends[after - 1] - (ends[first - 1] if first else 0)
+                mine = slice_places(places, first, after)
+                ack.add_parts(1)
+                block = Block(parts[2 * first : 2 * after], size, after - first, mine, [ack])
+                self._output(segment_id).add_block(block)
+            return
+        self._waiting.add(events, lengths, places, ack)
+        if self._waiting.count >= WAITING_EVENTS_MAX:
+            self._divide_waiting()
+        elif not self._turn_is_scheduled:
+            self._turn_is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._turn_is_scheduled = False
+        self._divide_waiting()
+
+    def _divide_waiting(self) -> None:
+        """Give the batches of this turn to their segments; before anything else goes there, too."""
+        if not self._waiting.count:
+            return
+        shares, acks = self._waiting.take_shares(self._map, self._config.block_bytes_max)
+        outputs = self._outputs
+        for segment_id, parts, places, size, share_acks in shares:
+            output = outputs.get(segment_id) or self._output(segment_id)
+            output.add_events(parts, places, size, share_acks)
+        for ack in acks:
+            ack.settle_part()
 
     def _take_block(self, segment_id: int, block: Block) -> None:
         self._held_bytes += block.size_bytes
@@ -332,6 +328,7 @@ class RoutedWriter:
             raise self._error
 
     def _barrier(self) -> Ack:
+        self._divide_waiting()
         barrier = Ack(1)
         for output in self._outputs.values():
             if output.has_work:
@@ -358,6 +355,7 @@ class RoutedWriter:
         self._limit_bytes = -1
 
     def _leave(self) -> None:
+        self._divide_waiting()
         outputs, self._outputs = self._outputs, {}
         self._remember_route()
         for output in outputs.values():
@@ -383,8 +381,6 @@ class RoutedWriter:
     def _release(self, size_bytes: int) -> None:
         """Make room in the window."""
         self._held_bytes -= size_bytes
-        if not self._held_bytes:
-            self._buffers.on_idle()
         if self._room_waiters and self._held_bytes <= self._half_bytes:
             self._wake_waiters()
 
@@ -404,6 +400,7 @@ class RoutedWriter:
         if self._error is None:
             self._error = error
         self._limit_bytes = -1
+        self._divide_waiting()  # what is meant for this output fails with it
         self._outputs.pop(output.address.segment_id, None)
         self._remember_route()
         for block in output.take_blocks():
@@ -431,5 +428,7 @@ class RoutedWriter:
     def check(self) -> None:
         """Assert the invariants."""
         self._map.check()
+        self._waiting.check()
+        assert self._turn_is_scheduled or not self._waiting.count
         for output in self._outputs.values():
             output.check()

@@ -135,7 +135,7 @@ def checked_keys(keys: Any) -> Any:
     """
     if not is_arrow(keys):
         checked = list(keys)
-        if not all(type(key) is str for key in checked):
+        if set(map(type, checked)) - {str}:
             raise InvalidArgumentError("a routing key is no string")
         return checked
     pa = get_arrow()

@@ -112,19 +112,21 @@ class SegmentOutput:
         if open_bytes > self._block_bytes_max and self._open_bytes:
             self._close_open_block()
             open_bytes = size_bytes
-        ack = self._open_ack
-        if ack is None:
-            ack = self._open_ack = Ack(1)
-            self._wake()
         parts = self._open_parts
         parts.append(header)
         parts.append(event)
         self._open_places.append(place)
         self._open_bytes = open_bytes
+        ack = self._open_ack
+        if ack is None:
+            ack = self._open_ack = Ack(1)
+            self._wake()  # at last: if that fails, the block fails with its event
         return ack
 
-    def add_events(self, parts: Sequence[Any], places: Sequence[Any], size_bytes: int, ack: Ack) -> None:
-        """Put a few events of a batch into the open block; ``ack``, the batch's, waits for it as well.
+    def add_events(
+        self, parts: Sequence[Any], places: Sequence[Any], size_bytes: int, acks: Sequence[Ack]
+    ) -> None:
+        """Put a few events of batches into the open block; the batches' acks count it as a part already.
 
         ``parts`` are the events, each behind its header, ``size_bytes`` together.
         """
@@ -132,16 +134,13 @@ class SegmentOutput:
         if open_bytes > self._block_bytes_max and self._open_bytes:
             self._close_open_block()
             open_bytes = size_bytes
-        if self._open_ack is None:
-            self._open_ack = Ack(1)
-            self._wake()
-        batches = self._open_batches
-        if not batches or batches[-1] is not ack:
-            ack.add_parts(1)
-            batches.append(ack)
+        self._open_batches += acks
         self._open_parts += parts
         self._open_places += places
         self._open_bytes = open_bytes
+        if self._open_ack is None:
+            self._open_ack = Ack(1)
+            self._wake()
 
     def add_block(self, block: Block) -> None:
         """Queue a block behind everything that was added before. Its acks count it as a part already."""
@@ -153,8 +152,8 @@ class SegmentOutput:
         ack = self._open_ack
         if ack is None:
             return
-        places = self._open_places
-        block = Block(b"".join(self._open_parts), len(places), places, [ack, *self._open_batches])
+        parts, places = self._open_parts, self._open_places
+        block = Block(parts, self._open_bytes, len(places), places, [ack, *self._open_batches])
         self._open_parts, self._open_places, self._open_batches = [], [], []
         self._open_bytes = 0
         self._open_ack = None
@@ -205,7 +204,7 @@ class SegmentOutput:
             blocks = window.take_unsent(self._block_bytes_max)
             connection.send_append(
                 self._writer_id,
-                [block.data for block in blocks],
+                [piece for block in blocks for piece in block.pieces] if blocks[1:] else blocks[0].pieces,
                 sum(block.size_bytes for block in blocks),
                 sum(block.event_count for block in blocks),
                 blocks[-1].last_number,

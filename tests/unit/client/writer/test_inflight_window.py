@@ -10,7 +10,7 @@ from headrace.limits import INT64_MIN
 
 
 def block(count=1, size=10):
-    return Block(b"x" * size, count, None, [Ack(1)])
+    return Block([b"x" * size], size, count, None, [Ack(1)])
 
 
 def window_of(*counts, sent):
