@@ -69,6 +69,7 @@ async def _live(
     else:
         kinds = tuple(kind for kind in HostFault if kind.name.lower() not in reduction.without)
         hosts = [one, other] if ending == "move" else [one]
+        one.disk.slowness = 10.0 ** draw(3) if world.foundations.has_trouble("slow") else 1.0
         if ending == "failures":
             world.plan_failure(store)
         async with asyncio.TaskGroup() as trouble:

@@ -224,9 +224,8 @@ class StoreClient:
             c.SegmentAttributeUpdated,
         )
 
-    async def merge(self, target: str, source: str) -> None:
-        """Merge a source into a target, now and then with updates of any kind."""
-        updates = self._updates() if self._entropy.randbelow(3) == 0 else ()
+    async def merge(self, target: str, source: str, updates: tuple[AttributeUpdate, ...] = ()) -> None:
+        """Merge a source into a target. The merge of an empty one is not atomic with its updates."""
         await self._ask(
             MergeSegmentsCall(target, source, updates),
             lambda i: c.MergeSegments(i, target, source, "", list(updates)),
@@ -234,8 +233,11 @@ class StoreClient:
             lambda reply: LengthAnswer(reply.new_target_write_offset),
         )
 
-    async def merge_batch(self, target: str, sources: list[str]) -> None:
-        """Merge several sources in one request; each merge is an operation of its own."""
+    async def merge_batch(self, target: str, sources: list[str], full: set[str]) -> None:
+        """Merge several sources in one request; each merge is an operation of its own.
+
+        Those that are ``full`` exist and have bytes: their merges must be told in order.
+        """
         wire = await self._connected()
         operations = [self._history.start(self.name, MergeIfThereCall(target, name)) for name in sources]
         history = self._history.of(operations[0])
@@ -245,6 +247,9 @@ class StoreClient:
                 if merged.source != source:
                     raise SimulationError(f"{reply} tells of other sources than {sources}")
                 history.succeed(operation, LengthAnswer(merged.new_target_write_offset))
+            lengths = [merged.new_target_write_offset for merged in reply.merged if merged.source in full]
+            if lengths != sorted(set(lengths)):
+                raise SimulationError(f"a batch was merged in another order: {reply}")
         else:  # some of them may have happened
             self._reason_of(reply, operations[0])
             for operation in operations:
@@ -275,7 +280,13 @@ class StoreClient:
     async def _write(self, name: str) -> None:
         draw = self._entropy.randbelow
         sizes = [(1 + draw(60), 1 + draw(900), 1 + draw(3000))[draw(3)] for _ in range(1 + draw(4))]
-        if not await self._writer_of(name).write(await self._connected(), sizes):
+        writer = self._writer_of(name)
+        try:
+            taken = await writer.write(await self._connected(), sizes)
+        except ConnectionLostError:  # as writers do: at once, while what was sent may be on its way
+            self._leave()
+            taken = await writer.write(await self._connected(), [])
+        if not taken:
             await self.create(name)
 
     async def _write_if(self, name: str) -> None:
@@ -288,8 +299,11 @@ class StoreClient:
     async def _run_transaction(self, target: str) -> None:
         draw = self._entropy.randbelow
         sources: list[str] = []
+        full: set[str] = set()
+        filled: set[str] = set()
         for _ in range(1 + draw(3)):
-            if draw(4) == 0:
+            transient = draw(4) == 0
+            if transient:
                 source = await self.create_transient(target)
             else:
                 self._transactions += 1
@@ -303,16 +317,22 @@ class StoreClient:
             writer = self._new_writer(f"{self.name}t{self._transactions}", source)
             if draw(5):
                 await writer.write(await self._connected(), [1 + draw(900) for _ in range(1 + draw(3))])
+            if writer.appended:
+                filled.add(source)
+            if writer.appended and not transient:
+                full.add(source)
             if draw(8) == 0:
+                full.discard(source)
                 await self.delete(source)
             elif draw(8) == 0:
                 await self.seal(source)
             elif draw(12) == 0:
                 await self.truncate(source, 1)
         if len(sources) > 1 and draw(2):
-            await self.merge_batch(target, sources)
+            await self.merge_batch(target, sources, full)
         for source in sources:
-            await self.merge(target, source)
+            updates = self._updates() if source in filled and draw(3) == 0 else ()
+            await self.merge(target, source, updates)
 
     # ---- inside
 
@@ -323,7 +343,14 @@ class StoreClient:
         return writer
 
     def _new_writer(self, name: str, segment: str) -> WireWriter:
-        return WireWriter(name, segment, writer_id_of(name), self._history, self._entropy)
+        return WireWriter(
+            name,
+            segment,
+            writer_id_of(name),
+            self._history,
+            self._entropy,
+            cancels_per_thousand=8 * self._cancels_per_thousand,
+        )
 
     def _updates(self) -> tuple[AttributeUpdate, ...]:
         draw = self._entropy.randbelow
@@ -397,7 +424,8 @@ class StoreClient:
         self._transients.clear()
 
     async def _come_back(self) -> None:
-        """Try elsewhere, after a pause: the owner may have changed."""
+        """Try elsewhere, perhaps at once: the owner may have changed."""
         self._leave()
         self._address = self._addresses[self._entropy.randbelow(len(self._addresses))]
-        await asyncio.sleep(_PAUSE_S * (0.5 + self._entropy.random()))
+        if self._entropy.randbelow(2):
+            await asyncio.sleep(_PAUSE_S * (0.5 + self._entropy.random()))

@@ -51,7 +51,14 @@ class WireWriter:
     """One writer of one segment; its connection is whichever it is given."""
 
     def __init__(
-        self, name: str, segment: str, writer_id: bytes, history: StoreHistory, entropy: SeededEntropy
+        self,
+        name: str,
+        segment: str,
+        writer_id: bytes,
+        history: StoreHistory,
+        entropy: SeededEntropy,
+        *,
+        cancels_per_thousand: int = 0,
     ) -> None:
         self.name = name
         self.segment = segment
@@ -60,6 +67,7 @@ class WireWriter:
         self._writer_id = writer_id
         self._history = history
         self._entropy = entropy
+        self._cancels_per_thousand = cancels_per_thousand
         self._wire: WireClient | None = None
         self._known = attr.ATTRIBUTE_NULL
         """Last number that the store has accepted on this connection, as far as the writer knows."""
@@ -137,11 +145,13 @@ class WireWriter:
             commands.append(self._command(block, request_id))
             self._in_flight.append((block.number, request_id, self._start(block)))
             self._known = block.number
-        taken = True
+        taken, limit_s = True, _TIMEOUT_S
+        if self._entropy.randbelow(1000) < self._cancels_per_thousand:
+            limit_s = self._entropy.random() * (0.001, 0.01, 0.1)[self._entropy.randbelow(3)]
         try:
             await wire.send(commands, _TIMEOUT_S)
             while self._in_flight:
-                taken = self._take(await wire.receive(_TIMEOUT_S), {b.number: b for b in blocks}) and taken
+                taken = self._take(await wire.receive(limit_s), {b.number: b for b in blocks}) and taken
         except ConnectionLostError:
             for _, _, operation in self._in_flight:
                 self._history.of(operation).lose(operation, "ConnectionLost")

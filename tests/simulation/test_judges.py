@@ -1,0 +1,212 @@
+"""The judges can convict: each bug here is one that somebody could write, and a handful of seeds finds it."""
+
+import dataclasses
+import logging
+
+import pytest
+
+from headrace.errors import AttributeMismatchError, FencedOutError
+from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
+from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.container.segment_merges import SegmentMerges
+from headrace.segmentstore.durablelog import log_replay
+from headrace.segmentstore.durablelog.append_runs import AppendRuns, OpenRun
+from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
+from headrace.segmentstore.durablelog.log_replay import LogReplay
+from headrace.segmentstore.ingress.append_session import AppendSession
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.readindex.storage_fetches import StorageFetches
+from headrace.testing.failures import SimulationError
+from headrace.testing.linearizability import NotLinearizableError
+from headrace.testing.run_seeds import run_one
+from headrace.wal.memory import MemoryWal
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logging.getLogger("headrace").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("headrace").setLevel(logging.NOTSET)
+
+
+class _Answered:
+    """Where the answers of blocks go that were answered already."""
+
+    def __init__(self, writer_id):
+        self.writer_id = writer_id
+
+    def on_durable(self, *_):
+        """It was told."""
+
+    def on_failed(self, _):
+        """It was told something else."""
+
+
+def acknowledge_before_the_log_has_it(monkeypatch):
+    honest = FrameDispatch.send
+
+    def send(dispatch):
+        before = dispatch.frames_in_flight
+        honest(dispatch)
+        for frame in list(dispatch._in_flight)[before:]:
+            for item in frame.items:
+                if type(item) is OpenRun:
+                    owner, item.owner = item.owner, _Answered(item.owner.writer_id)
+                    owner.on_durable(item.last_event_number, item.request_id, item.offset + item.length)
+
+    monkeypatch.setattr(FrameDispatch, "send", send)
+
+
+def forget_what_a_writer_has_in_flight(monkeypatch):
+    """A writer that comes back while its blocks are on their way may send them again."""
+    honest = AppendRuns.append_block
+
+    def append_block(runs, segment, owner, pieces, size, previous, *rest):
+        try:
+            honest(runs, segment, owner, pieces, size, previous, *rest)
+        except AttributeMismatchError:
+            known = segment.accepted_attributes.get(owner.writer_id, ATTRIBUTE_NULL)
+            honest(runs, segment, owner, pieces, size, known, *rest)
+
+    monkeypatch.setattr(AppendRuns, "append_block", append_block)
+
+
+def take_a_block_again_that_was_acknowledged(monkeypatch):
+    honest = AppendSession.append_run
+
+    def append_run(session, run):
+        if run.numbers[0] > session._accepted or not session.target.can_accept(run.size):
+            return honest(session, run)
+        session.target.append_block(
+            session,
+            run.pieces,
+            run.size,
+            previous_event_number=session._accepted,
+            last_event_number=run.numbers[-1],
+            event_count=run.event_count,
+            request_id=run.request_ids[-1],
+        )
+        session._on_accepted(run.numbers[-1])
+        return True
+
+    monkeypatch.setattr(AppendSession, "append_run", append_run)
+
+
+def reorder_blocks_of_one_run(monkeypatch):
+    honest = AppendRuns.append_block
+
+    def append_block(runs, segment, owner, pieces, *rest):
+        honest(runs, segment, owner, pieces[::-1], *rest)
+
+    monkeypatch.setattr(AppendRuns, "append_block", append_block)
+
+
+def count_events_twice_in_recovery(monkeypatch):
+    honest = log_replay.make_visible
+
+    def make_visible(container, operation, *rest):
+        honest(container, operation, *rest)
+        if isinstance(operation, ops.AppendRun):
+            container.by_id[operation.segment_id].attributes[EVENT_COUNT] += operation.event_count
+
+    monkeypatch.setattr(log_replay, "make_visible", make_visible)
+
+
+def forget_truncations_in_recovery(monkeypatch):
+    honest = LogReplay._replay
+
+    def replay(self, operation, time_ms):
+        if isinstance(operation, ops.Truncate):
+            operation = dataclasses.replace(operation, offset=0)
+        honest(self, operation, time_ms)
+
+    monkeypatch.setattr(LogReplay, "_replay", replay)
+
+
+def acknowledge_although_fenced(monkeypatch):
+    honest = MemoryWal._find_failure
+    stored = MemoryWal._store_frame
+
+    def find_failure(wal, frame):
+        error = honest(wal, frame)
+        return None if isinstance(error, FencedOutError) else error
+
+    def store_frame(wal, frame):
+        if not wal.is_fenced():
+            stored(wal, frame)
+
+    monkeypatch.setattr(MemoryWal, "_find_failure", find_failure)
+    monkeypatch.setattr(MemoryWal, "_store_frame", store_frame)
+
+
+def serve_zeros_for_what_left_the_cache(monkeypatch):
+    honest = StorageFetches._read
+
+    async def read(fetches, fetch):
+        data, taken_s = await honest(fetches, fetch)
+        return memoryview(bytes(len(data))), taken_s
+
+    monkeypatch.setattr(StorageFetches, "_read", read)
+
+
+def merge_twice(monkeypatch):
+    honest = SegmentContainer.merge
+
+    async def merge(container, target, source_name, updates=()):
+        source = container.find_nowait(source_name)
+        content = b""
+        if source is not None and source.durable_length and not source.start_offset:
+            content = (await container.read(source, 0, source.durable_length, wait=False)).to_bytes()
+        length = await honest(container, target, source_name, updates)
+        if content:
+            await container.append(target, content)
+        return length
+
+    monkeypatch.setattr(SegmentContainer, "merge", merge)
+
+
+def merge_a_batch_in_any_order(monkeypatch):
+    honest = SegmentMerges.merge_batch
+
+    async def merge_batch(merges, target, source_names):
+        return (await honest(merges, target, source_names[::-1]))[::-1]
+
+    monkeypatch.setattr(SegmentMerges, "merge_batch", merge_batch)
+
+
+def leave_updates_of_a_merge_out(monkeypatch):
+    honest = SegmentMerges.merge
+
+    async def merge(merges, target, source_name, updates=()):
+        return await honest(merges, target, source_name)
+
+    monkeypatch.setattr(SegmentMerges, "merge", merge)
+
+
+#: Each with the scenario that has to find it, and in how many seeds.
+BUGS = [
+    (acknowledge_before_the_log_has_it, "data_plane", 40),
+    (forget_what_a_writer_has_in_flight, "container", 60),
+    (take_a_block_again_that_was_acknowledged, "data_plane", 12),
+    (reorder_blocks_of_one_run, "data_plane", 12),
+    (count_events_twice_in_recovery, "data_plane", 12),
+    (forget_truncations_in_recovery, "data_plane", 12),
+    (acknowledge_although_fenced, "data_plane", 40),
+    (serve_zeros_for_what_left_the_cache, "data_plane", 12),
+    (merge_twice, "data_plane", 12),
+    (merge_a_batch_in_any_order, "data_plane", 12),
+    (leave_updates_of_a_merge_out, "data_plane", 12),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "scenario", "seeds"), BUGS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_planted_bug_is_found(plant, scenario, seeds, monkeypatch):
+    plant(monkeypatch)
+    for seed in range(seeds):
+        try:
+            run_one(scenario, seed)
+        except (SimulationError, NotLinearizableError, AssertionError):
+            return
+    pytest.fail(f"{seeds} seeds have not found it")
