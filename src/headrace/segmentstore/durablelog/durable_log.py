@@ -203,22 +203,28 @@ class DurableLog:
         if self._policy.on_frame(size_bytes) and not self._checkpointing:
             self._checkpointing = True
             with contextlib.suppress(ClosedError):  # the container stops: what it still accepted is enough
-                self._supervisor.spawn("metadata checkpoint", self.write_checkpoint())
+                self._supervisor.spawn("metadata checkpoint", self.write_new_checkpoint())
 
     async def write_checkpoint(self) -> int:
         """Write the whole metadata into the log; once durable, the log may be cut in front of it.
 
-        Answers the sequence number of its beginning. Checkpoints are written one after the other. If nothing
-        was logged since the newest one, that one serves as well and none is written: so a checkpoint never
-        is the reason for the next one.
+        Answers the sequence number of its beginning. Checkpoints are written one after the other.
+        """
+        async with self._checkpoint_turn:
+            return await self._write_checkpoint()
+
+    async def write_new_checkpoint(self) -> None:
+        """Write one if anything was logged since the newest one: it is never the reason for the next one.
+
+        For those who want a short log, not for those who need a later beginning than that of the newest one.
         """
         async with self._checkpoint_turn:
             newest = self._truncation.newest
             if newest is None or newest.end_sequence != self._container.sequence:
-                return await self._write_checkpoint()
-            self._policy.on_begin()
-            self._checkpointing = False
-            return newest.begin_sequence
+                await self._write_checkpoint()
+            else:
+                self._policy.on_begin()
+                self._checkpointing = False
 
     async def _write_checkpoint(self) -> int:
         self._checkpointing = True
