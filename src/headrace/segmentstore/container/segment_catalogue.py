@@ -22,6 +22,10 @@ INTERNAL_PREFIX: Final = "_system/containers/"
 _CHUNK_BYTES: Final = 16 * MIB
 
 
+def is_internal(name: str) -> bool:
+    return name.startswith(INTERNAL_PREFIX)
+
+
 def catalogue_name(container_id: int) -> str:
     return f"{INTERNAL_PREFIX}metadata_{container_id}"
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, ValuesView
 
 from headrace.errors import InvalidArgumentError
+from headrace.segmentstore.container.segment_catalogue import is_internal
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.tables.config import TablesConfig
@@ -98,14 +99,16 @@ class OpenTables:
 
     def trim(self) -> None:
         """Forget indexes of idle tables, least recently used first, until the rest fits; the last used one
-        stays.
+        stays. Those of pinned segments stay as well, and do not count.
         """
-        total = sum(table.state.index.memory_bytes for table in self._tables.values())
+        total = sum(
+            table.state.index.memory_bytes for table in self._tables.values() if not table.segment.pinned
+        )
         for name in list(self._tables)[:-1]:
             if total <= self._config.index_bytes_max:
                 return
             table = self._tables[name]
-            if table.is_idle:
+            if table.is_idle and not table.segment.pinned:
                 total -= table.state.index.memory_bytes
                 self.drop(name)
 
@@ -144,7 +147,7 @@ class OpenTables:
 
     async def _load(self, segment: SegmentState) -> OpenTable:
         """Rebuild the index of a table from its log. Nobody appends meanwhile: all requests wait for this."""
-        index = TableIndex()
+        index = TableIndex(compact=is_internal(segment.name))  # clients cannot iterate over these
         at = segment.accepted_start_offset
         while at < segment.accepted_length:
             # What was accepted before will become durable, or the container ends: wait for it.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headrace.errors import DataCorruptionError
+from headrace.segmentstore.tables.compact_locations import CompactLocations
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, REMOVAL, LoggedEntry
 from headrace.segmentstore.tables.ordered_keys import OrderedKeys
 
@@ -51,12 +52,15 @@ def location_value_length(location: int) -> int:
 
 
 class TableIndex:
-    """The durable keys of one table. Mutated by the table that owns it, entry by entry in log order."""
+    """The durable keys of one table. Mutated by the table that owns it, entry by entry in log order.
+
+    A ``compact`` one takes a quarter of the memory and cannot list its keys.
+    """
 
     __slots__ = ("_key_bytes", "_live_bytes", "_locations", "_ordered", "_unordered")
 
-    def __init__(self) -> None:
-        self._locations: dict[bytes, int] = {}
+    def __init__(self, *, compact: bool = False) -> None:
+        self._locations: dict[bytes, int] | CompactLocations = CompactLocations() if compact else {}
         self._key_bytes = 0
         self._live_bytes = 0
         self._ordered: OrderedKeys | None = None
@@ -67,8 +71,16 @@ class TableIndex:
         return len(self._locations)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Iterate over the keys, in no particular order."""
-        return iter(self._locations)
+        """Iterate over the keys, in no particular order. Not in a compact index."""
+        return iter(self._keys())
+
+    def _keys(self) -> dict[bytes, int]:
+        assert isinstance(self._locations, dict), "a compact index does not have its keys"
+        return self._locations
+
+    def locations(self) -> Iterable[int]:
+        """Return the locations, in no particular order."""
+        return self._locations.values()
 
     @property
     def live_bytes(self) -> int:
@@ -78,6 +90,8 @@ class TableIndex:
     @property
     def memory_bytes(self) -> int:
         """An estimate."""
+        if isinstance(self._locations, CompactLocations):
+            return self._locations.memory_bytes
         return self._key_bytes + len(self._locations) * KEY_OVERHEAD_BYTES
 
     def find(self, key: bytes) -> int:
@@ -137,16 +151,17 @@ class TableIndex:
 
         The first iterator pays for the order; tables nobody iterates over have none.
         """
+        keys = self._keys()
         if self._ordered is None:
-            if len(self._locations) <= count:
-                self._ordered = OrderedKeys(self._locations)
+            if len(keys) <= count:
+                self._ordered = OrderedKeys(keys)
             else:
-                self._ordered, self._unordered = OrderedKeys(), list(self._locations)
+                self._ordered, self._unordered = OrderedKeys(), list(keys)
         if self._unordered:
             some = self._unordered[-count:]
             del self._unordered[-count:]
             for key in sorted(some):
-                if key in self._locations:
+                if key in keys:
                     self._ordered.add(key)
         return not self._unordered
 
@@ -160,12 +175,18 @@ class TableIndex:
 
     def check(self) -> None:
         """Assert the invariants. Touches every key."""
+        assert all(location >= 0 for location in self.locations())
+        if isinstance(self._locations, CompactLocations):
+            self._locations.check()
+            assert self._ordered is None
+            values = sum(map(location_value_length, self.locations()))
+            assert self._live_bytes == len(self) * ENTRY_HEADER_BYTES + self._key_bytes + values
+            return
         assert self._key_bytes == sum(map(len, self._locations))
         assert self._live_bytes == sum(
             ENTRY_HEADER_BYTES + len(key) + location_value_length(location)
             for key, location in self._locations.items()
         )
-        assert all(location >= 0 for location in self._locations.values())
         if self._ordered is not None:
             self._ordered.check()
             if not self._unordered:

@@ -175,5 +175,5 @@ class TableState:
         assert at == self.tail
         touched = {key for batch in self._batches for key in batch.keys}
         assert touched == set(self._accepted)
-        for key in self.index:
-            assert location_offset(self.index.find(key)) < self.durable_end
+        for location in self.index.locations():
+            assert location_offset(location) < self.durable_end
