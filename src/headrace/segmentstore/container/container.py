@@ -115,6 +115,7 @@ class SegmentContainer:
             self._supervisor,
             config.eviction,
             min(config.checkpoint_part_bytes, components.wal.frame_bytes_max // 2),
+            components.wal.frame_bytes_max * components.wal.frames_free // 2,
         )
         self._directory = SegmentDirectory(
             self._state,

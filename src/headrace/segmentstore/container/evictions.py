@@ -64,7 +64,9 @@ class Evictions:
         supervisor: Supervisor,
         config: EvictionConfig,
         batch_bytes: int,
+        row_bytes_max: int = ROW_BYTES_MAX,
     ) -> None:
+        """``row_bytes_max``: what the log can take at once, if that is less than a row may have."""
         self._state = state
         self._log = log
         self._catalogue = catalogue
@@ -72,6 +74,7 @@ class Evictions:
         self._supervisor = supervisor
         self._config = config
         self._batch_bytes = batch_bytes
+        self._row_bytes_max = min(ROW_BYTES_MAX, row_bytes_max)
         self._previous_sequence = 0
         self._running: asyncio.Future[int] | None = None
         self._log_cut = asyncio.Event()
@@ -200,7 +203,7 @@ class Evictions:
                 await asyncio.sleep(0)
             if state.last_used < cutoff and plan.is_evictable(state, is_table_idle):
                 candidate = self._make_candidate(state)
-                if len(candidate.row) <= ROW_BYTES_MAX:
+                if len(candidate.row) <= self._row_bytes_max:
                     candidates.append(candidate)
         before = self.evicted
         for batch in plan.batches(candidates, self._batch_bytes):
@@ -211,7 +214,7 @@ class Evictions:
         """Make the row of a segment, with its rows of storage if these can leave as well."""
         storage_rows = find_leaving_rows(self._state, state)
         row = encode_row(state, storage_rows)
-        if len(row) > ROW_BYTES_MAX:
+        if len(row) > self._row_bytes_max:
             storage_rows = {}
             row = encode_row(state)
         return plan.Candidate(state, state.last_used, row, storage_rows)

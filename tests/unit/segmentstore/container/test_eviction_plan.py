@@ -1,6 +1,7 @@
 """Which segments leave memory, and who goes on in which order when they come back."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -175,3 +176,17 @@ async def test_the_end_of_the_container_before_an_eviction_has_begun_ends_those_
             await asyncio.wait_for(call, 1.0)
     with pytest.raises(ContainerOfflineError):
         await evictions.evict()
+
+
+async def test_a_segment_whose_row_the_log_cannot_take_stays_in_memory():
+    state = ContainerState(0)
+    writers = {number.to_bytes(16): 1 for number in range(40)}
+    found = segment(1, attributes=dict(writers), accepted_attributes=dict(writers))
+    state.by_name[found.name] = state.by_id[1] = found
+    surroundings = SimpleNamespace(is_table_idle=lambda _: True)
+    supervisor, nothing = Supervisor("test"), None
+    evictions = Evictions(
+        state, nothing, nothing, surroundings, supervisor, EvictionConfig(), 1024, row_bytes_max=300
+    )
+    assert await evictions._evict_before(1000, 10) == 0  # otherwise it would have asked the catalogue
+    await supervisor.stop()
