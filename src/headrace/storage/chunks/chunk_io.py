@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 from headrace.errors import ChecksumMismatchError, StorageReadError, StorageWriteError
 from headrace.storage.chunks.append_plan import AppendPiece
@@ -37,11 +36,14 @@ class ChunkIO:
             ChunkExistsError, NoSuchChunkError, ChunkOffsetError, StorageFullError: it did not happen.
             StorageWriteError: the outcome is unknown.
         """
-        async with self._deadline(StorageWriteError, f"writing {piece.chunk}"):
-            if piece.is_new:
-                await self._provider.create(piece.chunk, buffers)
-            else:
-                await self._provider.append(piece.chunk, piece.chunk_offset, buffers)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if piece.is_new:
+                    await self._provider.create(piece.chunk, buffers)
+                else:
+                    await self._provider.append(piece.chunk, piece.chunk_offset, buffers)
+        except TimeoutError:
+            raise StorageWriteError(self._late("writing", piece.chunk)) from None
 
     async def read(self, pieces: Sequence[ReadPiece]) -> memoryview:
         """Read the pieces, several at a time, and return the bytes asked for as one view.
@@ -90,8 +92,11 @@ class ChunkIO:
                     raise answer
 
     async def _delete(self, chunk: str) -> None:
-        async with self._deadline(StorageWriteError, f"deleting {chunk}"):
-            await self._provider.delete(chunk)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._provider.delete(chunk)
+        except TimeoutError:
+            raise StorageWriteError(self._late("deleting", chunk)) from None
 
     async def _read_piece(self, piece: ReadPiece) -> memoryview:
         try:
@@ -103,17 +108,15 @@ class ChunkIO:
         return data[piece.skip : piece.skip + piece.take]
 
     async def _fetch(self, piece: ReadPiece) -> memoryview:
-        async with self._deadline(StorageReadError, f"reading {piece.chunk}"):
-            data = await self._provider.read(piece.chunk, piece.offset, piece.length)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                data = await self._provider.read(piece.chunk, piece.offset, piece.length)
+        except TimeoutError:
+            raise StorageReadError(self._late("reading", piece.chunk)) from None
         if len(data) != piece.length:
             raise StorageReadError(f"{piece.chunk}: {len(data)} bytes instead of {piece.length}")
         verify_blocks(data, piece.block_bytes, piece.checksums, piece.chunk, piece.offset)
         return data
 
-    @asynccontextmanager
-    async def _deadline(self, error: type[Exception], what: str) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                yield
-        except TimeoutError:
-            raise error(f"{what} took more than {self._timeout_s} s") from None
+    def _late(self, what: str, chunk: str) -> str:
+        return f"{what} {chunk} took more than {self._timeout_s} s"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headrace.errors import DataCorruptionError
 from headrace.storage.metadata.rows import (
@@ -66,7 +66,16 @@ class SegmentLayout:
 
     def copy(self) -> SegmentLayout:
         """Return a layout whose lists may be changed by the caller."""
-        return replace(self, chunks=self.chunks.copy(), starts=self.starts.copy())
+        return SegmentLayout(
+            self.segment,
+            self.owner_epoch,
+            self.rollover_bytes,
+            self.length,
+            self.start_offset,
+            self.sealed,
+            self.chunks.copy(),
+            self.starts.copy(),
+        )
 
     def index_of(self, offset: int) -> int:
         """Return the index of the chunk that holds the byte at ``offset``. O(log chunks)."""

@@ -15,6 +15,7 @@ Source: docs/formats/chunk-names.md.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 FILE_SUFFIX: Final = ".chunk"
@@ -22,11 +23,15 @@ _EMPTY: Final = "%empty"
 _PIECE_CHARS_MAX: Final = 200
 """File systems allow 255 bytes; the suffix and a ``%`` have to fit too."""
 
+_PATHS_KEPT: Final = 2048
+"""A chunk is written many times, and read many times."""
+
 _SAFE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.#=")
 _QUOTED: Final = [chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in range(256)]
 _HEX: Final = re.compile(rb"%([0-9A-F]{2})")
 
 
+@lru_cache(_PATHS_KEPT)
 def encode_chunk_path(name: str) -> str:
     """Return the path of a chunk's file, relative to the root, with ``/`` between its parts."""
     parts = [_quote(part) for part in name.split("/")]

@@ -350,7 +350,7 @@ async def test_bytes_stored_by_a_former_owner_are_compared_before_the_log_is_cut
     world = make_world()
     world.append("s", b"0123456789" * 100)
     world.checkpoint()
-    world.writer._acknowledge = lambda _: asyncio.Event().wait()
+    world.writer._cutting._acknowledge = lambda _: asyncio.Event().wait()
     async with running(world):
         await asyncio.sleep(5.0)
     world.restart()
@@ -594,14 +594,14 @@ async def test_without_a_checkpoint_nothing_is_acknowledged():
 async def test_a_failed_acknowledgement_is_repeated():
     world = make_world()
     failures = [WalWriteError(), ThrottledError(), ContainerOfflineError()]
-    acknowledge = world.writer._acknowledge
+    acknowledge = world.writer._cutting._acknowledge
 
     async def unreliable(sequence):
         if failures:
             raise failures.pop()
         await acknowledge(sequence)
 
-    world.writer._acknowledge = unreliable
+    world.writer._cutting._acknowledge = unreliable
     world.append("s", b"x")
     world.checkpoint()
     await world.run_until_stored()

@@ -1,0 +1,233 @@
+"""Works on the segments that are due, several at a time; those that fail are tried later and later.
+
+There are as many places again for *suspects*, segments that failed the last time or take long, so that
+however many of these there are, the others do not wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from headrace.errors import CorruptionError, FencedOutError, HeadraceError
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.segmentstore.storagewriter.flush_plan import DeleteStep, WaitStep, plan_step, sources_of
+from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
+from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
+from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
+
+_logger = logging.getLogger(__name__)
+
+FATAL: Final = (FencedOutError, CorruptionError)
+"""Errors that end the writer, and with it the container."""
+
+_WARNING_INTERVAL_S: Final = 5.0
+
+
+class Flushing:
+    """Takes what the schedule says is due, and has the flusher perform the steps that are planned for it.
+
+    Args:
+        flusher: asks storage.
+        pending: told when a segment owes nothing any more.
+        schedule: says what is due.
+        config: how many at a time, and how long a failed one waits.
+        on_flushed: called when a segment was flushed, or has failed.
+        on_progress: called after bytes were stored, once for all of one turn of the loop.
+    """
+
+    def __init__(
+        self,
+        flusher: SegmentFlusher,
+        pending: PendingSegments,
+        schedule: FlushSchedule,
+        config: StorageWriterConfig,
+        *,
+        on_flushed: Callable[[], None],
+        on_progress: Callable[[], None] | None,
+    ) -> None:
+        self._flusher = flusher
+        self._pending = pending
+        self._schedule = schedule
+        self._config = config
+        self._on_flushed = on_flushed
+        self._on_progress = on_progress
+        self._progress_unsaid = False
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._active = {False: 0, True: 0}
+        """Flushes under way of segments that are no suspects, and of suspects."""
+        self._begun: dict[SegmentAggregator, float] = {}
+        """When they began, oldest first; only of those that may turn out to be slow."""
+        self._failures_unsaid = 0
+        self._next_warning_at = 0.0
+        self.flushes = 0
+        self.failures = 0
+        self.retries = 0
+
+    @property
+    def active_count(self) -> int:
+        return sum(self._active.values())
+
+    def wake(self) -> None:
+        """Something may be due."""
+        self._wake.set()
+
+    def check(self) -> None:
+        """Assert that places are counted right."""
+        assert all(count >= 0 for count in self._active.values())
+        assert all(found.busy and not found.suspect for found in self._begun)
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """Start flushes in ``tasks`` as they become due, for ever."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                self._wake.clear()
+                now = loop.time()
+                self._schedule.advance(now)
+                self._find_slow(now)
+                for suspect in (False, True):
+                    self._start_flushes(tasks, now, suspect=suspect)
+                self._set_timer(loop)
+                await self._wake.wait()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake up when the next segment is due or the oldest flush slow; too early does not matter."""
+        at = self._schedule.wake_at()
+        if self._begun:
+            at = min(at, next(iter(self._begun.values())) + self._config.slow_flush_s)
+        if at == inf or (self._timer is not None and loop.time() < self._timer.when() <= at):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._wake.set)
+
+    def _start_flushes(self, tasks: asyncio.TaskGroup, now: float, *, suspect: bool) -> None:
+        while self._active[suspect] < self._config.flushes_max:
+            aggregator = self._schedule.next_due(suspect=suspect)
+            if aggregator is None:
+                return
+            aggregator.busy = True
+            self._active[aggregator.suspect] += 1
+            if not aggregator.suspect:
+                self._begun[aggregator] = now
+            tasks.create_task(self._flush(aggregator, now))
+
+    async def _flush(self, aggregator: SegmentAggregator, began: float) -> None:
+        """Work on one segment until what was queued at the start is stored or it has to wait."""
+        self.flushes += 1
+        self.retries += aggregator.failures > 0
+        aggregator.urgent = False
+        error: HeadraceError | None = None
+        try:
+            await self._perform_steps(aggregator, aggregator.queue[-1].sequence)
+        except FATAL:
+            raise
+        except HeadraceError as failure:
+            error = failure
+        finally:
+            self._begun.pop(aggregator, None)
+            self._active[aggregator.suspect] -= 1
+            aggregator.busy = False
+        now = asyncio.get_running_loop().time()
+        aggregator.suspect = error is not None or now - began >= self._config.slow_flush_s
+        if error is not None:
+            self._back_off(aggregator, error, now)
+        elif not aggregator.waiting:
+            aggregator.since = began  # what waits now came after that
+        self._end_flush(aggregator, now)
+
+    async def _perform_steps(self, aggregator: SegmentAggregator, last: int) -> None:
+        """Perform the steps for what is queued up to sequence number ``last``."""
+        loop = asyncio.get_running_loop()
+        while aggregator.queue and aggregator.queue[0].sequence <= last:
+            step = plan_step(aggregator, write_bytes_max=self._config.write_bytes_max)
+            if step is None:
+                return
+            if isinstance(step, WaitStep):
+                self._wait_for(aggregator, step.source, loop.time())
+                return
+            if aggregator.segment.deleted and not isinstance(step, DeleteStep):
+                # All that is left to do is its deletion, which is on the way. A step could make no progress,
+                # its bytes having left the cache, and would be planned again and again.
+                aggregator.waiting = True
+                return
+            await self._flusher.perform(aggregator, step)
+            aggregator.failures = 0
+            for source in sources_of(step):
+                self._pending.settle(source, loop.time())
+            self._report_progress(loop)
+
+    def _find_slow(self, now: float) -> None:
+        """Flushes that take long: let others have their places, unless too many have been let in so."""
+        while self._begun:
+            aggregator, began = next(iter(self._begun.items()))
+            if began + self._config.slow_flush_s > now:
+                return
+            del self._begun[aggregator]
+            if self._active[True] < self._config.flushes_max:
+                self._active[False] -= 1
+                self._active[True] += 1
+                aggregator.suspect = True
+
+    def _wait_for(self, target: SegmentAggregator, source: SegmentAggregator, now: float) -> None:
+        """The merge at the head needs its source in storage first: ask for that."""
+        target.waiting = True
+        source.waiter = target
+        source.urgent = True
+        self._schedule.update(source, now)
+
+    def _back_off(self, aggregator: SegmentAggregator, error: HeadraceError, now: float) -> None:
+        """Note a failure, learn from storage what happened, try later. Raises: DataCorruptionError."""
+        config = self._config
+        self.failures += 1
+        pause = min(config.retry_max_s, config.retry_initial_s * 2 ** min(aggregator.failures, 30))
+        aggregator.failures += 1
+        aggregator.not_before = now + pause
+        aggregator.urgent = True  # it was due, for whatever reason
+        self._log_failure(aggregator, error, now)
+        self._flusher.adopt(aggregator)
+
+    def _log_failure(self, aggregator: SegmentAggregator, error: HeadraceError, now: float) -> None:
+        """Say so, but not for each of ten thousand segments when storage is away as a whole."""
+        if now < self._next_warning_at:
+            self._failures_unsaid += 1
+            return
+        _logger.warning(
+            "segment %s: storing failed %d times, next attempt in %.1f s (and %d failures before this): %s",
+            aggregator.segment.name,
+            aggregator.failures,
+            aggregator.not_before - now,
+            self._failures_unsaid,
+            error,
+        )
+        self._next_warning_at = now + _WARNING_INTERVAL_S
+        self._failures_unsaid = 0
+
+    def _end_flush(self, aggregator: SegmentAggregator, now: float) -> None:
+        target, aggregator.waiter = aggregator.waiter, None
+        if target is not None:
+            target.waiting = False
+            target.urgent = True  # it was due before it had to wait
+            self._pending.settle(target, now)
+        self._pending.settle(aggregator, now)
+        self._wake.set()
+        self._on_flushed()
+
+    def _report_progress(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._on_progress is not None and not self._progress_unsaid:
+            self._progress_unsaid = True
+            loop.call_soon(self._say_progress)
+
+    def _say_progress(self) -> None:
+        self._progress_unsaid = False
+        if self._on_progress is not None:
+            self._on_progress()

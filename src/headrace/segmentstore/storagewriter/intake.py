@@ -1,0 +1,169 @@
+"""Takes durable operations from the memory log and queues them at their segments.
+
+Nearly all of them are appends that continue the last one of their segment, and only make an item longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import (
+    MemoryLog,
+    ReadIndex,
+    StorageOperation,
+    StoredAppend,
+    StoredCheckpoint,
+    StoredDelete,
+    StoredMerge,
+    StoredSeal,
+    StoredTruncate,
+)
+from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
+
+_CACHE_PRESSURE: Final = 0.5
+"""From this share of what the cache has left on, segments are flushed whatever their size and age."""
+
+
+class Intake:
+    """The only consumer of the memory log.
+
+    Args:
+        memory_log: durable operations in order.
+        read_index: tells how full the cache is.
+        pending: where the operations go.
+        schedule: told what has become due by its size, or because too much waits in all.
+        acknowledgements: told every sequence number.
+        config: how much is taken and may wait.
+        on_taken: called when there is something new to be flushed or acknowledged.
+        on_idle: called when the log had nothing.
+    """
+
+    def __init__(
+        self,
+        memory_log: MemoryLog,
+        read_index: ReadIndex,
+        pending: PendingSegments,
+        schedule: FlushSchedule,
+        acknowledgements: Acknowledgements,
+        config: StorageWriterConfig,
+        *,
+        on_taken: Callable[[], None],
+        on_idle: Callable[[], None],
+    ) -> None:
+        self._memory_log = memory_log
+        self._read_index = read_index
+        self._pending = pending
+        self._schedule = schedule
+        self._acknowledgements = acknowledgements
+        self._config = config
+        self._on_taken = on_taken
+        self._on_idle = on_idle
+        self.idle = False
+        """The log had nothing when it was last asked."""
+        self.operations_taken = 0
+        self._queued_operations = 0
+        """Operations waiting, at most: exact after each ``_measure``."""
+        self._unmeasured_bytes = 0
+
+    async def run(self) -> None:
+        """Take operations for ever. Raises: DataCorruptionError if they contradict what is known."""
+        config = self._config
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._queued_operations >= config.pending_operations_max:
+                await asyncio.sleep(config.take_timeout_s)
+                self._measure(loop.time())
+                continue
+            operations = await self._memory_log.take(config.take_operations_max, config.take_timeout_s)
+            self.idle = not operations
+            if not operations:
+                self._on_idle()
+                if self._read_index.cache_pressure() >= _CACHE_PRESSURE:
+                    self._measure(loop.time())
+                    self._on_taken()
+                continue
+            now = loop.time()
+            for operation in operations:
+                if type(operation) is not StoredAppend or not self._grow(operation, now):
+                    self._add(operation, now)
+            self.operations_taken += len(operations)
+            self._queued_operations += len(operations)
+            if self._unmeasured_bytes >= config.pressure_bytes // 8 or (
+                self._queued_operations > 2 * max(config.take_operations_max, len(self._pending))
+            ):
+                self._measure(now)
+            self._on_taken()
+            await asyncio.sleep(0)  # a log that is never empty must not keep the loop to itself
+
+    def _grow(self, operation: StoredAppend, now: float) -> bool:
+        """Queue an append that continues the last one of its segment, or say that it does not: mostly so."""
+        segment = operation.segment
+        aggregator = self._pending.find(segment)
+        if aggregator is None or not aggregator.grow(operation.offset, operation.length):
+            return False
+        self._acknowledgements.on_taken(operation.sequence)
+        self._unmeasured_bytes += operation.length
+        if operation.offset + operation.length - segment.stored_length >= self._config.flush_bytes:
+            self._schedule.update(aggregator, now)
+        return True
+
+    def _add(self, operation: StorageOperation, now: float) -> None:
+        """Queue one operation. Raises: DataCorruptionError if it contradicts what is known."""
+        sequence = operation.sequence
+        self._acknowledgements.on_taken(sequence)
+        if isinstance(operation, StoredCheckpoint):
+            self._acknowledgements.on_checkpoint(sequence)
+            return
+        segment = operation.segment
+        if segment.deleted and not isinstance(operation, StoredDelete):
+            # Its deletion follows in the log. A source that was merged into it has no such entry of its own.
+            if isinstance(operation, StoredMerge):
+                self._add_delete(operation.source, sequence, now)
+            return
+        if isinstance(operation, StoredDelete):
+            self._add_delete(segment, sequence, now)
+            return
+        aggregator = self._pending.get(segment, now)
+        match operation:
+            case StoredAppend():
+                aggregator.add_append(sequence, operation.offset, operation.length)
+                self._unmeasured_bytes += operation.length
+            case StoredMerge():
+                source = self._pending.get(operation.source, now)
+                aggregator.add_merge(sequence, operation.offset, operation.length, source)
+            case StoredSeal():
+                aggregator.add_seal(sequence)
+            case StoredTruncate():
+                aggregator.add_truncate(sequence, operation.offset)
+        self._pending.settle(aggregator, now)
+
+    def _add_delete(self, segment: SegmentState, sequence: int, now: float) -> None:
+        if segment.stored_deleted:
+            return
+        gone = [(self._pending.get(segment, now), sequence)]
+        while gone:
+            aggregator, sequence = gone.pop()
+            gone += [(merge.source, merge.sequence) for merge in aggregator.add_delete(sequence)]
+            aggregator.target = None
+            aggregator.waiting = False
+            self._pending.settle(aggregator, now)
+
+    def _measure(self, now: float) -> None:
+        """Count what waits; flush early if it is too much. O(segments), so not done for each operation."""
+        aggregators = self._pending.all()
+        # What waits for the log must not keep it from being read.
+        self._queued_operations = sum(len(found.queue) for found in aggregators if not found.awaits_log)
+        self._unmeasured_bytes = 0
+        waiting = sum(found.pending_bytes for found in aggregators if not found.is_source)
+        bearable = self._config.pressure_bytes
+        if self._read_index.cache_pressure() >= _CACHE_PRESSURE:
+            # The containers of a process share the cache: it may be full although none of them has much.
+            bearable = min(bearable, waiting)
+        if waiting >= bearable > 0:
+            self._schedule.relieve(aggregators, now, bearable)

@@ -1,0 +1,125 @@
+"""Tells the log how far it may be cut, and has flushed what keeps it from being cut for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from headrace.errors import HeadraceError
+from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.flushing import FATAL
+from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
+from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
+
+_logger = logging.getLogger(__name__)
+
+_PRESS_INTERVAL_MIN_S: Final = 0.01
+"""However young a waiting checkpoint may be, so long nothing new happens between two looks at it."""
+
+
+class LogCutting:
+    """Acknowledges the newest checkpoint with everything before it stored.
+
+    Args:
+        acknowledge: told that checkpoint's sequence number.
+        pending: what is not stored.
+        schedule: told what stands before a checkpoint that has waited too long.
+        acknowledgements: the sequence numbers.
+        config: how often, how long.
+        on_pressed: called when something has become due.
+        on_looked: called after each look.
+    """
+
+    def __init__(
+        self,
+        acknowledge: Callable[[int], Awaitable[None]],
+        pending: PendingSegments,
+        schedule: FlushSchedule,
+        acknowledgements: Acknowledgements,
+        config: StorageWriterConfig,
+        *,
+        on_pressed: Callable[[], None],
+        on_looked: Callable[[], None],
+    ) -> None:
+        self._acknowledge = acknowledge
+        self._pending = pending
+        self._schedule = schedule
+        self._acknowledgements = acknowledgements
+        self._config = config
+        self._on_pressed = on_pressed
+        self._on_looked = on_looked
+        self._progress = asyncio.Event()
+        self._blocker: SegmentAggregator | None = None
+        """The segment whose oldest operation kept the log from being cut, when that was last looked at."""
+        self._blocked_checkpoint: int | None = None
+        self._blocked_since = 0.0
+
+    def on_progress(self) -> None:
+        """Something was taken from the log, or stored."""
+        self._progress.set()
+
+    async def run(self) -> None:
+        """Acknowledge for ever. Raises: what ``acknowledge`` raises, if it is fatal."""
+        failures = 0
+        while True:
+            await self._wait_for_progress()
+            sequence = self.acknowledgeable()
+            if sequence is not None:
+                try:
+                    await self._acknowledge(sequence)
+                except FATAL:
+                    raise
+                except HeadraceError as error:
+                    failures += 1
+                    _logger.warning("cutting the log at %d failed %d times: %s", sequence, failures, error)
+                    pause = self._config.retry_initial_s * 2 ** min(failures, 30)
+                    await asyncio.sleep(min(self._config.retry_max_s, pause))
+                    self._progress.set()
+                    continue
+                failures = 0
+                self._acknowledgements.on_acknowledged(sequence)
+            self._press_blockers()
+            self._on_looked()
+            interval = self._config.acknowledge_interval_s
+            await asyncio.sleep(interval / 20 if self._schedule.forced else interval)
+
+    def acknowledgeable(self) -> int | None:
+        """Return the checkpoint up to which the log may be cut, if there is a new one."""
+        first = self._acknowledgements.first_checkpoint
+        if first is None:
+            return None
+        # Usually it is still the segment that stood in the way the last time: no need to look at all of them.
+        lowest = self._blocker.lowest_sequence if self._blocker is not None else None
+        if lowest is None or lowest >= first:
+            lowest, self._blocker = None, None
+            for aggregator in self._pending.all():
+                sequence = aggregator.lowest_sequence
+                if sequence is not None and (lowest is None or sequence < lowest):
+                    lowest, self._blocker = sequence, aggregator
+        return self._acknowledgements.candidate(lowest)
+
+    async def _wait_for_progress(self) -> None:
+        """Wait until something was taken or stored, or a checkpoint has waited long enough."""
+        waiting = self._acknowledgements.first_checkpoint is not None
+        age_s = max(self._config.checkpoint_age_s, _PRESS_INTERVAL_MIN_S)
+        try:
+            async with asyncio.timeout(age_s if waiting else None):
+                await self._progress.wait()
+        except TimeoutError:
+            return
+        self._progress.clear()
+
+    def _press_blockers(self) -> None:
+        """Flush what stands before a checkpoint that waits too long: so the log stays short under load."""
+        first = self._acknowledgements.first_checkpoint
+        now = asyncio.get_running_loop().time()
+        if first is None or first != self._blocked_checkpoint:
+            self._blocked_checkpoint, self._blocked_since = first, now
+        elif now - self._blocked_since >= self._config.checkpoint_age_s:
+            self._blocked_since = now
+            self._schedule.press(self._pending.all(), first, now)
+            self._on_pressed()
