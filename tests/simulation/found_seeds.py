@@ -14,7 +14,9 @@ CONTAINER = {
     10931: "no owner came up again: all that was merged and deleted in the log had to fit into its cache",
 }
 
-DATA_PLANE: dict[int, str] = {}
+DATA_PLANE = {
+    454: "room for a segment could not be made: the row of another one was larger than the whole log",
+}
 
 STORAGE_WRITER = {
     17: "the bound on waiting operations kept the merge from coming for which they waited",

@@ -7,7 +7,7 @@ from headrace.segmentstore.durablelog.durable_apply import DurableApply
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.testing.failures import SimulationError
 from headrace.testing.reduction import ALL, Reduction, shrink
-from headrace.testing.run_seeds import describe, main, run_one, run_seeds, shrink_one
+from headrace.testing.run_seeds import choose_seeds, describe, main, run_one, run_seeds, shrink_one
 from headrace.testing.scenarios.container_profile import FAULTS
 from tests.simulation.found_seeds import CONTAINER
 
@@ -106,13 +106,21 @@ def test_a_reduction_that_makes_no_sense_is_refused():
         Reduction.parse("clients=1 walls=3")
 
 
+def test_scenarios_that_are_not_named_run_in_shares():
+    chosen = choose_seeds(None, 100, 50)
+    assert chosen["container"] == chosen["data_plane"] == chosen["storage_writer"] == range(100, 150)
+    assert chosen["two_owners"] == range(100, 110)
+    assert choose_seeds(["two_owners"], 7, 50) == {"two_owners": range(7, 57)}
+    assert choose_seeds(None, 0, 1)["two_owners"] == range(1)
+
+
 def test_seeds_per_minute_are_told(capsys):
     assert main(["--seeds", "3", "--scenario", "container", "--processes", "1"]) == 0
     assert "seeds/minute" in capsys.readouterr().out
 
 
 def test_a_failure_says_how_to_repeat_it(monkeypatch):
-    found = next(run_seeds(["container"], [1], 1))
+    found = next(run_seeds({"container": [1]}, 1))
     found = type(found)(found.scenario, found.seed, 0.0, "NotLinearizableError: why", "clients=1 steps=2")
     text = describe(found)
     assert '--scenario container --first 1 --reduction "clients=1 steps=2"' in text

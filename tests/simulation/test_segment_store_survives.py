@@ -18,6 +18,13 @@ from headrace.testing.run_seeds import main, run_one
 from headrace.testing.scenarios.writers import storm
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
+from tests.simulation.found_seeds import DATA_PLANE
+
+
+@pytest.mark.parametrize("seed", [*DATA_PLANE, *range(200, 216)])
+def test_clients_with_every_verb_are_told_what_a_correct_store_would_tell_them(seed):
+    history = run_one("data_plane", seed).value
+    assert history.judged > 50
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -50,13 +57,14 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
         simulate(seed, power_losses, limit_s=60, disk=forgetful)
 
 
-def test_the_same_seed_is_the_same_run_in_processes_with_different_hash_seeds():
+@pytest.mark.parametrize("scenario", ["data_plane", "writers"])
+def test_the_same_seed_is_the_same_run_in_processes_with_different_hash_seeds(scenario):
     command = [
         sys.executable,
         "-m",
         "headrace.testing.run_seeds",
         "--scenario",
-        "data_plane",
+        scenario,
         "--first",
         "3",
         "--trace",

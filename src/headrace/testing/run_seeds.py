@@ -13,9 +13,10 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Final
 
 from headrace.testing.reduction import ALL, Reduction, shrink
@@ -85,10 +86,11 @@ def shrink_one(scenario: str, seed: int, error: BaseException, *, limit_s: float
 
 
 def run_seeds(
-    scenarios: Sequence[str], seeds: Sequence[int], processes: int, *, shrink_s: float = 0.0
+    scenarios: Mapping[str, Sequence[int]], processes: int, *, shrink_s: float = 0.0
 ) -> Iterator[Found]:
-    """Run every seed of every scenario and yield what was found, in the order in which it is."""
-    jobs = [(scenario, seed, shrink_s) for seed in seeds for scenario in scenarios]
+    """Run the seeds of each scenario and yield what was found, in the order in which it is."""
+    rounds = zip_longest(*([(name, seed, shrink_s) for seed in seeds] for name, seeds in scenarios.items()))
+    jobs = [job for jobs in rounds for job in jobs if job is not None]
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, initializer=_quiet) as pool:
         yield from pool.imap_unordered(_run_job, jobs)
@@ -106,11 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.reduction != ALL:
         run_one(options.scenario[0], options.first, reduction=options.reduction)
         return 0
-    seeds = range(options.first, options.first + options.seeds)
+    scenarios = choose_seeds(options.scenario, options.first, options.seeds)
     failures, virtual_s = 0, 0.0
-    total = len(seeds) * len(options.scenario)
+    total = sum(len(seeds) for seeds in scenarios.values())
+    sys.stdout.write(f"{', '.join(f'{name} {len(seeds)}' for name, seeds in scenarios.items())}\n")
     began = time.monotonic()
-    results = run_seeds(options.scenario, seeds, options.processes, shrink_s=options.shrink)
+    results = run_seeds(scenarios, options.processes, shrink_s=options.shrink)
     for done, found in enumerate(results, start=1):
         virtual_s += found.virtual_seconds
         if found.failure:
@@ -124,6 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             sys.stdout.flush()
     return 1 if failures else 0
+
+
+def choose_seeds(names: Sequence[str] | None, first: int, count: int) -> dict[str, range]:
+    """Return the seeds of each scenario: all of them for those that are named, shares if none is."""
+    if names:
+        return {name: range(first, first + count) for name in names}
+    return {name: range(first, first + SCENARIOS[name].seeds(count)) for name in sorted(SCENARIOS)}
 
 
 def describe(found: Found) -> str:
@@ -141,7 +151,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds (100)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
-    parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS), help="which (all)")
+    parser.add_argument(
+        "--scenario", action="append", choices=sorted(SCENARIOS), help="which (all, by share)"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at a time (one per core)")
     parser.add_argument(
         "--shrink", type=float, default=20.0, help="seconds spent on making a failing run smaller (20)"
@@ -153,7 +165,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--trace", action="store_true", help="run one seed and print every step of every task"
     )
     options = parser.parse_args(arguments)
-    options.scenario = options.scenario or sorted(SCENARIOS)
+    if (options.trace or options.reduction != ALL) and len(options.scenario or ()) != 1:
+        parser.error("one run needs one --scenario")
     return options
 
 
