@@ -20,12 +20,10 @@ from headrace.wire.fields import Buffer
 from headrace.wire.frames import HEAD_BYTES, decode_payload, encode, encode_parts
 
 _APPEND_BLOCK_END: Final = TYPE_IDS[AppendBlockEnd]
-_DATA_APPENDED: Final = TYPE_IDS[DataAppended]
 _KEEP_ALIVE: Final = encode(KeepAlive())
 _APPEND_HEAD: Final = struct.Struct(">ii16sii")
 _APPEND_TAIL: Final = struct.Struct(">iqq")
 _APPEND_OVERHEAD: Final = 16 + 4 + 4 + _APPEND_TAIL.size
-_ACKNOWLEDGEMENT: Final = struct.Struct(">16sqqqq")
 
 _JOIN_BYTES_MAX: Final = 64 << 10
 """Pieces up to this size are joined before they are written; larger ones are not worth the copy."""
@@ -225,7 +223,16 @@ class Connection(asyncio.BufferedProtocol):
         receiver = self._receiver
         receiver.buffer_updated(nbytes)
         try:
-            while (reply := receiver.next_reply()) is not None:
+            writers = self._writers
+            while True:
+                while (acknowledged := receiver.next_acknowledgement()) is not None:
+                    writer_id, number, previous, length = acknowledged
+                    writer = writers.get(writer_id)
+                    if writer is not None:
+                        writer.on_appended(previous, number, length)
+                reply = receiver.next_reply()
+                if reply is None:
+                    return
                 self._deliver(reply)
         except ProtocolError as error:
             self.abort(error)
@@ -272,12 +279,6 @@ class Connection(asyncio.BufferedProtocol):
                 reader.on_reply(reply)
             return
         type_id, payload = reply
-        if type_id == _DATA_APPENDED and len(payload) >= _ACKNOWLEDGEMENT.size:
-            writer_id, number, previous, _, length = _ACKNOWLEDGEMENT.unpack_from(payload)
-            writer = self._writers.get(writer_id)
-            if writer is not None:
-                writer.on_appended(previous, number, length)
-            return
         command = decode_payload(type_id, payload)
         if isinstance(command, Hello):
             self._on_hello(command)
@@ -285,8 +286,12 @@ class Connection(asyncio.BufferedProtocol):
             raise ProtocolError(f"writer {command.writer_id.hex()} is used by another connection")
         elif isinstance(command, DataAppended):
             writer = self._writers.get(command.writer_id)
-            if writer is not None:  # from a server so old that it omits fields
-                writer.on_appended(command.previous_event_number, command.event_number, -1)
+            if writer is not None:  # of another size than usual: fields are missing or new
+                writer.on_appended(
+                    command.previous_event_number,
+                    command.event_number,
+                    command.current_segment_write_offset,
+                )
         elif not isinstance(command, KeepAlive):
             flow = self._flows.get(getattr(command, "request_id", -1))
             if flow is not None:

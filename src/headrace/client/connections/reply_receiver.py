@@ -19,7 +19,7 @@ from typing import Final
 from headrace.errors import ProtocolError
 from headrace.limits import KIB, MIB
 from headrace.wire.catalogue import REPLIES, TYPE_IDS
-from headrace.wire.commands import SegmentRead
+from headrace.wire.commands import DataAppended, SegmentRead
 from headrace.wire.frames import CLIENT_PAYLOAD_BYTES_MAX, HEAD, HEAD_BYTES, check_head
 
 RECEIVE_BUFFER_BYTES: Final = 64 * KIB
@@ -34,6 +34,8 @@ _SEGMENT_READ: Final = TYPE_IDS[SegmentRead]
 _TEXT_SIZE: Final = Struct(">H")
 _READ_MIDDLE: Final = Struct(">q??i")
 _REQUEST_ID: Final = Struct(">q")
+_ACKNOWLEDGEMENT: Final = Struct(">8s16sqqqq")
+_ACKNOWLEDGEMENT_HEAD: Final = HEAD.pack(TYPE_IDS[DataAppended], _ACKNOWLEDGEMENT.size - HEAD_BYTES)
 
 
 class ReadBlock:
@@ -154,6 +156,22 @@ class ReplyReceiver:
         if type_id == _SEGMENT_READ or whole > RECEIVE_BUFFER_BYTES:
             self._begin_large(type_id, size)
         return None
+
+    def next_acknowledgement(self) -> tuple[bytes, int, int, int] | None:
+        """Take the next reply if it is an acknowledgement of appends, which most replies of a writer are.
+
+        Returns:
+            The writer, the last event number, the one acknowledged before, the length of the segment.
+        """
+        begin = self._begin
+        if self._end - begin < _ACKNOWLEDGEMENT.size or self._large is not None:
+            return None
+        kind, writer_id, number, previous, _, length = _ACKNOWLEDGEMENT.unpack_from(self._buffer, begin)
+        if kind != _ACKNOWLEDGEMENT_HEAD:
+            return None
+        self._begin = begin + _ACKNOWLEDGEMENT.size
+        self._statistics.replies += 1
+        return writer_id, number, previous, length
 
     def _begin_large(self, type_id: int, size: int) -> None:
         """Move what has arrived of a reply into a buffer of its own."""

@@ -126,14 +126,16 @@ class InflightWindow:
         return bool(self._unsent)
 
     def take_unsent(self, bytes_max: int) -> list[Block]:
-        """Return the next blocks to send, as one append; they count as sent from now on.
+        """Return the next blocks to send, of at least one, as one append; they count as sent from now on.
 
         Blocks that had to wait travel together, up to ``bytes_max``: the server stores them as a unit, so the
         number it remembers is still that of a block's last event. The first goes whatever its size.
         """
-        unsent, size = self._unsent, 0
-        taken: list[Block] = []
-        while unsent and (not taken or size + unsent[0].size_bytes <= bytes_max):
+        unsent = self._unsent
+        first = unsent.popleft()
+        first.is_in_doubt = True
+        size, taken = first.size_bytes, [first]
+        while unsent and size + unsent[0].size_bytes <= bytes_max:
             block = unsent.popleft()
             block.is_in_doubt = True
             size += block.size_bytes

@@ -102,7 +102,9 @@ class SegmentOutput:
         self._open_places: list[float | str | None] = []
         self._open_bytes = 0
         self._open_ack: Ack | None = None
+        """Of the single events in it."""
         self._open_batches: list[Ack] = []
+        """Of the batches with events in it."""
 
     # ------------------------------------------------------------------------------ filling
 
@@ -112,14 +114,15 @@ class SegmentOutput:
         if open_bytes > self._block_bytes_max and self._open_bytes:
             self._close_open_block()
             open_bytes = size_bytes
+        ack = self._open_ack
+        if ack is None:
+            ack = self._open_ack = Ack(1)
         parts = self._open_parts
         parts.append(header)
         parts.append(event)
         self._open_places.append(place)
         self._open_bytes = open_bytes
-        ack = self._open_ack
-        if ack is None:
-            ack = self._open_ack = Ack(1)
+        if open_bytes == size_bytes:
             self._wake()  # at last: if that fails, the block fails with its event
         return ack
 
@@ -138,8 +141,7 @@ class SegmentOutput:
         self._open_parts += parts
         self._open_places += places
         self._open_bytes = open_bytes
-        if self._open_ack is None:
-            self._open_ack = Ack(1)
+        if open_bytes == size_bytes:
             self._wake()
 
     def add_block(self, block: Block) -> None:
@@ -149,14 +151,16 @@ class SegmentOutput:
         self._wake()
 
     def _close_open_block(self) -> None:
-        ack = self._open_ack
-        if ack is None:
+        size = self._open_bytes
+        if not size:
             return
-        parts, places = self._open_parts, self._open_places
-        block = Block(parts, self._open_bytes, len(places), places, [ack, *self._open_batches])
+        places, acks = self._open_places, self._open_batches
+        if self._open_ack is not None:
+            acks.append(self._open_ack)
+            self._open_ack = None
+        block = Block(self._open_parts, size, len(places), places, acks)
         self._open_parts, self._open_places, self._open_batches = [], [], []
         self._open_bytes = 0
-        self._open_ack = None
         self._window.add(block)
 
     def add_barrier(self, barrier: Ack) -> None:
@@ -174,7 +178,8 @@ class SegmentOutput:
 
     @property
     def has_work(self) -> bool:
-        return self._open_ack is not None or len(self._window) > 0
+        """Something was added and is not durable."""
+        return self._open_bytes > 0 or len(self._window) > 0
 
     # ------------------------------------------------------------------------------ sending
 
@@ -195,20 +200,21 @@ class SegmentOutput:
             and window.bytes_sent < config.bytes_in_flight_max
         ):
             if not window.has_unsent():
-                if self._open_ack is None:
+                if not self._open_bytes:
                     return
                 self._close_open_block()
             if not connection.has_room:
                 connection.wants_to_send(self)
                 return
             blocks = window.take_unsent(self._block_bytes_max)
+            last = blocks[-1]
+            pieces, size, event_count = last.pieces, last.size_bytes, last.event_count
+            if last is not blocks[0]:
+                pieces = [piece for block in blocks for piece in block.pieces]
+                size = sum([block.size_bytes for block in blocks])
+                event_count = sum([block.event_count for block in blocks])
             connection.send_append(
-                self._writer_id,
-                [piece for block in blocks for piece in block.pieces] if blocks[1:] else blocks[0].pieces,
-                sum(block.size_bytes for block in blocks),
-                sum(block.event_count for block in blocks),
-                blocks[-1].last_number,
-                self._request_id,
+                self._writer_id, pieces, size, event_count, last.last_number, self._request_id
             )
 
     def on_appended(self, previous_number: int, number: int, segment_length: int) -> None:
@@ -217,7 +223,7 @@ class SegmentOutput:
             return
         self._settle(self._window.on_appended(previous_number, number))
         self.segment_length = max(self.segment_length, segment_length)
-        if self.has_work:
+        if self._open_bytes or self._window.has_unsent():
             self._wake()
 
     def _settle(self, blocks: Sequence[Block]) -> None:
@@ -410,5 +416,6 @@ class SegmentOutput:
     def check(self) -> None:
         """Assert the invariants."""
         self._window.check()
-        assert (self._open_ack is None) == (not self._open_parts) == (self._open_bytes == 0)
+        assert (not self._open_parts) == (not self._open_places) == (self._open_bytes == 0)
+        assert self._open_parts or not (self._open_ack or self._open_batches)
         assert (self.state in {OutputState.READY, OutputState.CONFIRMING}) <= (self._connection is not None)

@@ -1,4 +1,5 @@
 import random
+import struct
 from itertools import repeat
 
 import pytest
@@ -18,8 +19,11 @@ from headrace.wire.commands import DataAppended, NoSuchSegment, ReadSegment, Seg
 from headrace.wire.frames import decode_payload, encode
 
 
-def feed(receiver, raw, sizes):
-    """Deliver bytes in pieces of the given sizes; return the replies as commands or (offset, data)."""
+def feed(receiver, raw, sizes, *, acknowledgements=False):
+    """Deliver bytes in pieces of the given sizes; return the replies as commands or (offset, data).
+
+    With ``acknowledgements`` these are taken the short way, as tuples.
+    """
     found, at = [], 0
     while at < len(raw):
         room = receiver.get_buffer()
@@ -28,7 +32,11 @@ def feed(receiver, raw, sizes):
         at += size
         receiver.buffer_updated(size)
         receiver.check()
-        while (reply := receiver.next_reply()) is not None:
+        while True:
+            while acknowledgements and (taken := receiver.next_acknowledgement()) is not None:
+                found.append(taken)
+            if (reply := receiver.next_reply()) is None:
+                break
             if isinstance(reply, ReadBlock):
                 found.append((reply.offset, bytes(reply.data), reply.request_id, reply.end_of_segment))
             else:
@@ -44,12 +52,13 @@ def pieces(chance):
 @given(st.integers(0, 1 << 32))
 def test_replies_come_out_whatever_pieces_they_arrive_in(seed):
     chance = random.Random(seed)
+    short = chance.random() < 0.5
     replies, expected = [], []
     for number in range(chance.randrange(1, 15)):
         kind = chance.randrange(4)
         if kind == 0:
             reply = DataAppended(chance.randbytes(16), number, number - 1, 5, 99)
-            expected.append(reply)
+            expected.append((reply.writer_id, number, number - 1, 99) if short else reply)
         elif kind == 1:
             reply = NoSuchSegment(number, "s/t/0.#epoch.0")
             expected.append(reply)
@@ -61,7 +70,14 @@ def test_replies_come_out_whatever_pieces_they_arrive_in(seed):
             reply = SegmentRead("s/t/0.#epoch.0", number, False, bool(number % 2), data, 77)
             expected.append((number, data, 77, bool(number % 2)))
         replies.append(encode(reply))
-    assert feed(ReplyReceiver(), b"".join(replies), pieces(chance)) == expected
+    assert feed(ReplyReceiver(), b"".join(replies), pieces(chance), acknowledgements=short) == expected
+
+
+def test_an_acknowledgement_without_its_late_fields_is_no_short_one():
+    raw = encode(DataAppended(b"w" * 16, 7, 6, 5, 99))
+    old = struct.pack(">ii", 7, len(raw) - 8 - 16) + raw[8:-16]
+    found = feed(ReplyReceiver(), old + raw, repeat(1), acknowledgements=True)
+    assert found == [DataAppended(b"w" * 16, 7, 6, -1, -1), (b"w" * 16, 7, 6, 99)]
 
 
 def test_a_reply_cut_at_the_end_of_the_buffer_is_moved_whole():
