@@ -14,6 +14,7 @@ BENCHMARKS = (
     "benchmarks.latency",
     "benchmarks.catch_up",
     "benchmarks.recovery",
+    "benchmarks.inactive",
     "benchmarks.endurance",
     "benchmarks.transactions",
     "benchmarks.spark_rates",
