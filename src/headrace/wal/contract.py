@@ -180,6 +180,12 @@ class Wal(Protocol):
     def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
         """Install the hook that is called whenever a frame returns to the pool."""
 
+    async def begin_file(self) -> None:
+        """Let what is appended next lie apart from all before it, so that truncating there frees all of that.
+
+        Best effort: where that is not possible now, nothing changes.
+        """
+
     async def truncate(self, address: int) -> None:
         """Drop records strictly before ``address``; granularity is the implementation's, never more."""
 

@@ -192,6 +192,9 @@ class MemoryWal:
         for _ in self._in_flight:
             loop.call_soon(self._store_next)
 
+    async def begin_file(self) -> None:
+        """See ``Wal.begin_file``: every record lies apart here."""
+
     async def truncate(self, address: int) -> None:
         if self._log.epoch != self._epoch:
             raise FencedOutError("a newer owner has taken the log")

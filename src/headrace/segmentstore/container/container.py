@@ -7,6 +7,7 @@ background.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,8 @@ class SegmentContainer:
         self._storage: ChunkedSegmentStorage | None = None
         self._writer: StorageWriter | None = None
         self._online = False
+        self._finishing: asyncio.Timeout | None = None
+        """Set while a stop moves what it can to storage: until when."""
         self._ended = False
         self.tables = ContainerTables(self, config.tables)
         self._catalogue = SegmentCatalogue(container_id, self.tables)
@@ -200,19 +203,20 @@ class SegmentContainer:
         await self._log.acknowledge(sequence)
         self.evictions.on_log_cut()
 
-    async def _forget_departed(self) -> None:
-        """Forget segments of which storage holds nothing any more.
+    async def _forget_departed(self) -> bool:
+        """Forget segments of which storage holds nothing any more; say whether there were any.
 
         Their rows go first: a row without a segment in memory would be taken for one that was evicted. All
         this comes before the log is cut, so that a stop in between meets them again.
         """
         gone = [state for state in self._state.departing if state.stored_deleted]
         if not gone:
-            return
+            return False
         async with self._catalogue.changing:
             await self._catalogue.remove(gone)
         for segment in gone:
             self._state.forget(segment)
+        return True
 
     def _stored_length(self, segment: SegmentState) -> int:
         assert self._storage is not None
@@ -240,19 +244,45 @@ class SegmentContainer:
     # -------------------------------------------------------------------------------------- end
 
     async def stop(self) -> None:
-        """Stop orderly: what was accepted becomes durable, what waits is told. A crash only takes longer to
-        recover.
+        """Stop orderly: what was accepted becomes durable, what waits is told, and within a bounded time
+        storage takes over what the log holds. A crash only takes longer to recover.
         """
+        finish = self._online
         self._online = False
         self._log.end_intake()
         self._log.stop_waiting()
+        await self._log.flush()
+        if finish:
+            await self._leave_short_log()
+        if self._writer is not None:
+            await self._writer.end()
         await self.tables.close()
         await self._log.flush()
-        if self._writer is not None:
-            await self._writer.stop()
         await self._supervisor.stop()
         self._read_index.close()
         await self._log.stop()
+
+    async def _leave_short_log(self) -> None:
+        """Store everything, write a checkpoint, cut the log in front of it: the next start reads only that.
+
+        Requests are refused already; only the container itself still changes its catalogue.
+        """
+        writer, log = self._writer, self._log
+        if writer is None or log.is_cut or self._components.wal.is_fenced():
+            return
+        try:
+            async with asyncio.timeout(self._config.storage_writer.stop_flush_s) as self._finishing:
+                await writer.flush_all()
+                if await self._forget_departed():
+                    await writer.flush_all()
+                await log.begin_file()
+                await log.write_new_checkpoint()
+                await writer.flush_all()
+        except (TimeoutError, HeadraceError) as error:
+            why = str(error) or "storage is too slow"
+            _logger.info("container %d leaves work for its next start: %s", self.container_id, why)
+        finally:
+            self._finishing = None
 
     def _on_task_failed(self, name: str, error: BaseException) -> None:
         if self._ended:
@@ -268,6 +298,8 @@ class SegmentContainer:
         self._online = False
         if not self._ended:
             self._ended = True
+            if self._finishing is not None and not self._finishing.expired():
+                self._finishing.reschedule(0.0)  # there is nothing left to wait for
             self._read_index.close()
             self._report_failure(self, self._judge(error))
 
@@ -294,15 +326,16 @@ class SegmentContainer:
     def log(self) -> DurableLog:
         return self._log
 
-    def _check_online(self) -> None:
-        if not self._online:
+    def _check_online(self, name: str = "") -> None:
+        """Refuse a call, also about this segment. While the container stops, it still needs its catalogue."""
+        if not self._online and not (self._finishing is not None and name == self._catalogue.name):
             raise ContainerOfflineError(f"container {self.container_id} is not running here now")
 
     # -------------------------------------------------------------------------------------- look-up
 
     def find_segment(self, name: str) -> SegmentState | None:
         """Return the live segment of that name if it is in memory."""
-        self._check_online()
+        self._check_online(name)
         return self._state.find(name)
 
     def find_nowait(self, name: str) -> SegmentState | None:
@@ -312,7 +345,7 @@ class SegmentContainer:
 
     async def resolve(self, name: str) -> SegmentState:
         """See :meth:`SegmentDirectory.resolve`."""
-        self._check_online()
+        self._check_online(name)
         return await self._directory.resolve(name)
 
     def get_segment(self, name: str) -> SegmentState:
@@ -380,7 +413,7 @@ class SegmentContainer:
         self, segment: SegmentState, propose: Propose, size_bytes: int = 0, *, deletes: bool = False
     ) -> Any:
         """Hand an operation about a segment to the log; the segment stays in memory meanwhile."""
-        self._check_online()
+        self._check_online(segment.name)
         segment.users += 1
         try:
             return await self._log.submit(propose, size_bytes, segments=(segment,), deletes=deletes)
@@ -400,7 +433,7 @@ class SegmentContainer:
 
         ``data`` must not change until then. Raises as :func:`transitions.propose_append`.
         """
-        self._check_online()
+        self._check_online(segment.name)
 
         def propose(sequence: int) -> ops.Append:
             return transitions.propose_append(segment, sequence, data, updates, expected_offset)
@@ -472,7 +505,7 @@ class SegmentContainer:
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """See :meth:`ReadIndex.read`."""
-        self._check_online()
+        self._check_online(segment.name)
         transitions.check_held(segment)
         segment.users += 1
         try:

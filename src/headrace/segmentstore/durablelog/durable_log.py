@@ -266,6 +266,21 @@ class DurableLog:
         begin = await self.submit(propose, critical=True)
         return begin, snapshots[-1]
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the log holds no operation but those of its newest checkpoint."""
+        newest = self._truncation.newest
+        return (
+            newest is not None
+            and newest.end_sequence == self._container.sequence
+            and self.truncated_sequence == newest.begin_sequence
+            and not len(self._truncation)
+        )
+
+    async def begin_file(self) -> None:
+        """See :meth:`Wal.begin_file`."""
+        await self._wal.begin_file()
+
     async def acknowledge(self, sequence: int) -> None:
         """Everything up to ``sequence`` is in long-term storage: cut the log if that frees anything.
 

@@ -135,5 +135,6 @@ class ContainerRegistry:
         await self._supervisor.stop()
         containers = list(self._running.values())
         self._running.clear()
-        for container in containers:
-            await container.stop()
+        async with asyncio.TaskGroup() as stops:
+            for container in containers:
+                stops.create_task(container.stop())

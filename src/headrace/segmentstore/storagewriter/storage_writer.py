@@ -169,6 +169,13 @@ class StorageWriter:
                     await self.flush_all()
             except (TimeoutError, ContainerOfflineError):
                 _logger.info("storage writer stops with %d segments to be flushed", len(self._pending))
+        await self.end()
+
+    async def end(self) -> None:
+        """End ``run`` now. What is left is recovered from the log."""
+        if self._running is None:
+            self._ended = True
+            return
         self._running.cancel()
         await asyncio.wait([self._running])
 

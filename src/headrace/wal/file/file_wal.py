@@ -307,6 +307,13 @@ class FileWal:
 
     # ---- truncating
 
+    async def begin_file(self) -> None:
+        """See ``Wal.begin_file``."""
+        assert self._tail is not None
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tail.leave(lambda: None if left.done() else left.set_result(None))
+        await left
+
     async def truncate(self, address: int) -> None:
         """Drop records before ``address``: at once for readers of the log, by whole files on disk.
 

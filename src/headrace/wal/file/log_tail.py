@@ -54,6 +54,7 @@ class LogTail:
         self._wanted = False
         self._refused = False
         self._stopped = False
+        self._leaving: list[Callable[[], None]] = []
         self._on_progress = on_progress
         self._space = SpaceWait(files.directory, self._kick, statistics)
         self._work_at = 0
@@ -91,6 +92,30 @@ class LogTail:
             self._kick()
         return file
 
+    def leave(self, on_left: Callable[[], None]) -> None:
+        """Go on in the next file, once it is there; ``on_left`` is called then, or as soon as there is none.
+
+        Nothing happens if the current file is still empty.
+        """
+        if self.current.position == DATA_OFFSET or self._stopped or self.error is not None:
+            on_left()
+            return
+        self._leaving.append(on_left)
+        if self._next is not None:
+            self._leave()
+        else:
+            self._refused = False
+            self._kick()
+
+    def _leave(self) -> None:
+        """Go over to the next file, if there is one, and tell those who asked for it."""
+        if self._next is not None and self.current.position > DATA_OFFSET:
+            self.current, self._next = self._next, None
+            self._work_at = 0
+        leaving, self._leaving = self._leaving, []
+        for on_left in leaving:
+            on_left()
+
     def needs_next(self, padded: int) -> bool:
         """Say whether a record of this size waits for another file."""
         return self._next is None and self.current.position + padded > self._config.segment_file_bytes
@@ -116,6 +141,7 @@ class LogTail:
         """Begin no more background work."""
         self._stopped = True
         self._space.cancel()
+        self._leave_alone()
 
     def open_files(self) -> list[SegmentFile]:
         """Return the files that ``close`` of the log has to close."""
@@ -125,6 +151,12 @@ class LogTail:
         """Begin to work ahead."""
         self._kick()
 
+    def _leave_alone(self) -> None:
+        """There will be no next file for now: those who asked for it stay with this one."""
+        leaving, self._leaving = self._leaving, []
+        for on_left in leaving:
+            on_left()
+
     # ---- in the background
 
     def _kick(self) -> None:
@@ -133,6 +165,9 @@ class LogTail:
         size = self._config.segment_file_bytes
         ahead = self._config.zero_ahead_bytes
         current = self.current
+        if self._leaving and self._next is None:
+            self._prepare_next()
+            return
         # Early: making names durable can take as long as writing the rest.
         prepare_at = DATA_OFFSET + (size - DATA_OFFSET) // 4
         if self._zero_towards(current, min(size, current.position + ahead)):
@@ -187,6 +222,8 @@ class LogTail:
             self._next = file
             self._wanted = self._refused = False
             self._space.end()
+            if self._leaving:
+                self._leave()
             self._kick()
         elif isinstance(error, OSError | HeadraceError):
             # Ahead of need it is no failure: there may be space again when the file is needed.
@@ -196,6 +233,7 @@ class LogTail:
             held_up = isinstance(error, StorageFullError) and self._wanted and self._space.begin(error)
             if self._wanted and not held_up:
                 self.error = error
+            self._leave_alone()
         else:
             assert error is not None
             raise error

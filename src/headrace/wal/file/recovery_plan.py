@@ -109,7 +109,8 @@ class RecordCursor:
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
         self.offset = offset
-        self._window_bytes = window_bytes
+        self._window_bytes_max = window_bytes
+        self._window_bytes = min(PEEK_BYTES, window_bytes)
         self._read = read
         self._file = file
         self._log = log
@@ -124,14 +125,14 @@ class RecordCursor:
         local = self.offset - self._base
         header = decode_header(self._window, local)
         if header is None:
-            self._fill(self._window_bytes)
+            self._fill(0)
             local = 0
             header = decode_header(self._window)
         if header is None or not belongs_to(header, self._file, self._log):
             return None
         end = local + RECORD_HEADER_BYTES + header.length
         if end > len(self._window):
-            self._fill(max(self._window_bytes, padded_bytes(header.length)))
+            self._fill(padded_bytes(header.length))
             end -= local
             local = 0
         if not is_whole(self._window, local, header):
@@ -139,7 +140,10 @@ class RecordCursor:
         self.offset += padded_bytes(header.length)
         return header, self._window[local + RECORD_HEADER_BYTES : end]
 
-    def _fill(self, length: int) -> None:
+    def _fill(self, length_min: int) -> None:
+        """Read on: little at first, because most logs end soon, then more and more."""
+        length = max(self._window_bytes, length_min)
+        self._window_bytes = min(2 * self._window_bytes, self._window_bytes_max)
         self._window = self._read(self._file.name, self.offset, length)
         self._base = self.offset
 
@@ -154,8 +158,9 @@ def find_records(read: ReadAt, file: FoundFile, log: int, offset: int) -> Iterat
 
     Looks at every block, so it finds records behind damage of any size.
     """
+    length = PEEK_BYTES
     while True:
-        data = bytes(read(file.name, offset, WINDOW_BYTES))
+        data = bytes(read(file.name, offset, length))
         window = memoryview(data)
         at = data.find(MAGIC)
         while at >= 0:
@@ -167,9 +172,10 @@ def find_records(read: ReadAt, file: FoundFile, log: int, offset: int) -> Iterat
                 if is_whole(record, 0, header):
                     yield offset + at, header
             at = data.find(MAGIC, at + 1)
-        if len(window) < WINDOW_BYTES:
+        if len(window) < length:
             return
-        offset += WINDOW_BYTES
+        offset += length
+        length = min(2 * length, WINDOW_BYTES)
 
 
 def recover_log(files: Sequence[FoundFile], log_id: bytes, read: ReadAt, path: str = "") -> RecoveredLog:

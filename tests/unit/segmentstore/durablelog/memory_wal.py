@@ -69,6 +69,9 @@ class ScriptedWal:
     def set_on_frame_free(self, hook):
         self.hook = hook
 
+    async def begin_file(self):
+        """Every record lies apart."""
+
     async def truncate(self, address):
         self.truncated = address
 
