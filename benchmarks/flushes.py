@@ -2,8 +2,8 @@
 
 One container with its log and its chunks on disk. *Many*: every one of so many segments has a few KiB to be
 stored, all are flushed, and the loop's thread is looked at before and behind. *Hot*: appends of 64 KiB to one
-segment, each of which is a flush; the same appends without flushes are taken off. Stored lengths are counted
-back.
+segment, each of which is a flush; the same appends without flushes are taken off. *Large*: flushes of 16 MiB.
+Stored lengths are counted back.
 
     python -m benchmarks.flushes [--segments N] [--rounds N] [--smoke] [--profile]
 """
@@ -29,6 +29,7 @@ from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
 
 HOT_BYTES = 64 * KIB
+LARGE_MIB = 16
 NEVER = StorageWriterConfig(
     flush_bytes=64 * MIB,
     write_bytes_max=64 * MIB,
@@ -87,6 +88,21 @@ async def append_hot(container: SegmentContainer, count: int) -> float:
     return cost
 
 
+async def flush_large(container: SegmentContainer, rounds: int) -> list[float]:
+    """CPU of the loop's thread per MiB of a segment that is stored in one go, in microseconds, per round."""
+    segment = await container.create("bench/large/0.#epoch.0", {})
+    data = memoryview(bytes(MIB))
+    costs = []
+    for number in range(1, rounds + 1):
+        for _ in range(LARGE_MIB):
+            await container.append(segment, data)
+        began = time.thread_time()
+        await container.flush_storage()
+        costs.append((time.thread_time() - began) / LARGE_MIB * 1e6)
+        assert segment.stored_length == number * LARGE_MIB * MIB
+    return costs
+
+
 async def measure(
     directory: str, segments: int, rounds: int, count: int, profile: cProfile.Profile | None
 ) -> None:
@@ -101,6 +117,9 @@ async def measure(
             profile.disable()
     shown = " ".join(f"{cost:.0f}" for cost in costs)
     print(f"{segments} segments of 4 KiB: {shown} us per flush (the first creates the chunks)")
+    async with Bench(f"{directory}/large", NEVER) as container:
+        costs = await flush_large(container, rounds)
+    print(f"one segment of {LARGE_MIB} MiB: {statistics.median(costs):.0f} us per MiB stored")
     without, with_flushes = [], []
     for number in range(3):
         for costs, writer in ((without, NEVER), (with_flushes, replace(NEVER, flush_bytes=HOT_BYTES))):

@@ -62,20 +62,24 @@ class FaultyChunkProvider:
     def supports_append(self) -> bool:
         return self.provider.supports_append
 
-    async def create(self, name: str, buffers: Sequence[Buffer] = ()) -> None:
+    async def create(
+        self, name: str, buffers: Sequence[Buffer] = (), beside: Callable[[], None] | None = None
+    ) -> None:
         fault = await self._begin("create", name)
         if fault is Fault.TEAR or fault is Fault.DIE_TORN:
             await self.provider.create(name, half_of(buffers))
         elif happens(fault):
-            await self.provider.create(name, buffers)
+            await self.provider.create(name, buffers, beside)
         end(fault, StorageWriteError(f"create {name}"))
 
-    async def append(self, name: str, offset: int, buffers: Sequence[Buffer]) -> None:
+    async def append(
+        self, name: str, offset: int, buffers: Sequence[Buffer], beside: Callable[[], None] | None = None
+    ) -> None:
         fault = await self._begin("append", name)
         if fault is Fault.TEAR or fault is Fault.DIE_TORN:
             await self.provider.append(name, offset, half_of(buffers))
         elif happens(fault):
-            await self.provider.append(name, offset, buffers)
+            await self.provider.append(name, offset, buffers, beside)
         end(fault, StorageWriteError(f"append {name}"))
 
     async def delete(self, name: str) -> None:

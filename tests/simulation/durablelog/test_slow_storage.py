@@ -44,13 +44,13 @@ class SlowChunks(MemoryChunkProvider):
         while self.stuck:  # noqa: ASYNC110 - nobody is there to tell it
             await asyncio.sleep(1)
 
-    async def create(self, name, buffers=()):
+    async def create(self, name, buffers=(), beside=None):
         await self._take(buffers)
-        await super().create(name, buffers)
+        await super().create(name, buffers, beside)
 
-    async def append(self, name, offset, buffers):
+    async def append(self, name, offset, buffers, beside=None):
         await self._take(buffers)
-        await super().append(name, offset, buffers)
+        await super().append(name, offset, buffers, beside)
 
 
 class GreedyWriter:

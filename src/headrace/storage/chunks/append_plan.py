@@ -20,10 +20,10 @@ class AppendPiece:
     length: int
     is_new: bool
     full_groups: list[array[int]] = field(default_factory=list)
-    """Filled by the driver: groups of checksums completed by this piece."""
+    """Filled while it is written: groups of checksums completed by this piece."""
 
     checksums: array[int] = field(default_factory=lambda: array("I"))
-    """Filled by the driver: checksums behind the last full group."""
+    """Filled while it is written: checksums behind the last full group."""
 
 
 def plan_append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from headrace.errors import ChecksumMismatchError, StorageReadError, StorageWriteError
 from headrace.storage.chunks.append_plan import AppendPiece
@@ -29,8 +29,10 @@ class ChunkIO:
         """Iterate all objects, in pages. Raises: StorageReadError."""
         return self._provider.list()
 
-    async def write(self, piece: AppendPiece, buffers: Sequence[memoryview]) -> None:
-        """Write one piece, durably.
+    async def write(
+        self, piece: AppendPiece, buffers: Sequence[memoryview], beside: Callable[[], None] | None = None
+    ) -> None:
+        """Write one piece, durably; ``beside`` is called where that is done, once.
 
         Raises:
             ChunkExistsError, NoSuchChunkError, ChunkOffsetError, StorageFullError: it did not happen.
@@ -39,9 +41,9 @@ class ChunkIO:
         try:
             async with asyncio.timeout(self._timeout_s):
                 if piece.is_new:
-                    await self._provider.create(piece.chunk, buffers)
+                    await self._provider.create(piece.chunk, buffers, beside)
                 else:
-                    await self._provider.append(piece.chunk, piece.chunk_offset, buffers)
+                    await self._provider.append(piece.chunk, piece.chunk_offset, buffers, beside)
         except TimeoutError:
             raise StorageWriteError(self._late("writing", piece.chunk)) from None
 

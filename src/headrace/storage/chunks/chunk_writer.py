@@ -6,7 +6,7 @@ committed because a write to them failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -84,9 +84,9 @@ class ChunkWriter:
         try:
             for piece in pieces:
                 part = slice_buffers(views, piece.begin, piece.length)
-                self._add_checksums(layout, piece, part)
                 touched.append(piece)
-                await self._write_piece(piece, part, touched)
+                add_checksums = partial(self._add_checksums, layout, piece, part)
+                await self._write_piece(piece, part, touched, add_checksums)
         except BaseException as error:
             self.failures += 1
             self._closed.update(piece.chunk for piece in touched if not piece.is_new)
@@ -102,11 +102,15 @@ class ChunkWriter:
         return await self.write(layout, views, length)
 
     async def _write_piece(
-        self, piece: AppendPiece, part: Sequence[memoryview], touched: list[AppendPiece]
+        self,
+        piece: AppendPiece,
+        part: Sequence[memoryview],
+        touched: list[AppendPiece],
+        add_checksums: Callable[[], None],
     ) -> None:
         """Write one piece; what certainly did not happen is taken from ``touched`` again."""
         try:
-            await self._io.write(piece, part)
+            await self._io.write(piece, part, add_checksums)
         except ChunkOffsetError as error:
             if error.actual < piece.chunk_offset:
                 raise DataCorruptionError(
@@ -126,6 +130,7 @@ class ChunkWriter:
         return last.epoch == self._epoch and last.name not in self._closed
 
     def _add_checksums(self, layout: SegmentLayout, piece: AppendPiece, part: Sequence[memoryview]) -> None:
+        """In the thread that writes the piece: the loop looks at it only after that."""
         if piece.is_new:
             block_bytes, tail = self._block_bytes, piece.checksums
         else:

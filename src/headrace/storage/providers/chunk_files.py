@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.errors import (
@@ -31,8 +31,15 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def create_file(
-    files: Filesystem, name: str, path: str, unsynced: Sequence[str], buffers: Sequence[Buffer]
+    files: Filesystem,
+    name: str,
+    path: str,
+    unsynced: Sequence[str],
+    buffers: Sequence[Buffer],
+    beside: Callable[[], None] | None,
 ) -> None:
+    if beside is not None:
+        beside()
     try:
         descriptor = _open_new(files, path)
     except FileExistsError:
@@ -64,7 +71,16 @@ def _open_new(files: Filesystem, path: str) -> int:
         return files.open(path, flags)
 
 
-def append_file(files: Filesystem, name: str, path: str, offset: int, buffers: Sequence[Buffer]) -> None:
+def append_file(
+    files: Filesystem,
+    name: str,
+    path: str,
+    offset: int,
+    buffers: Sequence[Buffer],
+    beside: Callable[[], None] | None,
+) -> None:
+    if beside is not None:
+        beside()
     try:
         descriptor = files.open(path, os.O_WRONLY)
     except FileNotFoundError:

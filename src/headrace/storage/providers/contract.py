@@ -18,7 +18,7 @@ cancelled                   as StorageWriteError: the work may go on behind the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -59,10 +59,13 @@ class ChunkProvider(Protocol):
     def supports_append(self) -> bool:
         """Whether ``append`` works; if not, every write is a new object."""
 
-    async def create(self, name: str, buffers: Sequence[Buffer] = ()) -> None:
+    async def create(
+        self, name: str, buffers: Sequence[Buffer] = (), beside: Callable[[], None] | None = None
+    ) -> None:
         """Create the object with this content, durably.
 
-        The buffers must not change until the call returns.
+        The buffers must not change until the call returns. ``beside`` is called once before that, wherever
+        the work is done, which may be another thread; if the call fails, perhaps never. It must not raise.
 
         Raises:
             ChunkExistsError: an object of that name exists; it was not touched.
@@ -70,8 +73,10 @@ class ChunkProvider(Protocol):
             StorageFullError, StorageWriteError: see the table above.
         """
 
-    async def append(self, name: str, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Add bytes at ``offset``, which must be the object's length, durably.
+    async def append(
+        self, name: str, offset: int, buffers: Sequence[Buffer], beside: Callable[[], None] | None = None
+    ) -> None:
+        """Add bytes at ``offset``, which must be the object's length, durably; ``beside`` as for ``create``.
 
         Raises:
             NoSuchChunkError: the object does not exist.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -84,20 +84,25 @@ class FilesystemChunkProvider:
 
     # ---------------------------------------------------------------------------------- writing
 
-    async def create(self, name: str, buffers: Sequence[Buffer] = ()) -> None:
+    async def create(
+        self, name: str, buffers: Sequence[Buffer] = (), beside: Callable[[], None] | None = None
+    ) -> None:
         check_chunk_name(name)
         path = self._path(name)
         directory = path.rpartition("/")[0]
         unsynced: Sequence[str] = () if directory in self._synced_directories else self._lineage(directory)
-        await self._threads.write(create_file, self._files, name, path, unsynced, buffers)
+        await self._threads.write(create_file, self._files, name, path, unsynced, buffers, beside)
         if len(self._synced_directories) >= _SYNCED_DIRECTORIES_MAX:
             self._synced_directories.clear()
         self._synced_directories.add(directory)
         self._statistics.objects_created += 1
         self._statistics.bytes_written += sum(map(len, buffers))
 
-    async def append(self, name: str, offset: int, buffers: Sequence[Buffer]) -> None:
-        await self._threads.write(append_file, self._files, name, self._path(name), offset, buffers)
+    async def append(
+        self, name: str, offset: int, buffers: Sequence[Buffer], beside: Callable[[], None] | None = None
+    ) -> None:
+        path = self._path(name)
+        await self._threads.write(append_file, self._files, name, path, offset, buffers, beside)
         self._statistics.bytes_written += sum(map(len, buffers))
 
     async def delete(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from headrace.errors import (
@@ -36,21 +36,29 @@ class MemoryChunkProvider:
     def supports_append(self) -> bool:
         return self._supports_append
 
-    async def create(self, name: str, buffers: Sequence[Buffer] = ()) -> None:
+    async def create(
+        self, name: str, buffers: Sequence[Buffer] = (), beside: Callable[[], None] | None = None
+    ) -> None:
         check_chunk_name(name)
         if name in self.objects:
             raise ChunkExistsError(name)
         self._reserve(buffers)
+        if beside is not None:
+            beside()
         self.objects[name] = bytearray().join(buffers)
         self._statistics.objects_created += 1
 
-    async def append(self, name: str, offset: int, buffers: Sequence[Buffer]) -> None:
+    async def append(
+        self, name: str, offset: int, buffers: Sequence[Buffer], beside: Callable[[], None] | None = None
+    ) -> None:
         if not self._supports_append:
             raise UnsupportedError("this provider cannot append")
         content = self._get(name)
         if offset != len(content):
             raise ChunkOffsetError(name, offset, len(content))
         self._reserve(buffers)
+        if beside is not None:
+            beside()
         for buffer in buffers:
             content += buffer
 

@@ -76,6 +76,15 @@ class ChunkProviderContract:
 
     # ---- create
 
+    async def test_what_is_to_be_done_beside_a_write_is_done_once_before_it_returns(self) -> None:
+        provider = await self.make()
+        done: list[str] = []
+        await provider.create("c", [b"x"], lambda: done.append("create"))
+        assert done == ["create"]
+        if provider.supports_append:
+            await provider.append("c", 1, [b"y"], lambda: done.append("append"))
+            assert done == ["create", "append"]
+
     async def test_what_was_created_is_read_back(self) -> None:
         provider = await self.make()
         await provider.create("c", [b"abc", memoryview(b"def"), b"", bytearray(b"gh")])

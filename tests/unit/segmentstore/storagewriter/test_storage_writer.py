@@ -161,13 +161,13 @@ async def test_no_write_is_larger_than_its_bound():
     sizes = []
     create, append = world.objects.create, world.objects.append
 
-    async def counted_create(name, buffers=()):
+    async def counted_create(name, buffers=(), beside=None):
         sizes.append(sum(map(len, buffers)))
-        await create(name, buffers)
+        await create(name, buffers, beside)
 
-    async def counted_append(name, offset, buffers):
+    async def counted_append(name, offset, buffers, beside=None):
         sizes.append(sum(map(len, buffers)))
-        await append(name, offset, buffers)
+        await append(name, offset, buffers, beside)
 
     world.objects.create, world.objects.append = counted_create, counted_append
     for _ in range(30):

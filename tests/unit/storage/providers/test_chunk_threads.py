@@ -174,3 +174,12 @@ async def test_a_call_that_was_given_up_lets_go_of_its_arguments():
     await first
     pool.close()
     await pool.wait_closed()
+
+
+async def test_checksums_are_made_in_the_thread_that_writes(disk):
+    _, provider, _ = disk
+    seen = []
+    await provider.create("c", [b"x"], lambda: seen.append(threading.current_thread()))
+    await provider.append("c", 1, [b"x"], lambda: seen.append(threading.current_thread()))
+    assert len(seen) == 2
+    assert threading.main_thread() not in seen
