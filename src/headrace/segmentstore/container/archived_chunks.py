@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
@@ -10,14 +12,23 @@ from headrace.segmentstore.container.stored_lengths import segment_id_of
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.metadata.rows import chunk_key
 
+READS_MAX: Final = 10_000
+_PAUSE_EVERY: Final = 16
+"""Segments looked for without letting others run."""
+
 
 class ArchivedChunks:
     """The rows that left memory with their segments, in the catalogue. Only chunks that were created for
     their own segment are there, so a chunk's name leads to its row.
+
+    Reading a row takes a while, and there may be millions. After the first ten thousand, whatever carries the
+    name of a segment that the catalogue knows counts as its chunk: really left over, it is found to be so by
+    an owner for whom the segment is active, or gone.
     """
 
-    def __init__(self, catalogue: SegmentCatalogue) -> None:
+    def __init__(self, catalogue: SegmentCatalogue, reads_max: int = READS_MAX) -> None:
         self._catalogue = catalogue
+        self._reads_left = reads_max
 
     async def find_chunks(self, names: Sequence[str]) -> set[str]:
         """See :meth:`RowArchive.find_chunks`."""
@@ -27,16 +38,25 @@ class ArchivedChunks:
             if parsed is not None:
                 by_segment.setdefault(parsed.segment, []).append(name)
         found: set[str] = set()
-        for segment, chunks in by_segment.items():
+        for number, (segment, chunks) in enumerate(by_segment.items()):
             found.update(await self._find_of(segment, chunks))
+            if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
+                await asyncio.sleep(0)
         return found
 
     async def _find_of(self, storage_name: str, chunks: list[str]) -> list[str]:
         try:
             segment_id = segment_id_of(storage_name)
-            row = await self._catalogue.find(storage_name.rpartition(".")[0])
         except ValueError:
             return []  # no name that this container gives
+        name = storage_name.rpartition(".")[0]
+        if self._catalogue.is_absent(name):
+            return []
+        if not self._reads_left:
+            return chunks
+        self._reads_left -= 1
+        try:
+            row = await self._catalogue.find(name)
         except DataCorruptionError:
             return chunks  # nobody can say any more that they are not needed
         if row is None or row.segment.segment_id != segment_id:

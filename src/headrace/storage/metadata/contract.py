@@ -1,7 +1,7 @@
 """The contract of a row store: named pieces of one container's metadata, changed together or not at all.
 
-Rows are owned by ``storage.chunks``; a store knows keys and bytes. All rows are in memory, so reading is a
-plain call; a commit is durable when it returns. Every implementation passes
+Rows are owned by ``storage.chunks``; a store knows keys and bytes. Rows of segments in use are in memory, so
+reading is a plain call; a commit is durable when it returns. Every implementation passes
 ``headrace.testing.conformance.row_store``.
 """
 

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
@@ -96,6 +97,21 @@ async def test_chunks_of_inactive_segments_are_not_left_over_but_others_under_th
     assert not names & {leftover, of_nobody}
     for name in (A, B):
         assert await read_all(container, name) == name.encode()
+
+
+async def test_after_many_rows_were_read_what_carries_the_name_of_an_inactive_segment_is_kept(bench):
+    container = bench.container
+    await fill(container, A, B)
+    incarnation = container._storage._incarnation.name
+    names = [container.state.by_name[name].storage_name for name in (A, B)]
+    await bench.evict(A, B)
+    chunks = [chunk_name(name, 1, 3, incarnation, bytes(12)) for name in (*names, "s/gone.99", "s/a.x")]
+    archived = ArchivedChunks(container._catalogue, reads_max=1)
+    assert await archived.find_chunks(chunks) == {chunks[1]}, "the second is not looked at closely"
+    assert await archived.find_chunks(chunks) == {*chunks[:2]}
+    await container.delete(await container.resolve(B))
+    await bench.evict()
+    assert await archived.find_chunks(chunks) == {chunks[0]}
 
 
 async def test_nothing_is_left_over_of_a_segment_whose_row_is_damaged(bench):
