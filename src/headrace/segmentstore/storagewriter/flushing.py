@@ -59,6 +59,8 @@ class Flushing:
         self._progress_unsaid = False
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """Not asked of the timer: what some loops return for one that is due already cannot tell."""
         self._active = {False: 0, True: 0}
         """Flushes under way of segments that are no suspects, and of suspects."""
         self._begun: dict[SegmentAggregator, float] = {}
@@ -104,11 +106,12 @@ class Flushing:
         at = self._schedule.wake_at()
         if self._begun:
             at = min(at, next(iter(self._begun.values())) + self._config.slow_flush_s)
-        if at == inf or (self._timer is not None and loop.time() < self._timer.when() <= at):
+        if at == inf or (self._timer is not None and loop.time() < self._timer_at <= at):
             return
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_at(at, self._wake.set)
+        self._timer_at = at
 
     def _start_flushes(self, tasks: asyncio.TaskGroup, now: float, *, suspect: bool) -> None:
         while self._active[suspect] < self._config.flushes_max:
