@@ -7,6 +7,7 @@ import pytest
 
 from headrace.errors import AttributeMismatchError, FencedOutError
 from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
+from headrace.model.tables import NO_VERSION, TableEntry
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.container.segment_merges import SegmentMerges
 from headrace.segmentstore.durablelog import log_replay
@@ -16,6 +17,7 @@ from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.ingress.append_session import AppendSession
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
+from headrace.segmentstore.store import SegmentStore
 from headrace.testing.failures import SimulationError
 from headrace.testing.linearizability import NotLinearizableError
 from headrace.testing.run_seeds import run_one
@@ -183,6 +185,25 @@ def leave_updates_of_a_merge_out(monkeypatch):
     monkeypatch.setattr(SegmentMerges, "merge", merge)
 
 
+def forget_the_conditions_of_a_table(monkeypatch):
+    honest = SegmentStore.table_update
+
+    async def table_update(store, segment, entries, expected_length=-1):
+        entries = [TableEntry(entry.key, entry.value) for entry in entries]
+        return await honest(store, segment, entries, expected_length)
+
+    monkeypatch.setattr(SegmentStore, "table_update", table_update)
+
+
+def remove_from_a_table_only_on_condition(monkeypatch):
+    honest = SegmentStore.table_remove
+
+    async def table_remove(store, segment, keys, expected_length=-1):
+        await honest(store, segment, [key for key in keys if key.version != NO_VERSION], expected_length)
+
+    monkeypatch.setattr(SegmentStore, "table_remove", table_remove)
+
+
 #: Each with the scenario that has to find it, and in how many seeds.
 BUGS = [
     (acknowledge_before_the_log_has_it, "data_plane", 40),
@@ -196,6 +217,8 @@ BUGS = [
     (merge_twice, "data_plane", 12),
     (merge_a_batch_in_any_order, "data_plane", 12),
     (leave_updates_of_a_merge_out, "data_plane", 12),
+    (forget_the_conditions_of_a_table, "data_plane", 12),
+    (remove_from_a_table_only_on_condition, "data_plane", 12),
 ]
 
 

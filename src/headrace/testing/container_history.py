@@ -7,10 +7,11 @@ one to the other. What is unknown (the owner died before it answered) happened i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from headrace.errors import HeadraceError
+from headrace.testing import container_model, table_model
 from headrace.testing.container_calls import (
     ContainerAnswer,
     ContainerCall,
@@ -24,9 +25,10 @@ from headrace.testing.container_calls import (
     SealSegmentCall,
     SegmentInfoCall,
 )
-from headrace.testing.container_model import ModelContainer, state_of, step
+from headrace.testing.container_model import ModelContainer
 from headrace.testing.history import NEVER, History, Operation, Outcome
 from headrace.testing.linearizability import Answer, NotLinearizableError, linearize
+from headrace.testing.table_model import CreateTableCall, GetEntriesCall, TableAnswers, TableCall
 from headrace.testing.trace import Trace
 
 STEPS_MAX: Final = 300_000
@@ -53,19 +55,33 @@ _ANY_TIME: Final = frozenset(
 
 _MERGES: Final = (MergeSegmentsCall, MergeIfThereCall)
 
-_LOOKS: Final = (ReadSegmentCall, SegmentInfoCall, GetAttributeCall)
+_LOOKS: Final = (ReadSegmentCall, SegmentInfoCall, GetAttributeCall, GetEntriesCall)
 
 #: Told only once what they refer to is durable; other refusals may be about what is still on its way.
-_PATIENT: Final = (CreateSegmentCall, SealSegmentCall)
+_PATIENT: Final = (CreateSegmentCall, SealSegmentCall, CreateTableCall)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A model: where it begins, where an operation leads, and which state an observation is."""
+
+    initial: Any
+    step: Callable[[Any, Operation], Any]
+    state_of: Callable[[Any], Any]
+
+
+SEGMENTS: Final = Rules(ModelContainer(), container_model.step, container_model.state_of)
+TABLE: Final = Rules(table_model.INITIAL, table_model.step, table_model.state_of)
 
 
 class ContainerHistory:
     """What happened since the last observation."""
 
-    def __init__(self, now: Callable[[], float], trace: Trace) -> None:
+    def __init__(self, now: Callable[[], float], trace: Trace, rules: Rules = SEGMENTS) -> None:
         self._history = History(now)
         self._trace = trace
-        self.state = ModelContainer()
+        self._rules = rules
+        self.state = rules.initial
         self.contested = False
         """Whether two owners were at work in this period: looks may then be old, refusals wrong."""
         self.judged = 0
@@ -73,13 +89,13 @@ class ContainerHistory:
         self.undecided = 0
         """Periods with so much of unknown outcome that the search was given up: neither right nor wrong."""
 
-    def start(self, client: str, call: ContainerCall) -> Operation:
+    def start(self, client: str, call: ContainerCall | TableCall) -> Operation:
         """Note that ``client`` is about to ask."""
         operation = self._history.start(client, cast("Any", call))
         self._trace.add(client, "asks", number=operation.started, call=call)
         return operation
 
-    def succeed(self, operation: Operation, answer: ContainerAnswer | None = None) -> None:
+    def succeed(self, operation: Operation, answer: ContainerAnswer | TableAnswers | None = None) -> None:
         """Note that it happened."""
         self._history.succeed(operation, cast("Any", answer))
         self._trace.add(operation.client, "told", number=operation.started, answer=answer)
@@ -109,13 +125,12 @@ class ContainerHistory:
             NotLinearizableError: no order explains what clients were told.
         """
         operations = [*judgeable(self.operations, contested=self.contested)]
-        verdict = linearize(operations, self.state, step, steps_max=STEPS_MAX)
+        verdict = linearize(operations, self.state, self._rules.step, steps_max=STEPS_MAX)
         if verdict.answer is Answer.ILLEGAL:
             raise NotLinearizableError(verdict.describe())
         if verdict.answer is Answer.UNDECIDED:
             self.undecided += 1
-            answer: Any = self.operations[-1].result
-            self.state = state_of(answer)
+            self.state = self._rules.state_of(self.operations[-1].result)
         else:
             assert verdict.state is not None
             self.judged += len(self.operations)

@@ -178,8 +178,9 @@ class SimulatedDisk:
         return fault
 
     def heal(self) -> None:
-        """Take back every planned error."""
+        """Take back every planned error, and a planned loss of power."""
         self._faults.clear()
+        self._planned = None
 
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
         """Change one bit of a file."""

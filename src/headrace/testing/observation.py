@@ -11,6 +11,7 @@ from headrace.segmentstore.container.container import SegmentContainer
 from headrace.testing.container_calls import ObserveAnswer, ObservedSegment, SegmentAnswer
 from headrace.testing.container_model import ModelSegment
 from headrace.testing.failures import SimulationError, StuckError
+from headrace.testing.table_model import TableAnswer
 
 _READ_ATTEMPTS_MAX = 300
 
@@ -32,6 +33,25 @@ async def observe(container: SegmentContainer, names: Iterable[str], entropy: Se
         seen[name] = ObservedSegment(facts, await read_all(container, name, entropy))
         assert await facts_of(container, name) == facts
     return ObserveAnswer(seen)
+
+
+async def observe_table(container: SegmentContainer, name: str) -> TableAnswer:
+    """Return everything in a table, as its iterator and its look-ups tell alike."""
+    seen: dict[bytes, tuple[bytes, int]] = {}
+    token = b""
+    try:
+        while True:
+            page, token = await container.tables.table_entries(name, token, 3)
+            if not page:
+                break
+            seen.update((entry.key, (bytes(entry.value), entry.version)) for entry in page)
+        found = await container.tables.table_get(name, list(seen))
+    except NoSuchSegmentError:
+        return TableAnswer(None)
+    for entry in found:
+        assert entry is not None
+        assert seen[entry.key] == (bytes(entry.value), entry.version)
+    return TableAnswer(seen)
 
 
 def check_known(container: SegmentContainer, names: Collection[str]) -> None:

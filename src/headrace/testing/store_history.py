@@ -7,6 +7,7 @@ stays within a stream segment and those beside it, so these are the objects.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Final
 
 from headrace.model.hashing import container_of
 from headrace.model.names import primary_name
@@ -17,17 +18,22 @@ from headrace.testing.container_calls import (
     ObserveAnswer,
     ObserveCall,
 )
-from headrace.testing.container_history import ContainerHistory
+from headrace.testing.container_history import SEGMENTS, TABLE, ContainerHistory
 from headrace.testing.container_model import ModelSegment
 from headrace.testing.history import Operation
+from headrace.testing.table_model import ObserveTableCall, TableAnswer, TableCall
 from headrace.testing.trace import Trace
+
+TABLES: Final = "scope/tables/"
+"""Segments below this are tables."""
 
 
 class Family:
-    """One stream segment and what lies beside it."""
+    """One stream segment and what lies beside it, or one table."""
 
-    def __init__(self, history: ContainerHistory, container_id: int) -> None:
+    def __init__(self, history: ContainerHistory, container_id: int, *, is_table: bool) -> None:
         self.history = history
+        self.is_table = is_table
         self.container_id = container_id
         self.known: dict[str, bool] = {}
         """Names that clients have asked for, and whether they are transient."""
@@ -59,11 +65,13 @@ class StoreHistory:
         name = primary_name(segment)
         found = self.families.get(name)
         if found is None:
-            history = ContainerHistory(self._now, self._trace)
-            found = self.families[name] = Family(history, container_of(name, self.containers))
+            is_table = name.startswith(TABLES)
+            history = ContainerHistory(self._now, self._trace, TABLE if is_table else SEGMENTS)
+            found = Family(history, container_of(name, self.containers), is_table=is_table)
+            self.families[name] = found
         return found
 
-    def start(self, client: str, call: ContainerCall) -> Operation:
+    def start(self, client: str, call: ContainerCall | TableCall) -> Operation:
         """Note that ``client`` is about to ask."""
         return self.family_of(call.segment).history.start(client, call)
 
@@ -73,34 +81,44 @@ class StoreHistory:
 
     def names(self, container_id: int) -> list[str]:
         """Return every name that clients have asked for in one container."""
-        families = [family for family in self.families.values() if family.container_id == container_id]
-        return [name for family in families for name in family.known]
+        return [name for family in self._families(container_id) for name in family.known]
 
     def segments(self, container_id: int) -> dict[str, ModelSegment]:
         """Return what must be in a container, as last observed."""
-        families = [family for family in self.families.values() if family.container_id == container_id]
+        families = [family for family in self._families(container_id) if not family.is_table]
         return {
             name: segment for family in families for name, segment in family.history.state.segments.items()
         }
 
+    def tables(self, container_id: int) -> list[str]:
+        """Return the tables that must be in a container, as last observed."""
+        families = [family for family in self._families(container_id) if family.is_table]
+        return [name for family in families if family.history.state.exists for name in family.known]
+
+    def _families(self, container_id: int) -> list[Family]:
+        return [family for family in self.families.values() if family.container_id == container_id]
+
     def on_owner(self, container_id: int) -> None:
         """A container is about to start: it lets go of transient segments and forgets merges."""
-        for family in self.families.values():
-            if family.container_id == container_id:
-                family.history.start("store", NextOwnerCall())
+        for family in self._families(container_id):
+            family.history.start("store", NextOwnerCall())
 
     def on_transient_left(self, name: str) -> None:
         """The connection of a transient segment is lost: the store removes the segment when it likes."""
         self.start("store", DeleteSegmentCall(name))
 
-    def end_period(self, family: Family, seen: ObserveAnswer) -> None:
+    def end_period(self, family: Family, seen: ObserveAnswer | TableAnswer) -> None:
         """Judge a family up to what is seen of it, now that nobody else is at work.
 
         Raises:
             NotLinearizableError: no order explains what clients were told.
         """
-        operation = family.history.start("observer", ObserveCall())
+        call: Any = ObserveCall()
+        if isinstance(seen, TableAnswer):
+            call = ObserveTableCall(next(iter(family.known)))
+        operation = family.history.start("observer", call)
         family.history.succeed(operation, seen)
         family.history.contested = self.contested
         family.history.end_period()
-        family.known = {name: family.known[name] for name in seen.segments}
+        if isinstance(seen, ObserveAnswer):
+            family.known = {name: family.known[name] for name in seen.segments}

@@ -18,7 +18,7 @@ from headrace.testing.reduction import ALL, Reduction
 from headrace.testing.scenarios.container_profile import TROUBLES, draw_profile
 from headrace.testing.scenarios.store_world import PORT, StoreWorld
 from headrace.testing.simulation import Simulation
-from headrace.testing.store_history import StoreHistory
+from headrace.testing.store_history import TABLES, StoreHistory
 from headrace.testing.workloads.store_clients import StoreClient
 
 #: How a period ends. All but the last disturb it.
@@ -123,6 +123,7 @@ def _start_clients(world: StoreWorld, label: str, reduction: Reduction) -> list[
             world.history,
             sim.entropy.fork(name),
             streams=streams,
+            tables=[f"{TABLES}{number}.#epoch.0" for number in range(2)],
             cancels_per_thousand=cancels,
         )
         steps = min(STEPS, profile.steps, reduction.steps)

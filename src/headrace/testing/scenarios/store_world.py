@@ -19,7 +19,7 @@ from headrace.standalone.data_plane import DataPlane
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.testing.failures import SimulationError, StuckError
 from headrace.testing.host import HostDownError, SimulatedHost
-from headrace.testing.observation import check_known, check_stored, observe
+from headrace.testing.observation import check_known, check_stored, observe, observe_table
 from headrace.testing.scenarios.container_profile import ContainerProfile
 from headrace.testing.scenarios.foundations import Foundations
 from headrace.testing.simulation import Simulation
@@ -188,11 +188,15 @@ class StoreWorld:
         if len(store.registry.running()) < history.containers:
             raise SimulationError("a store has started without all of its containers")
         for name, family in list(history.families.items()):
-            seen = await observe(store.registry.get(name), family.known, self.entropy)
-            history.end_period(family, seen)
+            container = store.registry.get(name)
+            if family.is_table:
+                history.end_period(family, await observe_table(container, name))
+            else:
+                history.end_period(family, await observe(container, family.known, self.entropy))
         history.contested = False
 
     async def check_stored(self, store: SimulatedStore) -> None:
         """Compare what storage holds with what clients know. Raises SimulationError if they differ."""
         for container in store.registry.running():
-            await check_stored(container, self.history.segments(container.container_id))
+            number = container.container_id
+            await check_stored(container, self.history.segments(number), self.history.tables(number))

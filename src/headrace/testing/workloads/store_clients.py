@@ -36,8 +36,10 @@ from headrace.testing.container_calls import (
 from headrace.testing.failures import SimulationError
 from headrace.testing.history import Operation
 from headrace.testing.store_history import StoreHistory
+from headrace.testing.table_model import TableAnswers, TableCall
 from headrace.testing.wire_client import WireClient
 from headrace.testing.workloads.container_clients import writer_id_of
+from headrace.testing.workloads.table_client import TableClient
 from headrace.testing.workloads.wire_writer import WireWriter
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Command
@@ -54,9 +56,12 @@ _REFUSALS: Final[dict[type[Command], str]] = {
     c.SegmentIsTruncated: "SegmentTruncated",
     c.ErrorMessage: "InvalidArgument",
     c.WrongHost: "ContainerOffline",
+    c.TableKeyDoesNotExist: "TableKeyMissing",
+    c.TableKeyBadVersion: "TableKeyVersion",
+    c.TableSegmentNotEmpty: "TableNotEmpty",
 }
 
-Answer = Callable[[Any], ContainerAnswer | None]
+Answer = Callable[[Any], ContainerAnswer | TableAnswers | None]
 
 
 class StoreClient:
@@ -70,6 +75,7 @@ class StoreClient:
         entropy: SeededEntropy,
         *,
         streams: Sequence[str],
+        tables: Sequence[str] = (),
         cancels_per_thousand: int = 0,
     ) -> None:
         self.name = name
@@ -84,6 +90,9 @@ class StoreClient:
         """Those of this connection."""
         self._transactions = 0
         self._writers: dict[str, WireWriter] = {}
+        self._tables = [TableClient(table, self._start, entropy) for table in tables]
+        for table in tables:
+            history.family_of(table).known[table] = False
 
     async def work(self, steps: int, pause_s_max: float) -> None:
         """Take so many steps."""
@@ -99,7 +108,7 @@ class StoreClient:
     async def _step(self) -> None:
         draw = self._entropy.randbelow
         name = self._streams[draw(len(self._streams))]
-        match draw(26):
+        match draw(30):
             case 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7:
                 await self._write(name)
             case 8 | 9 | 10:
@@ -120,6 +129,10 @@ class StoreClient:
                 await self._writer_of(name).repeat_last(await self._connected())
             case 21:
                 self._leave()
+            case 22 | 23 | 24 | 25:
+                table = self._tables[draw(len(self._tables))]
+                for _ in range(1 + draw(4)):
+                    await table.step()
             case _:
                 await self._write_if(name)
 
@@ -377,7 +390,7 @@ class StoreClient:
 
     async def _start(
         self,
-        call: ContainerCall,
+        call: ContainerCall | TableCall,
         request: Callable[[int], Command],
         good: type[Command],
         answer: Answer | None = None,
