@@ -23,7 +23,8 @@ from __future__ import annotations
 import struct
 from array import array
 from dataclasses import dataclass, field
-from struct import Struct, pack, unpack_from
+from struct import Struct, unpack_from
+from sys import byteorder
 from typing import Final
 
 from crc32c import crc32c
@@ -264,7 +265,10 @@ def _decode_name(body: bytes, at: int) -> tuple[str, int]:
 
 
 def _encode_checksums(checksums: array[int]) -> bytes:
-    return pack(f">I{len(checksums)}I", len(checksums), *checksums)
+    words = checksums[:]
+    if byteorder == "little":
+        words.byteswap()
+    return _COUNT.pack(len(words)) + words.tobytes()  # a format for each count would have to be compiled
 
 
 def _decode_checksums(body: bytes, at: int) -> tuple[array[int], int]:
