@@ -76,10 +76,10 @@ class ServerProcess:
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def wait_for_log(self, text, timeout_s=60.0):
-        """Wait until the server has said ``text``."""
+    def wait_for_log(self, text, timeout_s=60.0, after=0):
+        """Wait until the server has said ``text``, behind the first ``after`` characters of its log."""
         deadline = time.monotonic() + timeout_s
-        while text not in self.log():
+        while text not in self.log()[after:]:
             assert time.monotonic() < deadline, f"{text!r} was not said: {self.log()[-3000:]}"
             select.select([], [], [], 0.05)  # nothing tells us about more text in a file
 

@@ -1,7 +1,10 @@
 """A disk that fills beneath a real server: nothing acknowledged is lost, and it goes on when it can."""
 
 import asyncio
+import json
+import re
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -124,7 +127,7 @@ async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_
         assert await numbers(client) == list(range(filler.acknowledged))
 
 
-async def test_a_full_server_stops_when_told_and_starts_again_with_everything(server, disk):
+async def test_a_full_server_stops_when_told_and_waits_for_space_when_it_is_started_again(server, disk):
     async with connect(server.uri) as client:
         await create(client)
         filler = Filler(client, give_up_s=0.5)
@@ -132,14 +135,44 @@ async def test_a_full_server_stops_when_told_and_starts_again_with_everything(se
         await asyncio.to_thread(server.wait_for_log, HELD_UP)
         assert await asyncio.to_thread(server.stop, 15) == 0
         await asyncio.gather(filling, return_exceptions=True)
-    with pytest.raises(ServerDiedError, match="no space left"):
-        server.start()
-    assert "Traceback" not in server.log()
+    said = len(server.log())
+    with pytest.raises(ServerDiedError, match="not ready"):
+        server.start(timeout_s=4)
+    assert "container 0 did not start: StorageFullError: no space left" in server.log()[said:]
+    # Told to stop while it waits, it stops.
+    starting = asyncio.create_task(asyncio.to_thread(server.start, 60))
+    said = len(server.log())
+    await asyncio.to_thread(wait_for_more, server, said)
+    assert await asyncio.to_thread(server.stop, 15) == 0
+    assert isinstance((await asyncio.gather(starting, return_exceptions=True))[0], ServerDiedError)
+    # It says why, and goes on by itself.
+    starting = asyncio.create_task(asyncio.to_thread(server.start, 60))
+    said = len(server.log())
+    await asyncio.to_thread(wait_for_more, server, said)
+    rest = re.findall(r"health can be asked for: (\S+)", server.log())[-1]
+    health = await asyncio.to_thread(ask, rest, "/v1/health/container-0")
+    assert (health["status"], health["readiness"]) == ("DOWN", False)
+    assert "no space left" in health["details"]["lastFailure"]
+    found = await asyncio.to_thread(ask, rest, "/v1/debug/statistics")
+    assert "no space left" in found["containers"]["0"]["health"]["last_failure"]
+    assert (await asyncio.to_thread(ask, rest, "/v1/health"))["status"] == "STARTING"
     disk.resize(500)
-    server.start()
+    await starting
+    assert "Traceback" not in server.log()
+    assert (await asyncio.to_thread(ask, rest, "/v1/health"))["status"] == "UP"
     async with connect(server.uri) as client:
         found = await numbers(client)
         assert found[: filler.acknowledged] == list(range(filler.acknowledged))
         assert len(found) <= filler.acknowledged + 1  # one was on its way
         async with client.event_writer("demo", "stream") as writer:
             await writer.write(b"goes on", "key")
+
+
+def wait_for_more(server, said):
+    """Wait until a server that was started now has failed to start its container."""
+    server.wait_for_log("did not start", after=said)
+
+
+def ask(address, path):
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+        return json.loads(answer.read())

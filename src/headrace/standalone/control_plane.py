@@ -50,6 +50,11 @@ class ControlPlane:
         self.grpc_port = config.controller_port
         self.rest_port = config.rest_port
 
+    async def start_rest(self) -> None:
+        """Answer questions about health and statistics. Raises OSError if the address is taken."""
+        self._rest = RestServer(self._controller, self._config.host, self._config.rest_port, self._inside)
+        self.rest_port = await self._rest.start()
+
     async def start(self) -> None:
         """Serve control calls. Raises OSError if an address is taken."""
         try:
@@ -57,8 +62,6 @@ class ControlPlane:
             loop = asyncio.get_running_loop()
             self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
             self.grpc_port = self._grpc.start()
-            self._rest = RestServer(self._controller, self._config.host, self._config.rest_port, self._inside)
-            self.rest_port = await self._rest.start()
         except BaseException:
             await self.stop()
             raise

@@ -1,9 +1,9 @@
 """The standalone server: starts every part in order, says when it can be used, stops orderly on a signal.
 
-Order of start: lock of the data directory, containers (each recovers from its log), the segment store's
-listener, the controller (it finishes what a former one began), gRPC, REST, and only then the ready file:
-whoever
-finds it may append. Stopping runs backwards. A kill at any moment is safe: starting is always recovery.
+Order of start: lock of the data directory, the segment store's listener, REST (so that its health can be
+asked), containers (each recovers from its log, and waits for space if the disk is full), the controller (it
+finishes what a former one began), gRPC, and only then the ready file: whoever finds it may append.
+Stopping runs backwards. A kill at any moment is safe: starting is always recovery.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.loops import run as run_loop
 from headrace.runtime.loops import share_interpreter
+from headrace.runtime.supervisor import Supervisor
 from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
 from headrace.standalone.data_directory import check_data_directory, containers_of
@@ -75,12 +76,14 @@ class StandaloneServer:
                 # Not before the lock is held: the promise of somebody who holds it is still true.
                 remove_ready_file(config.ready_file)
             data_plane = DataPlane(config, self._runtime, containers)
-            await data_plane.start()
             stack.push_async_callback(data_plane.stop)
             segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
             control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore, data_plane)
-            await control_plane.start()
             stack.push_async_callback(control_plane.stop)
+            await control_plane.start_rest()
+            _logger.info("health can be asked for: %s:%d", config.host, control_plane.rest_port)
+            await data_plane.start()
+            await control_plane.start()
             addresses = Addresses(
                 f"{config.host}:{control_plane.grpc_port}",
                 f"{config.host}:{segmentstore}",
@@ -112,7 +115,10 @@ async def serve(config: StandaloneConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     server = StandaloneServer(config)
-    addresses = await server.start()
+    addresses = await _start_until(server, stopping)
+    if addresses is None:
+        _logger.info("stopped before it was ready")
+        return
     tune_collector()
     try:
         if config.ready_file is not None:
@@ -131,6 +137,18 @@ async def serve(config: StandaloneConfig) -> None:
         if config.ready_file is not None:
             remove_ready_file(config.ready_file)
         await server.stop()
+
+
+async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Addresses | None:
+    """Start, or give up and answer None once ``stopping`` is set: a start may wait for space for ever."""
+    supervisor = Supervisor("start", lambda _name, _error: None)  # whatever it is, it is raised below
+    starting = supervisor.spawn("server", server.start())
+    told = supervisor.spawn("signal", stopping.wait())
+    try:
+        await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+        return await starting if starting.done() else None
+    finally:
+        await supervisor.stop()
 
 
 def run(config: StandaloneConfig) -> None:

@@ -4,7 +4,7 @@ When a container ends by itself its neighbours never notice. It is opened anew f
 grows while it keeps failing; meanwhile its segments answer ContainerOfflineError. Damaged data is not
 retried: a
 container that met corruption stays offline until a person has looked, because a restart could bury the
-evidence.
+evidence. A first start on a full disk is repeated in the same way; any other failure of it ends the process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError
+from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError, StorageFullError
 from headrace.model.hashing import container_of
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.container import SegmentContainer, describe_failure
@@ -57,13 +57,33 @@ class ContainerRegistry:
         self._stopping = False
 
     async def start(self) -> None:
-        """Start every container; any failure stops those started and is raised."""
+        """Start every container, however long it takes until there is space for its log.
+
+        Any other failure stops those started and is raised.
+        """
         try:
             for container_id in range(self.container_count):
-                await self._start_one(container_id)
+                await self._start_patiently(container_id)
         except BaseException:
             await self.stop()
             raise
+
+    async def _start_patiently(self, container_id: int) -> None:
+        delay_s = self._delay_s
+        while True:
+            try:
+                await self._start_one(container_id)
+            except StorageFullError as error:
+                self._note_failed_start(container_id, error)
+            else:
+                return
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, self._delay_max_s)
+            self._restarts[container_id] += 1
+
+    def _note_failed_start(self, container_id: int, error: BaseException) -> None:
+        self._failures[container_id] = describe_failure(error)
+        _logger.error("container %d did not start: %s", container_id, describe_failure(error))
 
     async def _start_one(self, container_id: int) -> None:
         container = self._make(container_id, self._on_failed)
@@ -96,8 +116,7 @@ class ContainerRegistry:
                 await self._start_one(container_id)
             except Exception as again:  # noqa: BLE001 - whatever it was, it is reported and retried
                 error = again
-                self._failures[container_id] = describe_failure(again)
-                _logger.error("container %d did not start: %s", container_id, describe_failure(again))  # noqa: TRY400 - one line a person can read
+                self._note_failed_start(container_id, again)
             else:
                 _logger.info("container %d runs again", container_id)
                 return

@@ -1,0 +1,130 @@
+"""Containers that start, or do not, on their registry."""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import (
+    ContainerOfflineError,
+    DataCorruptionError,
+    FencedOutError,
+    StorageFullError,
+    WalWriteError,
+)
+from headrace.segmentstore.hosting.registry import ContainerRegistry
+
+FULL = StorageFullError("no space left while opening the log")
+
+
+class Container:
+    """Meets what ``errors`` says, one at each start; counts."""
+
+    def __init__(self, container_id, on_failed, errors, events):
+        self.container_id = container_id
+        self.on_failed = on_failed
+        self.errors = errors
+        self.events = events
+
+    async def start(self):
+        self.events.append(("start", self.container_id))
+        await asyncio.sleep(0)
+        if self.errors:
+            raise self.errors.pop(0)
+
+    async def stop(self):
+        self.events.append(("stop", self.container_id))
+        await asyncio.sleep(0)
+
+
+class World:
+    def __init__(self, count, **errors):
+        self.events = []
+        self.made = []
+        self.errors = {int(name[1:]): list(found) for name, found in errors.items()}
+        self.registry = ContainerRegistry(count, self.make, restart_delay_s=0.001, restart_delay_max_s=0.002)
+
+    def make(self, container_id, on_failed):
+        container = Container(container_id, on_failed, self.errors.get(container_id, []), self.events)
+        self.made.append(container)
+        return container
+
+
+async def test_a_first_start_on_a_full_disk_is_repeated_until_there_is_space():
+    world = World(3, c1=[FULL, FULL, FULL])
+    starting = asyncio.ensure_future(world.registry.start())
+    seen = set()
+    while not starting.done():
+        health = world.registry.health()[1]
+        seen.add((health.online, health.restarts, health.last_failure))
+        await asyncio.sleep(0)
+    await starting
+    assert (False, 1, "StorageFullError: no space left while opening the log") in seen
+    assert [health.online for health in world.registry.health()] == [True, True, True]
+    assert world.registry.health()[1].restarts == 3
+    assert world.events.count(("start", 1)) == 4
+    assert world.events.count(("stop", 1)) == 3, "each that failed was stopped"
+    assert world.events.count(("start", 0)) == world.events.count(("start", 2)) == 1
+    await world.registry.stop()
+    assert len(world.events) == 2 * len(world.made)
+
+
+@pytest.mark.parametrize(
+    "error", [DataCorruptionError("damaged"), FencedOutError("taken"), WalWriteError("EIO"), OSError("EIO")]
+)
+async def test_any_other_failure_of_a_first_start_is_raised_and_stops_the_others(error):
+    world = World(3, c1=[FULL, error])
+    with pytest.raises(type(error)):
+        await world.registry.start()
+    assert world.registry.running() == []
+    assert sorted(world.events) == sorted(
+        [("start", 0), ("start", 1), ("start", 1), ("stop", 0), ("stop", 1), ("stop", 1)]
+    )
+
+
+async def test_a_start_that_waits_for_space_ends_when_it_is_cancelled_and_leaves_nothing_running():
+    world = World(2, c1=[FULL] * 10**6)
+    starting = asyncio.ensure_future(world.registry.start())
+    while world.registry.health()[1].restarts < 3:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert world.registry.running() == []
+    for number in range(2):
+        assert world.events.count(("start", number)) == world.events.count(("stop", number))
+    await world.registry.stop()
+
+
+@pytest.mark.parametrize(
+    ("error", "restarts"), [(DataCorruptionError("x"), 0), (FencedOutError("x"), 0), (WalWriteError("x"), 1)]
+)
+async def test_a_container_that_ends_is_started_again_unless_that_could_bury_or_fight(error, restarts):
+    world = World(1)
+    await world.registry.start()
+    container = world.made[0]
+    container.on_failed(container, error)
+    with pytest.raises(ContainerOfflineError):
+        world.registry.get("s/a")
+    async with asyncio.timeout(10):
+        while world.registry._supervisor.statistics().running:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    assert len(world.made) == 1 + restarts
+    assert world.registry.health()[0].restarts == restarts
+    assert type(error).__name__ in world.registry.health()[0].last_failure
+    await world.registry.stop()
+
+
+async def test_containers_stop_side_by_side():
+    world = World(3)
+    await world.registry.start()
+    together = []
+
+    async def stop(container):
+        together.append(container.container_id)
+        while len(together) < 3:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+
+    for container in world.made:
+        container.stop = lambda container=container: stop(container)
+    async with asyncio.timeout(10):
+        await world.registry.stop()
