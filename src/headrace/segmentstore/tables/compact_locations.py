@@ -15,6 +15,8 @@ from typing import Final
 
 _HASH_BYTES: Final = 16
 _RECORD_BYTES: Final = 32
+_PLACE_BYTES: Final = 8
+"""Of a hash, the number from whose low bits its bucket follows."""
 _BUCKET_RECORDS: Final = 24
 """On average, before another bucket is split: fewer take more memory, more take longer to search."""
 _BUCKET_OVERHEAD_BYTES: Final = 96
@@ -46,18 +48,21 @@ class CompactLocations:
         at = _search(bucket, digest)
         return default if at < 0 else _location(bucket, at)
 
-    def __setitem__(self, key: bytes, location: int) -> None:
+    def swap(self, key: bytes, location: int, default: int) -> int:
+        """Set the location of ``key``; return the one it had."""
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         bucket = self._buckets[self._place(digest)]
         at = _search(bucket, digest)
         data = location.to_bytes(_RECORD_BYTES - _HASH_BYTES, "big")
         if at >= 0:
+            before = _location(bucket, at)
             bucket[at + _HASH_BYTES : at + _RECORD_BYTES] = data
-            return
+            return before
         bucket += digest + data
         self._count += 1
         if self._count > len(self._buckets) * _BUCKET_RECORDS:
             self._split_next()
+        return default
 
     def pop(self, key: bytes, default: int) -> int:
         """Forget ``key``; return its location. Memory is kept for others."""
@@ -80,7 +85,7 @@ class CompactLocations:
 
     def _place(self, digest: bytes | bytearray) -> int:
         """Return the bucket of a hash."""
-        number = int.from_bytes(digest[:8], "big")
+        number = int.from_bytes(digest[:_PLACE_BYTES], "big")
         place = number & (self._low - 1)
         return number & (2 * self._low - 1) if place < self._split else place
 
@@ -88,15 +93,14 @@ class CompactLocations:
         """Move half of the records of one bucket into a new one."""
         whole = self._buckets[self._split]
         left, right = bytearray(), bytearray()
-        self._split += 1
-        self._buckets.append(right)
+        shift = self._low.bit_length() - 1  # the one bit of the hash that decides
+        byte, mask = _PLACE_BYTES - 1 - shift // 8, 1 << shift % 8
         for at in range(0, len(whole), _RECORD_BYTES):
-            record = whole[at : at + _RECORD_BYTES]
-            if self._place(record) == self._split - 1:
-                left += record
-            else:
-                right += record
-        self._buckets[self._split - 1] = left
+            half = right if whole[at + byte] & mask else left
+            half += whole[at : at + _RECORD_BYTES]
+        self._buckets[self._split] = left
+        self._buckets.append(right)
+        self._split += 1
         if self._split == self._low:
             self._low *= 2
             self._split = 0

@@ -100,8 +100,12 @@ class TableIndex:
 
     def put(self, key: bytes, location: int) -> int:
         """Set the location of ``key``; return the one it had, or ``REMOVED``."""
-        before = self._locations.get(key, REMOVED)
-        self._locations[key] = location
+        locations = self._locations
+        if isinstance(locations, dict):
+            before = locations.get(key, REMOVED)
+            locations[key] = location
+        else:
+            before = locations.swap(key, location, REMOVED)
         if before == REMOVED:
             self._key_bytes += len(key)
             self._live_bytes += ENTRY_HEADER_BYTES + len(key) + (location & _LENGTH_MASK)

@@ -28,7 +28,8 @@ def test_it_answers_as_a_dict_does(first, second):
             if location < 0:
                 assert compact.pop(key(number), REMOVED) == model.pop(key(number), REMOVED)
             else:
-                compact[key(number)] = model[key(number)] = location
+                assert compact.swap(key(number), location, REMOVED) == model.get(key(number), REMOVED)
+                model[key(number)] = location
         compact.check()
         assert len(compact) == len(model)
         assert sorted(compact.values()) == sorted(model.values())
@@ -39,7 +40,7 @@ def test_it_answers_as_a_dict_does(first, second):
 def test_it_grows_bucket_by_bucket_and_empties():
     compact = CompactLocations()
     for number in range(COUNT):
-        compact[key(number)] = number
+        assert compact.swap(key(number), number, REMOVED) == REMOVED
     compact.check()
     assert len(compact) == COUNT
     assert [compact.get(key(number), -1) for number in range(0, COUNT, 7)] == list(range(0, COUNT, 7))
@@ -60,9 +61,11 @@ def test_bytes_of_others_that_look_like_a_hash_are_not_taken_for_it(monkeypatch)
 
     monkeypatch.setattr(compact_locations, "blake2b", Digest)
     compact = CompactLocations()
-    compact[bytes(16)] = 0x7777 << 64  # 16 bytes of zeros lie in front of, and across, the next record
-    compact[bytes(8) + b"\1" * 8] = 0
-    compact[b"\1" * 16] = 5
+    compact.swap(
+        bytes(16), 0x7777 << 64, REMOVED
+    )  # 16 bytes of zeros lie in front of, and across, the next record
+    compact.swap(bytes(8) + b"\1" * 8, 0, REMOVED)
+    compact.swap(b"\1" * 16, 5, REMOVED)
     for wanted, location in ((bytes(16), 0x7777 << 64), (bytes(8) + b"\1" * 8, 0), (b"\1" * 16, 5)):
         assert compact.get(wanted, REMOVED) == location
     assert compact.get(b"\1" * 8 + bytes(8), REMOVED) == REMOVED
