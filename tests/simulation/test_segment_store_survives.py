@@ -4,9 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections import Counter
+from typing import get_args
 
 import pytest
 
+from headrace.testing.container_calls import ContainerCall, EnsureSealedCall, NextOwnerCall
 from headrace.testing.disk import DiskConfig
 from headrace.testing.disk_files import SimulatedFile, Survival
 from headrace.testing.failures import TimeLimitError
@@ -18,6 +21,7 @@ from headrace.testing.run_seeds import main, run_one
 from headrace.testing.scenarios.writers import storm
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
+from headrace.testing.table_model import TableCall
 from tests.simulation.found_seeds import DATA_PLANE
 
 
@@ -25,6 +29,12 @@ from tests.simulation.found_seeds import DATA_PLANE
 def test_clients_with_every_verb_are_told_what_a_correct_store_would_tell_them(seed):
     history = run_one("data_plane", seed).value
     assert history.judged > 50
+
+
+def test_every_verb_happens_in_a_handful_of_seeds():
+    happened = sum((run_one("data_plane", seed).value.happened for seed in range(300, 306)), Counter())
+    verbs = {call.__name__ for call in (*get_args(ContainerCall), *get_args(TableCall))}
+    assert verbs - set(happened) == {EnsureSealedCall.__name__, NextOwnerCall.__name__}  # no client's calls
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -6,6 +6,7 @@ one to the other. What is unknown (the owner died before it answered) happened i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
@@ -86,6 +87,8 @@ class ContainerHistory:
         """Whether two owners were at work in this period: looks may then be old, refusals wrong."""
         self.judged = 0
         """Operations in periods that had a verdict."""
+        self.happened: Counter[str] = Counter()
+        """How many calls of each kind happened for sure."""
         self.undecided = 0
         """Periods with so much of unknown outcome that the search was given up: neither right nor wrong."""
 
@@ -135,6 +138,8 @@ class ContainerHistory:
             assert verdict.state is not None
             self.judged += len(self.operations)
             self.state = verdict.state
+        done = [operation for operation in self.operations if operation.outcome is Outcome.OK]
+        self.happened.update(type(operation.call).__name__ for operation in done)
         self._history.operations.clear()
         self.contested = False
 

@@ -6,6 +6,7 @@ stays within a stream segment and those beside it, so these are the objects.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -59,6 +60,11 @@ class StoreHistory:
     def undecided(self) -> int:
         """Periods in which the search was given up."""
         return sum(family.history.undecided for family in self.families.values())
+
+    @property
+    def happened(self) -> Counter[str]:
+        """How many calls of each kind happened for sure."""
+        return sum((family.history.happened for family in self.families.values()), Counter())
 
     def family_of(self, segment: str) -> Family:
         """Return the family of a segment, which may be new."""
