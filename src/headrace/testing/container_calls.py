@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, is_core_attribute
+from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT, AttributeUpdate, is_core_attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class SegmentAnswer:
     """None if only the rest was told."""
 
     def __str__(self) -> str:
-        return f"[{self.start_offset}, {self.length}){' sealed' * self.sealed}"
+        return describe_segment(self.start_offset, self.length, self.sealed, self.attributes or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +242,16 @@ class ObserveAnswer:
 
 
 ContainerAnswer = LengthAnswer | ValueAnswer | ReadAnswer | SegmentAnswer | ObserveAnswer
+
+
+def describe_segment(start: int, length: int, sealed: bool, attributes: Mapping[bytes, int]) -> str:
+    """Return a segment for people, without what a container sets by itself."""
+    told = [
+        f" {_key(key)}={value}"
+        for key, value in sorted(attributes.items())
+        if key == EVENT_COUNT or not is_core_attribute(key)
+    ]
+    return f"[{start}, {length}){' sealed' * sealed}{''.join(told)}"
 
 
 def _listed(updates: Sequence[AttributeUpdate]) -> str:

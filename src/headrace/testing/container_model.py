@@ -34,6 +34,7 @@ from headrace.testing.container_calls import (
     TruncateSegmentCall,
     UpdateAttributesCall,
     ValueAnswer,
+    describe_segment,
 )
 from headrace.testing.history import Operation, Outcome
 
@@ -127,7 +128,7 @@ class ModelContainer:
 
     def __str__(self) -> str:
         return ", ".join(
-            f"{name} [{found.start}, {found.length}){' sealed' * found.sealed}"
+            f"{name} {describe_segment(found.start, found.length, found.sealed, found.attributes)}"
             for name, found in sorted(self.segments.items())
         )
 
