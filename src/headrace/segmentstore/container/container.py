@@ -142,7 +142,10 @@ class SegmentContainer:
         try:
             await self._start()
         except CorruptionError as error:
-            raise self._judge(error) from error
+            judged = self._judge(error)
+            if judged is error:
+                raise
+            raise judged from error
 
     async def _start(self) -> None:
         components, state = self._components, self._state
@@ -308,9 +311,7 @@ class SegmentContainer:
         record decides, and it names the successor before that can have changed anything.
         """
         if isinstance(error, CorruptionError) and self._components.wal.is_fenced():
-            fenced = FencedOutError(f"a newer owner has taken container {self.container_id}")
-            fenced.__cause__ = error
-            return fenced
+            return FencedOutError(f"a newer owner has taken container {self.container_id}")
         return error
 
     @property

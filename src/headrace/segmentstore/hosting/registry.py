@@ -51,6 +51,8 @@ class ContainerRegistry:
         self._delay_s = restart_delay_s
         self._delay_max_s = restart_delay_max_s
         self._running: dict[int, SegmentContainer] = {}
+        self._starting: dict[SegmentContainer, BaseException | None] = {}
+        """Containers on their way, with what has ended them already, if anything has."""
         self._restarts = dict.fromkeys(range(container_count), 0)
         self._failures = dict.fromkeys(range(container_count), "")
         self._supervisor = Supervisor("containers")
@@ -87,15 +89,32 @@ class ContainerRegistry:
 
     async def _start_one(self, container_id: int) -> None:
         container = self._make(container_id, self._on_failed)
+        self._starting[container] = None
         try:
             await container.start()
+            self._raise_early(container, None)
+        except Exception as error:
+            await container.stop()
+            self._raise_early(container, error)
+            raise
         except BaseException:
             await container.stop()
             raise
+        finally:
+            del self._starting[container]
         self._running[container_id] = container
+
+    def _raise_early(self, container: SegmentContainer, error: Exception | None) -> None:
+        """Raise what ended the container while it started; what its start met, ``error``, follows from it."""
+        early = self._starting[container]
+        if early is not None:
+            raise early from error
 
     def _on_failed(self, container: SegmentContainer, error: BaseException) -> None:
         container_id = container.container_id
+        if container in self._starting:
+            self._starting[container] = error  # whoever starts it is told, and tries again or does not
+            return
         if self._running.get(container_id) is container:
             del self._running[container_id]
         self._failures[container_id] = describe_failure(error)
@@ -106,7 +125,10 @@ class ContainerRegistry:
 
     async def _restart(self, failed: SegmentContainer, error: BaseException) -> None:
         container_id = failed.container_id
-        await failed.stop()
+        try:
+            await failed.stop()
+        except Exception:
+            _logger.exception("container %d did not end in order; it is opened anew", container_id)
         delay_s = self._delay_s
         while not isinstance(error, CorruptionError | FencedOutError):
             await asyncio.sleep(delay_s)

@@ -128,3 +128,75 @@ async def test_containers_stop_side_by_side():
         container.stop = lambda container=container: stop(container)
     async with asyncio.timeout(10):
         await world.registry.stop()
+
+
+class EndingContainer(Container):
+    """Ends by itself while it starts: some part of it fails before the rest is up."""
+
+    consequence = None
+    cause = None
+
+    async def start(self):
+        self.events.append(("start", self.container_id))
+        await asyncio.sleep(0)
+        if self.errors:
+            self.on_failed(self, self.errors.pop(0))
+            if self.consequence is not None:
+                raise self.consequence
+
+
+@pytest.mark.parametrize("consequence", [None, ContainerOfflineError("not running here now")])
+async def test_a_container_that_ends_while_it_starts_again_is_started_by_nobody_else(consequence):
+    world = World(1)
+    await world.registry.start()
+    world.errors[0] = [WalWriteError("EIO"), WalWriteError("EIO")]
+
+    def make(container_id, on_failed):
+        container = EndingContainer(container_id, on_failed, world.errors[0], world.events)
+        container.consequence = consequence
+        world.made.append(container)
+        return container
+
+    world.registry._make = make
+    world.made[0].on_failed(world.made[0], WalWriteError("first"))
+    async with asyncio.timeout(10):
+        while not world.registry.running():
+            running = world.events.count(("start", 0)) - world.events.count(("stop", 0))
+            assert running <= 1, "two owners in one process fence each other"
+            await asyncio.sleep(0)
+    assert world.registry.running() == [world.made[-1]]
+    assert len(world.made) == 4
+    assert not [name for name in world.registry._supervisor.statistics().running if "restart" not in name]
+    await world.registry.stop()
+    assert world.events.count(("start", 0)) == world.events.count(("stop", 0)) == 4
+
+
+async def test_damage_found_by_a_part_while_its_container_starts_is_what_the_start_is_refused_for():
+    world = World(1, c0=[DataCorruptionError("a chunk is missing")])
+
+    def make(container_id, on_failed):
+        container = EndingContainer(container_id, on_failed, world.errors[0], world.events)
+        container.consequence = ContainerOfflineError("not running here now")
+        return container
+
+    world.registry._make = make
+    with pytest.raises(DataCorruptionError, match="a chunk is missing"):
+        await world.registry.start()
+    assert world.registry.running() == []
+    assert world.events == [("start", 0), ("stop", 0)]
+
+
+async def test_a_container_that_cannot_even_stop_is_started_again():
+    world = World(1)
+    await world.registry.start()
+
+    async def fail():
+        raise OSError("EIO")
+
+    world.made[0].stop = fail
+    world.made[0].on_failed(world.made[0], WalWriteError("EIO"))
+    async with asyncio.timeout(10):
+        while not world.registry.running():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    assert world.registry.running() == [world.made[1]]
+    await world.registry.stop()
