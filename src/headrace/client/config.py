@@ -49,7 +49,9 @@ class WriterConfig:
 
     A block leaves at the end of the loop's turn in which it was filled, unless ``blocks_in_flight_max`` of
     its segment are on their way: then it grows, up to ``block_bytes_max``, until an acknowledgement makes
-    room. What a writer has been given and is not durable is bounded by ``window_bytes_max``.
+    room. While a quarter of ``window_bytes_max`` is used, a block of less than 32 KiB waits for events of the
+    next turns as long as one of its segment is on its way. What a writer has been given and is not durable is
+    bounded by ``window_bytes_max``.
     """
 
     block_bytes_max: int = 256 * KIB

@@ -73,6 +73,61 @@ async def test_blocks_overlap_and_acknowledgements_may_cover_several(system, cli
         assert all(ack.done() for ack in acks)
 
 
+async def _turns(count=3):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_small_block_leaves_at_once_while_little_is_on_its_way(system, client):
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        await writer.write(b"first")
+        system.store.ack_gate = asyncio.Event()
+        for number in range(1, 6):
+            writer.write(b"%d" % number)
+            await _turns()
+            assert writer.statistics().blocks_in_flight == number
+        system.store.ack_gate.set()
+    assert in_order(system) == [b"first", b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_a_small_block_of_a_loaded_writer_waits_for_company_as_long_as_its_segment_will_answer(
+    system, client, many
+):
+    system.controller.create("s", "t", 2)
+    config = WriterConfig(window_bytes_max=1 << 20)
+
+    def write(event):
+        return writer.write_many([event], ["b"]) if many else writer.write(event, "b")
+
+    async with client.event_writer("s", "t", config) as writer:
+        await writer.write_many([b"first", b"first"], ["c", "b"])  # one for each segment
+        system.store.ack_gate = asyncio.Event()
+        write(b"x" * 300_000)  # more than a quarter of the window
+        await _turns()
+        assert writer.statistics().blocks_in_flight == 1
+        for number in range(5):
+            ack = write(b"%d" % number)
+            await _turns()
+            writer.check()
+            assert writer.statistics().blocks_in_flight == 1
+        writer.write(b"y", "c")  # nothing of this segment is on its way, so nothing would wake it
+        await _turns()
+        assert writer.statistics().blocks_in_flight == 2
+        write(b"z" * 40_000)  # company enough
+        await _turns()
+        assert writer.statistics().blocks_in_flight == 3
+        ack = write(b"last")
+        await _turns()
+        assert writer.statistics().blocks_in_flight == 3
+        system.store.ack_gate.set()
+        await ack  # by the acknowledgement alone: nobody flushes
+        assert writer.bytes_held == 0
+    stored = [event for event in in_order(system) if event not in (b"first", b"y")]
+    assert stored == [b"x" * 300_000, b"0", b"1", b"2", b"3", b"4", b"z" * 40_000, b"last"]
+
+
 async def test_events_reach_the_segment_of_their_key(system, client):
     system.controller.create("s", "t", 4)
     keys = [f"key{number}" for number in range(200)]

@@ -116,6 +116,11 @@ class ByteWriter:
 
     # ------------------------------------------------------------------------------ for the output
 
+    @property
+    def is_loaded(self) -> bool:
+        """Pieces are blocks of their own: there is nothing to wait for."""
+        return False
+
     def on_durable(self, event_count: int, size_bytes: int) -> None:  # noqa: ARG002 - bytes have no events
         """Make room in the window."""
         self._release(size_bytes)

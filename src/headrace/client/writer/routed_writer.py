@@ -372,6 +372,11 @@ class RoutedWriter:
 
     # ------------------------------------------------------------------------------ for outputs
 
+    @property
+    def is_loaded(self) -> bool:
+        """A quarter of the window is used."""
+        return 4 * self._held_bytes > self._config.window_bytes_max
+
     def on_durable(self, event_count: int, size_bytes: int) -> None:
         """So much is durable."""
         self._events_durable += event_count

@@ -39,6 +39,7 @@ from headrace.errors import (
     ProtocolError,
     RequestError,
 )
+from headrace.limits import KIB
 from headrace.wire.commands import (
     AppendSetup,
     AuthTokenCheckFailed,
@@ -47,6 +48,10 @@ from headrace.wire.commands import (
     SetupAppend,
     WrongHost,
 )
+
+SMALL_BLOCK_BYTES: Final = 32 * KIB
+"""A loaded writer lets an open block grow to this size as long as an acknowledgement for its segment is due.
+"""
 
 SETUP_TIMEOUT_S: Final = 30.0
 _TOKEN_EXPIRED: Final = 1
@@ -64,6 +69,10 @@ class OutputState(Enum):
 
 class OutputOwner(Protocol):
     """The writer that fills outputs."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """So much waits for the servers already that a wait for company makes nothing later."""
 
     def on_durable(self, event_count: int, size_bytes: int) -> None:
         """So much is durable and no longer held."""
@@ -122,7 +131,7 @@ class SegmentOutput:
         parts.append(event)
         self._open_places.append(place)
         self._open_bytes = open_bytes
-        if open_bytes == size_bytes:
+        if open_bytes == size_bytes or open_bytes >= SMALL_BLOCK_BYTES > open_bytes - size_bytes:
             self._wake()  # at last: if that fails, the block fails with its event
         return ack
 
@@ -141,7 +150,7 @@ class SegmentOutput:
         self._open_parts += parts
         self._open_places += places
         self._open_bytes = open_bytes
-        if open_bytes == size_bytes:
+        if open_bytes == size_bytes or open_bytes >= SMALL_BLOCK_BYTES > open_bytes - size_bytes:
             self._wake()
 
     def add_block(self, block: Block) -> None:
@@ -200,8 +209,9 @@ class SegmentOutput:
             and window.bytes_sent < config.bytes_in_flight_max
         ):
             if not window.has_unsent():
-                if not self._open_bytes:
-                    return
+                size = self._open_bytes
+                if not size or (size < SMALL_BLOCK_BYTES and window.blocks_sent and self._owner.is_loaded):
+                    return  # in the second case the acknowledgement that is due wakes this output again
                 self._close_open_block()
             if not connection.has_room:
                 connection.wants_to_send(self)
