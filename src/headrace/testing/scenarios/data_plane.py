@@ -30,6 +30,9 @@ LIVES: Final = 4
 CLIENTS: Final = 4
 STEPS: Final = 24
 
+#: More than a container may keep in memory, with what else it has.
+_STREAMS_MANY: Final = 24
+
 #: Virtual seconds in which clients of a store that nothing disturbs must have their answers.
 _PATIENCE_S: Final = 600.0
 
@@ -107,7 +110,8 @@ async def _end(world: StoreWorld, one: SimulatedHost, other: SimulatedHost, endi
 def _start_clients(world: StoreWorld, label: str, reduction: Reduction) -> list[asyncio.Task[None]]:
     """Start clients, each on a host of its own."""
     sim, profile = world.sim, world.profile
-    streams = [f"scope/stream/{number}.#epoch.0" for number in range(1 + profile.streams)]
+    count = _STREAMS_MANY if sim.entropy.fork("streams").randbelow(4) == 0 else 1 + profile.streams
+    streams = [f"scope/stream/{number}.#epoch.0" for number in range(count)]
     cancels = profile.cancels_per_thousand if world.foundations.has_trouble("cancel") else 0
     tasks = []
     for number in range(CLIENTS):

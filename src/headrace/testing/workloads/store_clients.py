@@ -352,7 +352,8 @@ class StoreClient:
     def _writer_of(self, name: str) -> WireWriter:
         writer = self._writers.get(name)
         if writer is None:
-            writer = self._writers[name] = self._new_writer(f"{self.name}{name[-10]}", name)
+            label = f"{self.name}w{self._streams.index(name)}"  # an id is one segment's on a connection
+            writer = self._writers[name] = self._new_writer(label, name)
         return writer
 
     def _new_writer(self, name: str, segment: str) -> WireWriter:
