@@ -153,6 +153,7 @@ class FileWal:
         """Make the first file of this owner, then remove what it has made superfluous."""
         self._first = first = self._files.create(head)
         self._owner.note_newest(first.epoch, first.number)
+        self._owner.sync_newest()
         names = dead + self._files.find_drafts()
         if names:
             self._files.remove(names)
@@ -229,6 +230,7 @@ class FileWal:
         file = self._files.create(head, zeroed_until)
         try:
             self._owner.run_owned(lambda: self._owner.note_newest(file.epoch, file.number))
+            self._owner.sync_newest()
         except BaseException:
             self._files.close(file)
             raise

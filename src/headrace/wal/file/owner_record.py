@@ -93,15 +93,19 @@ class OwnerFile:
         return outcome[0]
 
     def note_newest(self, epoch: int, number: int) -> None:
-        """Promise, durably, that this file is there. To be called by :meth:`run_owned`.
+        """Promise that this file is there. To be called by :meth:`run_owned`, followed by
+        :meth:`sync_newest`, which needs no lock: a process that stands still holds up no successor then.
 
-        Comes after the file is durable, and before it holds a record or anything older is removed: so the
-        file that is named is always there.
+        Comes after the file is durable, and is durable before the file holds a record or anything older is
+        removed: so the file that is named is always there.
         """
         data = encode_newest(NewestFile(self._log_id, epoch, number))
         self._write(data, NEWEST_SLOTS_AT + self._newest_slot * SLOT_BYTES)
-        self._filesystem.fdatasync(self._fd)
         self._newest_slot = 1 - self._newest_slot
+
+    def sync_newest(self) -> None:
+        """Make the promise durable."""
+        self._filesystem.fdatasync(self._fd)
 
     def _run_locked(self, action: Callable[[], T]) -> T | None:
         """Run ``action`` under the lock; return None, at once, if somebody else holds it."""
