@@ -16,6 +16,7 @@ BENCHMARKS = (
     "benchmarks.recovery",
     "benchmarks.inactive",
     "benchmarks.endurance",
+    "benchmarks.flushes",
     "benchmarks.transactions",
     "benchmarks.spark_rates",
     "benchmarks.micro.wire_parse",
