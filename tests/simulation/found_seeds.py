@@ -16,6 +16,7 @@ CONTAINER = {
 
 DATA_PLANE = {
     454: "room for a segment could not be made: the row of another one was larger than the whole log",
+    5134: "the judge believed that a removal that removes nothing now would remove nothing later",
 }
 
 STORAGE_WRITER = {

@@ -340,7 +340,7 @@ def _merge_if_there(
 ) -> ModelContainer | None:
     if call.source not in state.segments:
         _get(state, call.segment)
-        return state
+        return ModelContainer(state.segments, state.merged)  # not the same: later the source may be there
     return _merge(state, MergeSegmentsCall(call.segment, call.source), answer)
 
 

@@ -210,8 +210,7 @@ def _update(state: ModelTable, call: UpdateEntriesCall, answer: VersionsAnswer |
 
 def _remove(state: ModelTable, call: RemoveKeysCall, _: Any) -> ModelTable:
     gone = {key for key, _ in call.keys}
-    if not gone & state.entries.keys():
-        return state
+    # A new state even if nothing is gone: later, behind an update of unknown outcome, something might be.
     return ModelTable(True, {key: found for key, found in state.entries.items() if key not in gone})
 
 

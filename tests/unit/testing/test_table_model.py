@@ -4,6 +4,7 @@ import pytest
 
 from headrace.model.tables import NO_VERSION, NOT_EXISTS
 from headrace.testing.history import Operation, Outcome
+from headrace.testing.linearizability import Answer, linearize
 from headrace.testing.table_model import (
     INITIAL,
     CreateTableCall,
@@ -82,6 +83,20 @@ def test_a_look_has_to_show_what_is_there():
     assert look((b"eno", 10), None) is None
     assert look(None, None) is None
     assert look((b"one", 10), (b"", 1)) is None
+
+
+def test_a_removal_may_be_of_what_an_update_of_unknown_outcome_has_put():
+    """The search takes an operation that leaves the very same state for one that never changes anything."""
+    table = ModelTable(True)
+    update = Operation("c", put((b"a", b"x", NOT_EXISTS)), 1, 0.0)
+    removal = Operation("d", RemoveKeysCall("t", ((b"a", NO_VERSION),)), 2, 0.0, 3, 0.0, Outcome.OK)
+    other = Operation("d", put((b"b", b"y", NOT_EXISTS)), 4, 0.0, 5, 0.0, Outcome.OK, VersionsAnswer((100,)))
+    seen = TableAnswer({b"b": (b"y", 100)})
+    look = Operation("o", ObserveTableCall("t"), 6, 0.0, 7, 0.0, Outcome.OK, seen)
+    shown = EntriesAnswer(((b"x", 50),))
+    before = Operation("e", GetEntriesCall("t", (b"a",)), 1, 0.0, 4, 0.0, Outcome.OK, shown)
+    verdict = linearize([update, before, removal, other, look], table, step)
+    assert verdict.answer is Answer.LEGAL
 
 
 def test_a_table_is_deleted_only_when_it_is_empty():
