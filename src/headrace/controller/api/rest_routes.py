@@ -34,6 +34,7 @@ from headrace.errors import (
     NoSuchScopeError,
     NoSuchStreamError,
     OverloadError,
+    OwnershipError,
     ScopeExistsError,
     ScopeNotEmptyError,
     StreamExistsError,
@@ -58,6 +59,7 @@ _STATUS: Final[dict[type[HeadraceError], int]] = {
     StreamExistsError: 409,
     ScopeNotEmptyError: 412,
     StreamNotSealedError: 412,
+    OwnershipError: 503,
     OverloadError: 503,
 }
 
@@ -91,9 +93,20 @@ class RestRoutes:
         for path, handlers in table:
             for tail in ("", "/"):
                 for verb, handler in handlers.items():
-                    routes.append(Route(path + tail, guarded(handler), methods=[verb]))
+                    ready = handler if path == "/ping" else self._when_ready(handler)
+                    routes.append(Route(path + tail, guarded(ready), methods=[verb]))
         routes += health_routes(self._controller, self._inside)
         return Starlette(routes=[*routes, *debug_routes(self._controller, self._inside)])
+
+    def _when_ready(self, handler: Handler) -> Handler:
+        """Refuse what needs metadata while there is none to ask: the listener is up before the containers."""
+
+        async def handle(request: Request) -> Response:
+            if not self._controller.is_ready():
+                return Response(status_code=503, headers={"Retry-After": "1"})
+            return await handler(request)
+
+        return handle
 
     async def ping(self, request: Request) -> Response:  # noqa: ARG002 - nothing is asked
         return Response()

@@ -241,6 +241,9 @@ async def test_a_stopped_controller_is_down(world):
     async with httpx.AsyncClient(transport=transport, base_url="http://test/v1") as client:
         assert (await client.get("/health/readiness")).json() is False
         assert (await client.get("/health/status")).json() == "DOWN"
+        assert (await client.get("http://test/ping")).status_code == 200
+        answer = await client.post("/scopes", json={"scopeName": "late"})
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
 
 
 async def test_a_request_without_end_is_refused(web):
