@@ -15,12 +15,26 @@ a directory made by ``mkdir``     ``fsync_directory`` of its parent (of each par
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
+
+_SYNC_FILE_RANGE_WRITE: Final = 2
+
+
+def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Return Linux's call of that name, which Python does not have; None where there is none."""
+    function = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if function is not None:
+        function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return function
+
+
+_sync_file_range: Final = _find_sync_file_range()
 
 
 class Filesystem(Protocol):
@@ -39,6 +53,12 @@ class Filesystem(Protocol):
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
         """Write the buffers one behind the other; at most 1024 of them. May be short like ``pwrite``."""
+
+    def start_writing_back(self, fd: int, offset: int, length: int) -> None:
+        """Have the system begin to store bytes just written, while the caller goes on.
+
+        Nothing is promised, and no error told: a later ``fdatasync`` waits for less, and tells.
+        """
 
     def fdatasync(self, fd: int) -> None: ...
 
@@ -101,6 +121,10 @@ class OsFilesystem:
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
         return os.pwritev(fd, buffers, offset)
+
+    def start_writing_back(self, fd: int, offset: int, length: int) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(fd, offset, length, _SYNC_FILE_RANGE_WRITE)
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)

@@ -158,6 +158,9 @@ class SimulatedFilesystem:
 
     # ---- durability
 
+    def start_writing_back(self, fd: int, offset: int, length: int) -> None:  # noqa: ARG002 - a mere hint
+        self._file(fd, os.O_WRONLY)
+
     def fdatasync(self, fd: int) -> None:
         self._sync("fdatasync", fd)
 

@@ -49,6 +49,9 @@ class ReadOnlyFiles:
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:  # noqa: ARG002 - as above
         _refuse(f"descriptor {fd}")
 
+    def start_writing_back(self, fd: int, offset: int, length: int) -> None:  # noqa: ARG002 - as above
+        _refuse(f"descriptor {fd}")
+
     def fdatasync(self, fd: int) -> None:
         _refuse(f"descriptor {fd}")
 

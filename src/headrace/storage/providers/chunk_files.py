@@ -19,11 +19,15 @@ from headrace.errors import (
     StorageReadError,
     StorageWriteError,
 )
+from headrace.limits import MIB
 from headrace.runtime.filesystem import Filesystem
 from headrace.storage.providers.chunk_paths import FILE_SUFFIX, decode_chunk_path
 from headrace.storage.providers.contract import Buffer, ChunkObject
 
 _VECTORS_MAX: Final = 1024
+_WRITE_BACK_BYTES: Final = 4 * MIB
+"""So much is written before the disk is set to work on it, beside the copying of the next."""
+
 _LIST_OBJECTS: Final = 250
 """Objects listed in one go of a thread: it shares the interpreter with the loop."""
 
@@ -38,8 +42,6 @@ def create_file(
     buffers: Sequence[Buffer],
     beside: Callable[[], None] | None,
 ) -> None:
-    if beside is not None:
-        beside()
     try:
         descriptor = _open_new(files, path)
     except FileExistsError:
@@ -51,6 +53,8 @@ def create_file(
     try:
         try:
             _write_all(files, descriptor, buffers, 0)
+            if beside is not None:
+                beside()
             files.fsync(descriptor)
         finally:
             files.close(descriptor)
@@ -79,8 +83,6 @@ def append_file(
     buffers: Sequence[Buffer],
     beside: Callable[[], None] | None,
 ) -> None:
-    if beside is not None:
-        beside()
     try:
         descriptor = files.open(path, os.O_WRONLY)
     except FileNotFoundError:
@@ -92,6 +94,8 @@ def append_file(
         if length != offset:
             raise ChunkOffsetError(name, offset, length)
         _write_all(files, descriptor, buffers, offset)
+        if beside is not None:
+            beside()
         files.fdatasync(descriptor)
     except OSError as error:
         # What was there before is durable; cutting off what we added restores exactly that.
@@ -103,12 +107,20 @@ def append_file(
 
 
 def _write_all(files: Filesystem, descriptor: int, buffers: Sequence[Buffer], offset: int) -> None:
+    """Write everything; what is much is on its way to the disk when this returns."""
     pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
+    is_large = sum(map(len, pending)) >= _WRITE_BACK_BYTES
     first = 0
     while first < len(pending):
-        count = files.pwritev(descriptor, pending[first : first + _VECTORS_MAX], offset)
+        after, size = first, 0
+        while after < len(pending) and after - first < _VECTORS_MAX and size < _WRITE_BACK_BYTES:
+            size += len(pending[after])
+            after += 1
+        count = files.pwritev(descriptor, pending[first:after], offset)
         if count <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if is_large:
+            files.start_writing_back(descriptor, offset, count)
         offset += count
         while first < len(pending) and count >= len(pending[first]):
             count -= len(pending[first])

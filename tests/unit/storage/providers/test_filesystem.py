@@ -12,6 +12,7 @@ from headrace.errors import (
     StorageReadError,
     StorageWriteError,
 )
+from headrace.limits import KIB
 from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
@@ -218,3 +219,46 @@ async def test_an_existing_file_is_never_overwritten_even_by_another_provider(lo
     with pytest.raises(ChunkExistsError):
         await local.create("c", [b"ours"])
     assert await local.read("c", 0, 6) == b"theirs"
+
+
+class WatchedFilesystem(OsFilesystem):
+    """Notes what is asked of it, in order."""
+
+    def __init__(self):
+        self.calls = []
+
+    def pwritev(self, fd, buffers, offset):
+        self.calls.append(("write", offset, sum(map(len, buffers))))
+        return super().pwritev(fd, buffers[:3], offset)  # short, as on a signal
+
+    def start_writing_back(self, fd, offset, length):
+        self.calls.append(("start", offset, length))
+        super().start_writing_back(fd, offset, length)
+
+    def fdatasync(self, fd):
+        self.calls.append(("sync",))
+        super().fdatasync(fd)
+
+
+async def test_the_disk_works_on_a_large_write_while_the_rest_is_copied(tmp_path):
+    files = WatchedFilesystem()
+    provider = FilesystemChunkProvider(str(tmp_path), files, ChunkThreads.shared(InlineWork()))
+    await provider.create("s/large", [b"head"])
+    pieces = [bytes([number]) * (700 * KIB + number) for number in range(13)]
+    files.calls.clear()
+    await provider.append("s/large", 4, pieces, lambda: files.calls.append(("beside",)))
+    assert (await provider.read("s/large", 0, 4 + sum(map(len, pieces)))) == b"head" + b"".join(pieces)
+    begun = [call[1:] for call in files.calls if call[0] == "start"]
+    position = 4
+    for offset, length in begun:  # every byte, once, each part right after it was written
+        assert offset == position
+        position += length
+    assert position == 4 + sum(map(len, pieces))
+    assert files.calls[:2] == [
+        ("write", 4, sum(map(len, pieces[:6]))),
+        ("start", 4, sum(map(len, pieces[:3]))),
+    ]
+    assert files.calls[-2:] == [("beside",), ("sync",)]  # the checksums are made while the disk works
+    files.calls.clear()
+    await provider.append("s/large", position, [b"small"])
+    assert [call[0] for call in files.calls] == ["write", "sync"]
