@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import time
 from functools import partial
 
 from benchmarks.floor import durable_write_latency, now
@@ -53,13 +54,21 @@ async def measure(server: BenchServer, rate: int, seconds: float) -> tuple[list[
                 if ack.error() is not None:
                     failures.append(ack.error())
 
-            for number in range(count):
-                due[number] = begin + number / rate
-                while (left := due[number] - now()) > 0:  # noqa: ASYNC110 - a schedule, not an event
-                    # The loop's timers are good to one or two milliseconds: the rest is waited for by turns.
-                    await asyncio.sleep(left - 0.002 if left > 0.003 else 0)
+            def write(number: int) -> None:
                 ack = writer.write(b"%012d" % number + b"x" * 88, "key")
                 ack.add_done_callback(partial(settle, number))
+
+            def pace() -> None:
+                # A loop's own timers are good to a millisecond or two; waiting by turns would take a core.
+                for number in range(count):
+                    due[number] = begin + number / rate
+                    if (left := due[number] - now()) > 0:
+                        time.sleep(left)
+                    loop.call_soon_threadsafe(write, number)
+
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, pace)
+            await asyncio.sleep(0)  # the last one is written in this turn
             await writer.flush()
             assert not failures, failures[0]
             await asyncio.wait_for(all_seen.wait(), 30)
