@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.limits import MIB
+from headrace.limits import GIB, MIB
+from headrace.runtime.settings import tunable
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
 
@@ -17,17 +18,30 @@ CONTAINERS_MAX: Final = 1024
 class StandaloneConfig:
     """Ports of 0 mean: any free one; the ready file and the log say which."""
 
-    data_dir: str = "headrace-data"
-    in_memory: bool = False
-    host: str = "127.0.0.1"
-    controller_port: int = 9090
-    segmentstore_port: int = 12345
-    rest_port: int = 10080
-    ready_file: str | None = None
-    containers: int | None = None
-    """Fixed once data exist. None: as the data directory was made, CONTAINERS_DEFAULT for a new one."""
-    cache_bytes: int = 256 * MIB
-    frames_max: int = 12
-    """Frames per container: a legal append of 16 MiB has to find room in them."""
+    data_dir: str = tunable("headrace-data", help="Directory of everything that is kept.")
+    in_memory: bool = tunable(default=False, help="Keep nothing on disk; all is lost at the end.")
+    host: str = tunable("127.0.0.1", help="Address to listen on and to tell clients.")
+    controller_port: int = tunable(9090, low=0, high=65535, help="Port of the control calls (gRPC).")
+    segmentstore_port: int = tunable(12345, low=0, high=65535, help="Port of the data protocol.")
+    rest_port: int = tunable(10080, low=0, high=65535, help="Port of the REST interface.")
+    ready_file: str | None = tunable(None, help="Written as JSON once clients may connect.")
+    containers: int | None = tunable(
+        None,
+        low=1,
+        high=CONTAINERS_MAX,
+        help="Fixed once data exist. None: as the directory was made; 4 for a new one.",
+    )
+    cache_bytes: int = tunable(
+        256 * MIB,
+        low=16 * MIB,
+        high=1024 * GIB,
+        help="Memory for events, of all containers together: cached ones, and those not stored yet.",
+    )
+    frames_max: int = tunable(
+        12,
+        low=9,
+        high=1024,
+        help="Log frames of 2 MiB per container: a legal append of 16 MiB has to find room in them.",
+    )
     container: ContainerConfig = field(default_factory=ContainerConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)

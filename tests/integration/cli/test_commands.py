@@ -283,10 +283,13 @@ def test_events_survive_a_kill_and_a_directory_serves_one(tmp_path, capfd):
         (("--containers", "0"), "containers"),
         (("--config", "/nonexistent.toml"), "/nonexistent.toml"),
         (("--config", "typo.toml"), "controller_prt"),
+        (("--config", "tiny.toml"), "cache_bytes"),
+        (("--rest-port", "65536"), "rest_port"),
     ],
 )
 def test_a_wrong_setting_is_named(options, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "typo.toml").write_text("controller_prt = 1\n")
+    (tmp_path / "tiny.toml").write_text('cache_bytes = "1 MiB"\n')
     assert main(["standalone", "--in-memory", *options]) == 2
     assert words in capsys.readouterr().err.splitlines()[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.limits import KIB, MIB
+from headrace.limits import GIB, KIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
@@ -48,15 +48,33 @@ class EvictionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerConfig:
-    """Values only; clocks, logs and stores are components."""
+    """Bounds of one container, and how often it writes a metadata checkpoint."""
 
-    memory_log_max: int = 1_000_000
-    requests_max: int = 10_000
-    unstored_bytes_max: int = 192 * MIB
+    memory_log_max: int = tunable(
+        1_000_000,
+        low=1000,
+        high=100_000_000,
+        help="Operations in memory that the storage writer has not taken; more are not accepted.",
+    )
+    requests_max: int = tunable(
+        10_000, low=16, high=1_000_000, help="Operations that wait to be accepted; more are refused."
+    )
+    unstored_bytes_max: int = tunable(
+        192 * MIB,
+        low=1 * MIB,
+        high=1024 * GIB,
+        help="Bytes that are not in long-term storage; with more, nothing is accepted until there are less.",
+    )
     throttle: ThrottleConfig = field(default_factory=ThrottleConfig)
-    checkpoint_frames: int = 4096
-    checkpoint_bytes: int = 64 * MIB
-    checkpoint_part_bytes: int = 256 * KIB
+    checkpoint_frames: int = tunable(
+        4096, low=1, high=1_000_000, help="A metadata checkpoint is written after so many frames of the log,"
+    )
+    checkpoint_bytes: int = tunable(
+        64 * MIB, low=64 * KIB, high=64 * GIB, help="or after so many bytes, whichever comes first."
+    )
+    checkpoint_part_bytes: int = tunable(
+        256 * KIB, low=4 * KIB, high=1 * MIB, help="A checkpoint travels in parts of this size."
+    )
     eviction: EvictionConfig = field(default_factory=EvictionConfig)
     read_index: ReadIndexConfig = field(default_factory=ReadIndexConfig)
     storage: SegmentStorageConfig = field(default_factory=SegmentStorageConfig)

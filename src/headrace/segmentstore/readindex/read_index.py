@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ContainerOfflineError, NoSuchSegmentError, SegmentSealedError
-from headrace.limits import KIB, MIB
+from headrace.limits import GIB, KIB, MIB
+from headrace.runtime.settings import tunable
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
@@ -50,13 +51,25 @@ RUNS_SEGMENTS_MAX: Final = 64
 class ReadIndexConfig:
     """How one container reads from long-term storage."""
 
-    fetches_max: int = 16
-    """Storage reads in flight, of at most READ_BYTES_MAX each; half of them at most for reading ahead."""
-    read_ahead: bool = True
-    accepted_bytes_max: int = 24 * MIB
-    """Bytes the container may have accepted and not yet appended here: its log frames."""
-    storage_timeout_s: float = 30.0
-    """A storage read that takes longer has failed; whoever waits for it may ask again, and gets less."""
+    fetches_max: int = tunable(
+        16,
+        low=1,
+        high=1000,
+        help="Storage reads in flight, of at most 2 MiB each; half of them at most for reading ahead.",
+    )
+    read_ahead: bool = tunable(default=True, help="Read ahead of who reads in order.")
+    accepted_bytes_max: int = tunable(
+        24 * MIB,
+        low=0,
+        high=64 * GIB,
+        help="Cache kept for what was accepted and is on its way: as much as the log frames hold.",
+    )
+    storage_timeout_s: float = tunable(
+        30.0,
+        low=0.001,
+        high=3600.0,
+        help="A storage read that takes longer has failed; whoever waits may ask again, and gets less.",
+    )
 
 
 @dataclass(slots=True)
