@@ -97,10 +97,10 @@ def test_a_taken_port_is_named_in_one_line(part):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--controller-port", "99999"], 2, "99999 is no port"),
-        (["--segmentstore-port", "-1"], 2, "-1 is no port"),
-        (["--containers", "0"], 2, "0 containers"),
-        (["--containers", "100000"], 2, "100000 containers"),
+        (["--controller-port", "99999"], 2, "controller_port = 99999 is outside [0, 65535]"),
+        (["--segmentstore-port", "-1"], 2, "segmentstore_port = -1 is outside"),
+        (["--containers", "0"], 2, "containers = 0 is outside [1, 1024]"),
+        (["--containers", "100000"], 2, "containers = 100000 is outside"),
         (["--host", "203.0.113.7"], 1, "203.0.113.7"),
         (["--config", "/does/not/exist.toml"], 2, "/does/not/exist.toml"),
         (["--ready-file", "/proc/none/ready.json"], 1, "/proc/none"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
+from headrace.wal.config import WalConfig
 
 CONTAINERS_DEFAULT: Final = 4
 CONTAINERS_MAX: Final = 1024
@@ -45,3 +47,16 @@ class StandaloneConfig:
     )
     container: ContainerConfig = field(default_factory=ContainerConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
+
+    def check(self) -> None:
+        """Check relations between settings."""
+        accepted = self.frames_max * WalConfig().frame_bytes_max
+        if self.container.read_index.accepted_bytes_max < accepted:
+            raise InvalidArgumentError(
+                f"frames_max = {self.frames_max} lets a container accept {accepted} bytes before they are "
+                "cached: container.read_index.accepted_bytes_max must be at least that"
+            )
+
+    def cache_bytes_wanted(self, containers: int) -> int:
+        """How large the cache must be for so many containers to be under full load at the same time."""
+        return 2 * containers * self.container.read_index.accepted_bytes_max

@@ -4,6 +4,10 @@ together.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from typing import Final
+
 from headrace.runtime.context import Runtime
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
@@ -22,6 +26,11 @@ from headrace.wal.contract import Wal
 from headrace.wal.file.file_wal import FileWal
 from headrace.wal.memory import MemoryLogStore, MemoryWal
 
+_logger = logging.getLogger(__name__)
+
+_THREADS_END_S: Final = 10.0
+"""How long a stop waits for calls to chunk files that are under way."""
+
 
 class DataPlane:
     """Everything below the controller. Runs on the loop that calls :meth:`start`."""
@@ -32,6 +41,8 @@ class DataPlane:
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._memory_logs = MemoryLogStore()
         self._chunk_threads: ChunkThreads | None = None
+        self.hangs = False
+        """After a stop: a thread is in a call that the file system does not answer; it would outlive us."""
         self._provider: ChunkProvider | None = None
         self._listener: Listener | None = None
         self._cache = BlockCache(CacheConfig(bytes_max=config.cache_bytes))
@@ -118,5 +129,12 @@ class DataPlane:
     async def _close_chunk_threads(self) -> None:
         if self._chunk_threads is not None:
             self._chunk_threads.close()
-            await self._chunk_threads.wait_closed()
+            try:
+                async with asyncio.timeout(_THREADS_END_S):
+                    await self._chunk_threads.wait_closed()
+            except TimeoutError:
+                self.hangs = True
+                _logger.warning(
+                    "a call to the chunk files hangs and is left behind; the log has what it wrote"
+                )
             self._chunk_threads = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class StandaloneServer:
         self._config = config
         self._runtime = runtime or system_runtime()
         self._exit = AsyncExitStack()
+        self._data_plane: DataPlane | None = None
 
     async def start(self) -> Addresses:
         """Start everything; whatever was started is stopped again if a later part fails.
@@ -75,7 +77,8 @@ class StandaloneServer:
             if config.ready_file is not None:
                 # Not before the lock is held: the promise of somebody who holds it is still true.
                 remove_ready_file(config.ready_file)
-            data_plane = DataPlane(config, self._runtime, containers)
+            self._advise_memory(containers)
+            data_plane = self._data_plane = DataPlane(config, self._runtime, containers)
             stack.push_async_callback(data_plane.stop)
             segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
             control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore, data_plane)
@@ -92,6 +95,16 @@ class StandaloneServer:
             self._exit = stack.pop_all()
         return addresses
 
+    def _advise_memory(self, containers: int) -> None:
+        wanted = self._config.cache_bytes_wanted(containers)
+        if wanted > self._config.cache_bytes:
+            _logger.warning(
+                "cache_bytes = %d is little for %d containers under load at the same time: set %d or more",
+                self._config.cache_bytes,
+                containers,
+                wanted,
+            )
+
     def _take_directory(self, stack: AsyncExitStack) -> int:
         """Lock the data directory, check what it was made for, return its number of containers."""
         files, directory = self._runtime.filesystem, self._config.data_dir
@@ -107,9 +120,14 @@ class StandaloneServer:
         """Stop everything that runs, in reverse order. Idempotent."""
         await self._exit.aclose()
 
+    @property
+    def hangs(self) -> bool:
+        """Whether a thread could not be ended by :meth:`stop`: the process can only be left."""
+        return self._data_plane is not None and self._data_plane.hangs
 
-async def serve(config: StandaloneConfig) -> None:
-    """Run a server until SIGTERM or SIGINT."""
+
+async def serve(config: StandaloneConfig) -> bool:
+    """Run a server until SIGTERM or SIGINT; answer whether it left a thread behind that hangs."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -118,7 +136,7 @@ async def serve(config: StandaloneConfig) -> None:
     addresses = await _start_until(server, stopping)
     if addresses is None:
         _logger.info("stopped before it was ready")
-        return
+        return server.hangs
     tune_collector()
     try:
         if config.ready_file is not None:
@@ -137,6 +155,7 @@ async def serve(config: StandaloneConfig) -> None:
         if config.ready_file is not None:
             remove_ready_file(config.ready_file)
         await server.stop()
+    return server.hangs
 
 
 async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Addresses | None:
@@ -154,4 +173,6 @@ async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Add
 def run(config: StandaloneConfig) -> None:
     """Run a server in this process until it is told to stop; returns after a clean stop."""
     share_interpreter()
-    run_loop(serve(config))
+    if run_loop(serve(config)):
+        logging.shutdown()
+        os._exit(0)  # the end of the interpreter would wait for a thread that nothing ends

@@ -1,0 +1,76 @@
+"""What surrounds the containers of a process: threads that hang, settings that do not fit together."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from headrace.errors import InvalidArgumentError
+from headrace.limits import MIB
+from headrace.runtime.blocking import SystemThreads
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.context import Runtime
+from headrace.runtime.entropy import SeededEntropy
+from headrace.runtime.filesystem import OsFilesystem
+from headrace.runtime.settings_sources import load
+from headrace.segmentstore.container.config import ContainerConfig
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.standalone import data_plane
+from headrace.standalone.config import StandaloneConfig
+from headrace.standalone.data_plane import DataPlane
+
+
+class HangingChunks(OsFilesystem):
+    """Nobody answers when a chunk file is to be made, until ``answer``."""
+
+    def __init__(self):
+        self.asked = threading.Event()
+        self.answer = threading.Event()
+
+    def open(self, path, flags, mode=0o644):
+        if "/chunks/" in path and flags & os.O_CREAT:
+            self.asked.set()
+            assert self.answer.wait(60)
+        return super().open(path, flags, mode)
+
+
+def container_config():
+    return ContainerConfig(storage_writer=StorageWriterConfig(flush_age_s=0.0, stop_flush_s=0.05))
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkeypatch, is_answered):
+    monkeypatch.setattr(data_plane, "_THREADS_END_S", 20.0 if is_answered else 0.05)
+    files = HangingChunks()
+    runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
+    config = StandaloneConfig(data_dir=str(tmp_path), container=container_config())
+    plane = DataPlane(config, runtime, 1)
+    await plane.start()
+    container = plane.registry.running()[0]
+    segment = await container.create("s/a", {})
+    await container.append(segment, b"x" * 100)
+    await asyncio.to_thread(files.asked.wait, 20)
+    if is_answered:
+        asyncio.get_running_loop().call_later(0.1, files.answer.set)
+    async with asyncio.timeout(30):
+        await plane.stop()
+    assert plane.hangs != is_answered
+    files.answer.set()
+
+    again = DataPlane(config, Runtime(SystemClock(), SeededEntropy(2), OsFilesystem(), SystemThreads()), 1)
+    await again.start()
+    container = again.registry.running()[0]
+    result = await container.read(await container.resolve("s/a"), 0, 1000, wait=False)
+    assert result.to_bytes() == b"x" * 100
+    await again.stop()
+    assert not again.hangs
+
+
+def test_the_cache_keeps_as_much_as_the_frames_hold():
+    with pytest.raises(InvalidArgumentError, match=r"frames_max = 13 .*accepted_bytes_max"):
+        load(StandaloneConfig, overrides={"frames_max": 13})
+    found = load(
+        StandaloneConfig, overrides={"frames_max": 13, "container.read_index.accepted_bytes_max": 26 * MIB}
+    )
+    assert found.cache_bytes_wanted(4) == 4 * 2 * 26 * MIB
