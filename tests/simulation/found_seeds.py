@@ -12,6 +12,7 @@ CONTAINER = {
     10197: "a read spanned so many slow chunks that it always took too long, however often it was asked",
     10730: "the same, at the first read of a new owner",
     10931: "no owner came up again: all that was merged and deleted in the log had to fit into its cache",
+    211737: "who asked for a segment while the log failed was told that the outcome is unknown",
 }
 
 DATA_PLANE = {

@@ -209,6 +209,9 @@ class ReadIndex(Protocol):
     def cache_pressure(self) -> float:
         """How much of the memory that the cache leaves to this container it uses; at 1 and more: all."""
 
+    def shared_pressure(self) -> float:
+        """How much of what all containers share cannot be evicted, whosever it is; at 1: all."""
+
     def close(self) -> None:
         """End every waiting read with ContainerOfflineError and free the cache."""
 

@@ -117,6 +117,9 @@ class StrictReadIndex:
     def cache_pressure(self) -> float:
         return self.pressure
 
+    def shared_pressure(self) -> float:
+        return self.pressure
+
     def drop(self, segment: SegmentState) -> None:
         self._bytes.pop(segment, None)
         self.dropped.append(segment.name)

@@ -12,10 +12,12 @@ from functools import partial
 from typing import Any
 
 from headrace.errors import (
+    ContainerOfflineError,
     DataCorruptionError,
     NoSuchSegmentError,
     SegmentExistsError,
     TooManyActiveSegmentsError,
+    WalWriteError,
 )
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import transitions
@@ -81,6 +83,7 @@ class SegmentDirectory:
             TooManyActiveSegmentsError: there is no room for it.
             DataCorruptionError: the catalogue's row is damaged, or contradicts storage.
             StorageReadError: the catalogue cannot be read now.
+            ContainerOfflineError: the container ended meanwhile.
         """
         state = self._state.find(name)
         if state is None or name in self.activations:
@@ -210,6 +213,11 @@ class SegmentDirectory:
             except TooManyActiveSegmentsError:
                 if not await self._make_room():  # others may have taken it, but somebody got it
                     raise
+            except WalWriteError as error:
+                # Whether it is back is nothing that whoever asks could see: to them nothing has happened.
+                raise ContainerOfflineError(
+                    f"the container ended while {name!r} came back: {error}"
+                ) from error
         state = self._state.by_id[row.segment.segment_id]
         state.catalogue_row = row.data
         return state

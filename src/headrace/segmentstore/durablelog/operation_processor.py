@@ -40,7 +40,7 @@ from headrace.segmentstore.durablelog.priority import DELAYED_FROM, Priority, pr
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
 from headrace.segmentstore.durablelog.request_queue import Propose, Request, RequestQueue, Ticket
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
-from headrace.segmentstore.durablelog.throttle.gate import ThrottleGate
+from headrace.segmentstore.durablelog.throttle.gate import RECHECK_S, ThrottleGate
 from headrace.segmentstore.durablelog.throttle.sources import ThrottleSources
 from headrace.segmentstore.operations import codec
 from headrace.wal.contract import Wal
@@ -82,6 +82,7 @@ class OperationProcessor:
         self._report_failure = on_failed
         self._on_frame_durable = on_frame_durable
         self._waiters: deque[Callable[[], None]] = deque()
+        self._memory_timer: asyncio.TimerHandle | None = None
         self._failed: HeadraceError | None = None
         self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._loop = asyncio.get_running_loop()
@@ -168,6 +169,8 @@ class OperationProcessor:
         self._waiters.append(resume)
         if self._runs.ended:
             self._wake()
+        else:
+            self._watch_memory()
 
     def on_memory_freed(self) -> None:
         """The storage writer has moved bytes on: requests and connections may go on."""
@@ -179,6 +182,22 @@ class OperationProcessor:
         if self._queue.count:
             self._queue.drain(self._admit)
         self._wake()
+        self._watch_memory()
+
+    def _watch_memory(self) -> None:
+        """Look again soon if somebody waits for memory: other containers free the cache without telling."""
+        if (
+            self._memory_timer is None
+            and (self._waiters or self._queue.count)
+            and not self._runs.ended
+            and not self._has_memory()
+        ):
+            self._memory_timer = self._loop.call_later(RECHECK_S, self._look_for_memory)
+
+    def _look_for_memory(self) -> None:
+        self._memory_timer = None
+        if not self._runs.ended:
+            self.on_memory_freed()
 
     def _wake(self) -> None:
         waiters = self._waiters
@@ -230,6 +249,8 @@ class OperationProcessor:
             waits = not self._admit(request)
         if waits and not self._queue.push(request, line):
             future.set_exception(ContainerOfflineError("too many requests wait; send again"))
+        elif waits:
+            self._watch_memory()
         return future
 
     def _admit(self, request: Request) -> bool:
@@ -299,6 +320,8 @@ class OperationProcessor:
     def _end(self, error: HeadraceError) -> None:
         self._failed = error
         self._throttle.end()
+        if self._memory_timer is not None:
+            self._memory_timer.cancel()
         unknown = WalWriteError(f"the log failed before the acknowledgement: {error}")
         owners: dict[AppendOwner, None] = {}
         for item in self._dispatch.end():

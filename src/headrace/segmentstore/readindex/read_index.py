@@ -422,6 +422,12 @@ class ContainerReadIndex:
         left = self._cache.room_bytes - self._cache.reserved_bytes
         return count / left if 0 < count < left else float(count > 0)
 
+    def shared_pressure(self) -> float:
+        """Part of what all containers share, 0 to 1, that cannot be evicted, whosever it is."""
+        cache = self._cache
+        shared = cache.config.bytes_max - cache.reserved_bytes
+        return min(1.0, max(0.0, 1.0 - (cache.room_bytes - cache.reserved_bytes) / shared))
+
     def statistics(self) -> ReadIndexStatistics:
         return ReadIndexStatistics(
             segments=len(self._indexes),

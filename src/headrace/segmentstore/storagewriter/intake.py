@@ -26,8 +26,13 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
 
-_CACHE_PRESSURE: Final = 0.5
-"""From this share of what the cache has left on, segments are flushed whatever their size and age."""
+_OWN_PRESSURE: Final = 0.5
+"""From this share of what the cache leaves to this container on, segments are flushed whatever their size and
+age.
+"""
+
+_SHARED_PRESSURE: Final = 0.6
+"""The same for what all containers of the process hold together: many of them fill it with little each."""
 
 
 class Intake:
@@ -84,7 +89,7 @@ class Intake:
             self.idle = not operations
             if not operations:
                 self._on_idle()
-                if self._read_index.cache_pressure() >= _CACHE_PRESSURE:
+                if self._is_pressed():
                     self._measure(loop.time())
                     self._on_taken()
                 continue
@@ -94,7 +99,8 @@ class Intake:
                     self._add(operation, now)
             self.operations_taken += len(operations)
             self._queued_operations += len(operations)
-            if self._unmeasured_bytes >= config.pressure_bytes // 8 or (
+            enough = config.pressure_bytes // (32 if self._is_pressed() else 8)
+            if self._unmeasured_bytes >= enough or (
                 self._queued_operations > 2 * max(config.take_operations_max, len(self._pending))
             ):
                 self._measure(now)
@@ -154,6 +160,10 @@ class Intake:
             aggregator.waiting = False
             self._pending.settle(aggregator, now)
 
+    def _is_pressed(self) -> bool:
+        index = self._read_index
+        return index.shared_pressure() >= _SHARED_PRESSURE or index.cache_pressure() >= _OWN_PRESSURE
+
     def _measure(self, now: float) -> None:
         """Count what waits; flush early if it is too much. O(segments), so not done for each operation."""
         aggregators = self._pending.all()
@@ -162,7 +172,7 @@ class Intake:
         self._unmeasured_bytes = 0
         waiting = sum(found.pending_bytes for found in aggregators if not found.is_source)
         bearable = self._config.pressure_bytes
-        if self._read_index.cache_pressure() >= _CACHE_PRESSURE:
+        if self._is_pressed():
             # The containers of a process share the cache: it may be full although none of them has much.
             bearable = min(bearable, waiting)
         if waiting >= bearable > 0:

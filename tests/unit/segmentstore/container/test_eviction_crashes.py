@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace.errors import HeadraceError, NoSuchSegmentError, WalWriteError
+from headrace.errors import ContainerOfflineError, HeadraceError, NoSuchSegmentError, WalWriteError
 from headrace.wal.memory import MemoryWal
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
@@ -148,3 +148,25 @@ async def test_whatever_the_last_durable_write_was_each_segment_is_as_its_caller
     for first in range(1, writes + 1, 10):  # each has a world of its own, and mostly waits
         ends = range(first, min(first + 10, writes + 1))
         await asyncio.gather(*(end_at(fails_at, is_durable=is_durable) for fails_at in ends))
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+async def test_who_asks_for_a_segment_while_the_log_fails_is_told_to_ask_again(is_durable):
+    bench, wals = Bench(), []
+
+    def make_wal(*args):
+        wals.append(EndingWal(*args))
+        wals[-1].is_durable = is_durable
+        return wals[-1]
+
+    bench.make_wal = make_wal
+    container = await bench.start()
+    await container.create("s/a", {})
+    await append(container, "s/a", b"a")
+    await bench.evict("s/a")
+    wals[0].fails_at = wals[0].writes + 1
+    with pytest.raises(ContainerOfflineError, match="s/a"):
+        await container.resolve("s/a")
+    container = await bench.start()
+    assert await read_all(container, "s/a") == b"a"
+    await bench.stop()

@@ -134,3 +134,19 @@ async def test_a_maximum_of_zero_never_delays():
     bench = Bench(delay_max_s=0.0)
     bench.set(0.0)
     assert not bench.gate.active
+
+
+@on_virtual_time
+async def test_a_closed_gate_sees_by_itself_that_the_load_fell():
+    bench = Bench()
+    bench.set(25.0)
+    await asyncio.sleep(1.0)
+    assert bench.gate.closed
+    bench.delay_s = 0.004  # another container has freed what all share: nobody tells
+    await asyncio.sleep(0.2)
+    assert not bench.gate.closed
+    assert bench.gate.enter(100_000)
+    bench.delay_s = 0.0
+    await asyncio.sleep(0.2)
+    assert not bench.gate.closed
+    assert not bench.gate.active

@@ -102,6 +102,28 @@ async def test_the_throttle_opens_at_once_when_storage_catches_up():
     assert throttle(bench).delay_s == 0
 
 
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_memory_that_others_free_without_telling_is_found(is_noticed):
+    """The containers of a process share a cache: it empties although this one has done nothing."""
+    bench, segment = await loaded(unstored=0)
+    bench.index.unstored = 10**9
+    if is_noticed:
+        bench.log.processor.on_memory_freed()  # the throttle knows that there is no room
+    assert not bench.log.processor.can_accept(1)
+    woken = asyncio.Event()
+    bench.log.processor.wait_capacity(woken.set)
+    sealing = bench.log.submit(seal(segment), segments=(segment,))
+    await bench.settle()
+    assert not woken.is_set()
+    assert not sealing.done()
+    bench.index.unstored = 0
+    async with asyncio.timeout(5):
+        await woken.wait()
+        await bench.settle()
+        await sealing
+    bench.log.processor.check()
+
+
 async def test_cache_pressure_delays_as_well_and_relaxes():
     bench, segment = await loaded(unstored=0)
     bench.index.pressure = 0.999

@@ -11,6 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+RECHECK_S: Final = 0.1
+"""So often a closed gate measures anew: other containers free the cache they share without telling."""
 
 
 @dataclass(slots=True)
@@ -122,16 +126,25 @@ class ThrottleGate:
         self._set_timer(delay_s)
 
     def _set_timer(self, delay_s: float) -> None:
+        """Open in ``delay_s``, unless less is found to be enough before."""
+        self._deadline = self._loop.time() + delay_s
+        self._arm()
+
+    def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._deadline = self._loop.time() + delay_s
-        self._timer = self._loop.call_at(self._deadline, self._on_timer)
+        self._timer = self._loop.call_at(min(self._deadline, self._loop.time() + RECHECK_S), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
+        now, before = self._loop.time(), self._delay_s
         self._delay_s, self._source = self._measure()
         if 0 < self._delay_max_s <= self._delay_s:
-            self._set_timer(self._delay_s)  # at the bound: not before something is freed
+            self._deadline = now + self._delay_s  # at the bound: not before something is freed
+        elif self._delay_s < before:
+            self._deadline = now + (self._deadline - now) * self._delay_s / before
+        if now < self._deadline:
+            self._arm()
             return
         self.active = self._delay_s > 0
         self._open()
