@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from headrace.errors import DataCorruptionError
+from headrace.limits import KIB
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course, is_absorbable
 from headrace.segmentstore.storagewriter.segment_aggregator import (
@@ -77,6 +79,10 @@ Step = (
 )
 
 
+_AFTER_FAILURES_BYTES: Final = 1 * KIB
+"""A write that failed again and again is not made smaller than this."""
+
+
 def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | None:
     """Return the next step, or None if the queue is empty.
 
@@ -121,12 +127,19 @@ def _compare(aggregator: SegmentAggregator, head: PendingAppend) -> CompareStep:
 
 
 def _gather(aggregator: SegmentAggregator, write_bytes_max: int) -> WriteStep:
-    """Collect the appends and absorbable merges at the head, as one write."""
+    """Collect the appends and absorbable merges at the head, as one write.
+
+    Each failure halves it: where one call in a hundred fails, a write that takes a hundred never succeeds.
+    """
     segment = aggregator.segment
     at = aggregator.claimed
     step = WriteStep(at)
+    bearable = max(_AFTER_FAILURES_BYTES, write_bytes_max >> min(aggregator.failures, 30))
     for item in aggregator.queue:
-        room = write_bytes_max - step.length
+        # A merge is absorbed as a whole, so the first one is whatever it takes.
+        room = min(bearable, write_bytes_max) - step.length
+        if not step.length and type(item) is PendingMerge:
+            room = write_bytes_max
         if room <= 0:
             break
         if type(item) is PendingAppend:

@@ -447,3 +447,22 @@ def test_pressure_makes_the_largest_due_until_half_of_what_is_bearable_is_left()
     sources = [source_with(90) for _ in range(20)]
     schedule.relieve(sources, 0.0, 400)
     assert not any(source.urgent for source in sources)
+
+
+def test_each_failure_halves_what_the_next_write_dares():
+    found = aggregator(durable=100_000)
+    found.add_append(1, 0, 100_000)
+    sizes = []
+    for failures in (0, 1, 2, 3, 10, 500):
+        found.failures = failures
+        sizes.append(plan_step(found, write_bytes_max=16_384).length)
+    assert sizes == [16_384, 8192, 4096, 2048, 1024, 1024]
+
+
+def test_a_merge_is_absorbed_whole_although_writes_fail():
+    found, source = aggregator(durable=4000), source_with(4000)
+    found.add_merge(1, 0, 4000, source)
+    found.failures = 9
+    step = plan_step(found, write_bytes_max=16_384)
+    assert isinstance(step, WriteStep)
+    assert (step.length, len(step.absorbed)) == (4000, 1)
