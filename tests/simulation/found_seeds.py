@@ -27,4 +27,5 @@ STORAGE_WRITER = {
     803: "the log was cut behind a merge into a deleted segment before storage had forgotten the source",
     1193: "a source merged into a deleted target was held to bytes that the log needed no longer",
     18: "a commit of collected garbage whose reply was lost was taken for missing rows",
+    400436: "a source that was stored after its target had its bytes, unknown to us, was called corrupt",
 }

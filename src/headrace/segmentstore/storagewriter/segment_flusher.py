@@ -177,13 +177,19 @@ class SegmentFlusher:
         if merge.end == merge.offset:
             await self._delete_from_storage(source)
         else:
-            if self._storage.info(source.segment.storage_name) is not None:
-                raise DataCorruptionError(
-                    f"storage has {source.segment.name!r} beside the bytes it gave to {target.name!r}"
-                )
             await self._check_claim(target, merge.offset, merge.end, source.segment, 0)
             if target.deleted:
                 return
+            if self._storage.info(source.segment.storage_name) is not None:
+                # The write that gave its bytes to the target was not known to have succeeded, and the source
+                # was stored by itself meanwhile: after a crash, or a lost reply.
+                source.busy = True
+                try:
+                    await self._delete_from_storage(source)
+                finally:
+                    source.busy = False
+                if aggregator.segment.deleted:  # meanwhile
+                    return
             self._advance(aggregator, merge.end)
         self._complete_merge(aggregator, merge)
 

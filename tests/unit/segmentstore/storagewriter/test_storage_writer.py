@@ -442,7 +442,8 @@ async def test_a_seal_that_storage_has_already_is_fine_and_one_that_came_too_ear
 
 
 @simulated
-async def test_a_source_that_stands_beside_the_bytes_it_gave_is_corruption():
+async def test_a_source_that_stands_beside_the_bytes_it_gave_is_removed():
+    """The target took them in a write of which nobody learnt, and then the source was stored by itself."""
     world = make_world()
     world.append("s#1", b"t" * 10)
     source = world.segments["s#1"]
@@ -450,7 +451,24 @@ async def test_a_source_that_stands_beside_the_bytes_it_gave_is_corruption():
     world.seal("s#1")
     world.merge("s", "s#1")
     await world.storage.write(world.segments["s"].storage_name, 0, [b"t" * 10], create=True)
-    await expect_corruption(world, "beside the bytes")
+    async with running(world):
+        world.checkpoint()
+        await asyncio.sleep(40.0)
+    await world.check_stored()
+    assert world.storage.info(source.storage_name) is None
+    assert world.acknowledged == world.sequence
+
+
+@simulated
+async def test_a_source_that_stands_beside_other_bytes_than_its_own_is_corruption():
+    world = make_world()
+    world.append("s#1", b"t" * 10)
+    source = world.segments["s#1"]
+    await world.storage.write(source.storage_name, 0, [b"t" * 10], create=True)
+    world.seal("s#1")
+    world.merge("s", "s#1")
+    await world.storage.write(world.segments["s"].storage_name, 0, [b"other data"], create=True)
+    await expect_corruption(world, "other bytes than the log")
 
 
 @simulated
