@@ -182,9 +182,11 @@ class SegmentFlusher:
                 return
             if self._storage.info(source.segment.storage_name) is not None:
                 # The write that gave its bytes to the target was not known to have succeeded, and the source
-                # was stored by itself meanwhile: after a crash, or a lost reply.
+                # was stored by itself meanwhile: after a crash, or a lost reply. What is stored may have left
+                # the cache, so the two are compared with each other before one of them goes.
                 source.busy = True
                 try:
+                    await self._check_twins(target, merge)
                     await self._delete_from_storage(source)
                 finally:
                     source.busy = False
@@ -220,6 +222,24 @@ class SegmentFlusher:
             if different is not None:
                 raise DataCorruptionError(
                     f"segment {segment.name!r}: storage has other bytes than the log at {at + different}"
+                )
+            self.bytes_compared += length
+
+    async def _check_twins(self, target: SegmentState, merge: PendingMerge) -> None:
+        """Compare what storage has of a source with what it has in the target. Raises as _check_claim."""
+        source, taken = merge.source.segment, self._storage.info(target.storage_name)
+        own = self._storage.info(source.storage_name)
+        assert taken is not None
+        assert own is not None
+        for at in range(max(0, taken.start_offset - merge.offset), own.length, _COMPARED_BYTES):
+            length = min(_COMPARED_BYTES, own.length - at)
+            given = await self._read_back(target, merge.offset + at, length)
+            kept = await self._read_back(source, at, length)
+            different = first_difference(given, [kept])
+            if different is not None:
+                raise DataCorruptionError(
+                    f"storage has {source.name!r} beside the bytes it gave to {target.name!r}, which "
+                    f"differ at {at + different}"
                 )
             self.bytes_compared += length
 

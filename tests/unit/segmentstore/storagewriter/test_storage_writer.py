@@ -460,6 +460,24 @@ async def test_a_source_that_stands_beside_the_bytes_it_gave_is_removed():
 
 
 @simulated
+async def test_a_source_that_left_the_cache_is_compared_with_what_it_gave_before_it_goes():
+    world = make_world()
+    world.append("s#1", b"t" * 10)
+    source = world.segments["s#1"]
+    await world.storage.write(source.storage_name, 0, [b"t" * 10], create=True)
+    world.seal("s#1")
+    world.merge("s", "s#1")
+    await world.storage.write(world.segments["s"].storage_name, 0, [b"other data"], create=True)
+    cached = world.read_index.read_direct
+    world.read_index.read_direct = lambda segment, *args: (
+        None if segment is source else cached(segment, *args)
+    )
+    source.stored_length = 10
+    await expect_corruption(world, "beside the bytes it gave")
+    assert world.storage.info(source.storage_name) is not None
+
+
+@simulated
 async def test_a_source_that_stands_beside_other_bytes_than_its_own_is_corruption():
     world = make_world()
     world.append("s#1", b"t" * 10)
