@@ -1,39 +1,91 @@
-"""What the machine can do, measured right before: the raw durable write loop."""
+"""What the machine can do, measured right before: raw loops that write, once or for two tiers."""
 
 from __future__ import annotations
 
+import mmap
+import os
 import shutil
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from benchmarks.wal import RawLoop, quantile
 
 MIB = 1 << 20
 
 
+CHUNK_BYTES = 16 * MIB
+
+
+@contextmanager
+def raw_loop(file_bytes: int) -> Iterator[RawLoop]:
+    """A zeroed file for raw writes, in a directory that is removed."""
+    directory = tempfile.mkdtemp(prefix="headrace-floor-")
+    try:
+        raw = RawLoop(directory, file_bytes)
+        yield raw
+        raw.close()
+    finally:
+        shutil.rmtree(directory)
+
+
 def durable_write_rate(frame_bytes: int = MIB, total_bytes: int = 256 * MIB, in_flight: int = 2) -> float:
     """MB/s of ``O_DIRECT|O_DSYNC`` writes of ``frame_bytes`` into a zeroed file, ``in_flight`` at a time."""
-    directory = tempfile.mkdtemp(prefix="headrace-floor-")
-    try:
-        raw = RawLoop(directory, 64 * MIB)
+    with raw_loop(64 * MIB) as raw:
         raw.run(frame_bytes, max(2, total_bytes // frame_bytes // 4), in_flight)
-        result = raw.run(frame_bytes, max(4, total_bytes // frame_bytes), in_flight)
-        raw.close()
-        return result.rate
-    finally:
-        shutil.rmtree(directory)
+        return raw.run(frame_bytes, max(4, total_bytes // frame_bytes), in_flight).rate
 
 
-def durable_write_latency(count: int = 1000) -> tuple[float, float]:
-    """Median and p99 in ms of one synced write of 4 KiB."""
-    directory = tempfile.mkdtemp(prefix="headrace-floor-")
-    try:
-        raw = RawLoop(directory, 16 * MIB)
-        result = raw.run(4096, count, 1)
-        raw.close()
-        return quantile(result.latencies, 0.5), quantile(result.latencies, 0.99)
-    finally:
-        shutil.rmtree(directory)
+def two_tier_rate(total_bytes: int = 256 * MIB) -> float:
+    """MB/s of writing every byte twice: durably into a log, and synced into new files of 16 MiB, at once.
+
+    That is what tiered storage has to do with a disk and a page cache at least, without looking at a byte.
+    """
+    pieces = max(1, total_bytes // MIB)
+
+    def store() -> None:
+        piece, directory = memoryview(mmap.mmap(-1, MIB)), Path(raw.path).parent
+        piece[:] = os.urandom(MIB)
+        for start in range(0, pieces, CHUNK_BYTES // MIB):
+            fd = os.open(directory / f"chunk-{start}", os.O_WRONLY | os.O_CREAT)
+            for _ in range(start, min(pieces, start + CHUNK_BYTES // MIB)):
+                os.write(fd, piece)
+            os.fdatasync(fd)
+            os.close(fd)
+
+    with raw_loop(64 * MIB) as raw:
+        raw.run(MIB, max(2, pieces // 4), 2)
+        storing = threading.Thread(target=store)
+        began = now()
+        storing.start()
+        raw.run(MIB, max(4, pieces), 2)
+        storing.join()
+        return pieces * MIB / (now() - began) / 1e6
+
+
+def durable_write_latency(count: int = 1000, rate: float = 0.0) -> tuple[float, float]:
+    """Median and p99 in ms of one synced write of 4 KiB: one behind the other, or ``rate`` of them a second.
+
+    A disk that is asked now and then answers later than one that is kept busy.
+    """
+    with raw_loop(16 * MIB) as raw:
+        if not rate:
+            latencies = raw.run(4096, count, 1).latencies
+        else:
+            latencies = []
+            piece = memoryview(mmap.mmap(-1, 4096))
+            due = now()
+            for number in range(count):
+                due += 1 / rate
+                if (left := due - now()) > 0:
+                    time.sleep(left)
+                began = now()
+                os.pwrite(raw.fd, piece, number * 4096 % raw.file_bytes)
+                latencies.append(now() - began)
+        return quantile(latencies, 0.5), quantile(latencies, 0.99)
 
 
 def now() -> float:

@@ -1,11 +1,14 @@
 """The wall clock as a parameter, so that simulated time and test time look like real time to everybody else.
 
-Durations and deadlines do not belong here: they use the event loop's monotonic ``loop.time()``.
+Deadlines do not belong here: they use the event loop's monotonic ``loop.time()``. So do durations, unless a
+millisecond matters: see :func:`stopwatch`.
 """
 
 from __future__ import annotations
 
 import time
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -23,3 +26,12 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+def stopwatch(loop: AbstractEventLoop) -> Callable[[], float]:
+    """Return what to subtract two readings of, in seconds, to learn what took microseconds.
+
+    The time of a uvloop is whole milliseconds, read once per turn. Any other loop's is its own: simulated
+    time stays simulated. The readings are no deadlines for ``loop.call_at``.
+    """
+    return time.monotonic if type(loop).__module__.startswith("uvloop") else loop.time

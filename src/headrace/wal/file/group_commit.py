@@ -5,7 +5,7 @@ A frame is written as soon as a writer is free. Frames that come while all write
 to each other on disk are written together, by one call: the busier the log, the larger its writes. Once they
 fill a whole write they are handed over although no writer is free, so that the next one to finish goes on at
 once instead of waiting for the loop.
-Answers wait for all earlier frames. Before a batch of answers is given the owner record is read once; see
+Answers wait for all earlier frames. After each write its thread reads the owner record once; see
 ``docs/formats/wal-owner.md``.
 
     append ─▶ waiting (no room yet) ─▶ ready (no writer free) ─▶ handed over ─▶ finished ─▶ answered
@@ -27,6 +27,7 @@ from typing import Final
 from headrace.errors import FencedOutError, HeadraceError, StorageFullError, WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.blocking import BlockingWork
+from headrace.runtime.clock import stopwatch
 from headrace.wal.contract import LATENCY_EDGES_S, WalStatistics
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.owner_record import OwnerFile
@@ -82,6 +83,7 @@ class GroupCommit:
         self._on_idle: Callable[[], None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._now = stopwatch(self._loop)
 
     def attach(self, tail: LogTail, on_idle: Callable[[], None] | None = None) -> None:
         """Say where records go; a second step because the tail reports its progress here.
@@ -102,7 +104,7 @@ class GroupCommit:
         frame.done = done
         frame.address = self.next_sequence
         frame.padded = padded_bytes(frame.length)
-        frame.started_at = self._loop.time()
+        frame.started_at = self._now()
         self.next_sequence += 1
         self._pending.append(frame)
         if self.failure is not None:
@@ -198,8 +200,20 @@ class GroupCommit:
             self._encode(frame, KIND_DATA)
         self._ready_bytes -= size
         self._writes += 1
-        batch[0].handed_at = self._loop.time()
-        self._writers.submit(self._files.write_records, (batch,), self._on_written)
+        batch[0].handed_at = self._now()
+        self._writers.submit(self._write, (batch,), self._on_written)
+
+    def _write(self, batch: list[Frame]) -> list[Frame]:
+        """Make a batch durable, then see whether the log is still ours. Runs in a writer thread.
+
+        A successor reads the log after it has put itself into the owner record. So what was durable while
+        the record named us is what it finds; anything later gets no acknowledgement from us. The loop does
+        not look: a read would hand its interpreter to other threads.
+        """
+        self._files.write_records(batch)
+        if batch[0].error is None:
+            batch[0].error = self._find_fence()
+        return batch
 
     def _encode(self, frame: Frame, kind: int) -> None:
         file = frame.file
@@ -251,17 +265,10 @@ class GroupCommit:
         self._answer()
 
     def _answer(self) -> None:
-        """Answer the finished frames at the head, in order.
-
-        ``done`` runs here without waiting, so one look at the owner record holds for the whole batch.
-        """
+        """Answer the finished frames at the head, in order."""
         pending = self._pending
-        checked = False
         while pending and pending[0].finished:
             frame = pending.popleft()
-            if self.failure is None and frame.error is None and not checked:
-                frame.error = self._find_fence()
-                checked = True
             if self.failure is None and frame.error is not None:
                 self._fail(frame.error)
             if self.failure is None:
@@ -315,7 +322,7 @@ class GroupCommit:
         fence = self._find_fence()
         for batch in starved:
             if fence is None:
-                self._writers.submit(self._files.write_records, (batch,), self._on_written)
+                self._writers.submit(self._write, (batch,), self._on_written)
             else:
                 batch[0].error = fence
                 batch[0].starved = False
@@ -330,7 +337,7 @@ class GroupCommit:
 
     def _count_write(self, first: Frame) -> None:
         statistics = self._statistics
-        seconds = self._loop.time() - first.handed_at
+        seconds = self._now() - first.handed_at
         statistics.disk_writes += 1
         statistics.disk_seconds_total += seconds
         statistics.disk_by_bucket[bisect_left(LATENCY_EDGES_S, seconds)] += 1
@@ -341,7 +348,7 @@ class GroupCommit:
         self.durable_sequence = frame.address
         statistics = self._statistics
         statistics.log_bytes += frame.padded
-        statistics.count_frame(frame.length, self._loop.time() - frame.started_at)
+        statistics.count_frame(frame.length, self._now() - frame.started_at)
 
     def fill_statistics(self, statistics: WalStatistics) -> None:
         """Add the gauges of now."""

@@ -17,10 +17,10 @@ class Contest:
     def __init__(self, machine):
         self.machine = machine
         self.newest_opened = 0
+        self.found = {}
         self.acknowledged = {}
         self.submitted = {}
         self.truncation_asked = 0
-        self.recovered = {}
 
     async def own(self, name, frames, delay):
         """Take the log, append until fenced or done, truncate now and then."""
@@ -29,7 +29,7 @@ class Contest:
         try:
             await wal.open()
             self.newest_opened = max(self.newest_opened, wal.epoch)
-            records = dict(read_all(wal))
+            records = self.found[wal.epoch] = dict(read_all(wal))
         except FencedOutError:
             await wal.close()
             return
@@ -44,7 +44,8 @@ class Contest:
         def done(frame, error):
             content = bytes(frame.view[: frame.length])
             if error is None:
-                assert wal.epoch == self.newest_opened, "an acknowledgement after a newer owner has opened"
+                for epoch, found in self.found.items():  # an answer may be late, but only if it is true
+                    assert epoch <= wal.epoch or found.get(frame.address) == content, "a successor lacks it"
                 assert not errors, "an acknowledgement after an error"
                 assert frame.address not in self.acknowledged, "two owners acknowledged one address"
                 self.acknowledged[frame.address] = (wal.epoch, content)
@@ -93,7 +94,7 @@ class Contest:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_owners_that_interleave_at_random_lose_nothing_and_never_acknowledge_after_a_successor(seed):
+def test_owners_that_interleave_at_random_lose_nothing_and_acknowledge_nothing_a_successor_lacks(seed):
     machine = Machine(seed, DiskConfig(direct=seed % 4 != 0))
     contest = Contest(machine)
     draw = machine.entropy.fork("contest")

@@ -38,19 +38,21 @@ class Tail:
 
 
 class Writers:
-    """Keeps what it is given until the test answers."""
+    """Performs what it is given when the test says how the disk answers."""
 
-    def __init__(self):
+    def __init__(self, files):
+        self.files = files
         self.jobs = []
+        self.functions = []
 
     def submit(self, fn, args, done):
         self.jobs.append((args[0], done))
+        self.functions.append(fn)
 
     def answer(self, index=0, error=None, *, starved=False):
         batch, done = self.jobs.pop(index)
-        batch[0].error = error
-        batch[0].starved = starved
-        done(batch, None)
+        self.files.outcome = error, starved
+        done(self.functions.pop(index)(batch), None)
 
 
 class Owner:
@@ -66,19 +68,23 @@ class Owner:
 
 class Files:
     directory = "/log"
-    write_records = None
+    outcome = None, False
+
+    def write_records(self, batch):
+        batch[0].error, batch[0].starved = self.outcome
 
 
 class Bench:
     def __init__(self, writers_max=2, capacity=100):
-        self.writers = Writers()
+        files = Files()
+        self.writers = Writers(files)
         self.owner = Owner()
         self.statistics = WalStatistics()
         self.closed = []
         self.pool = FramePool(capacity, 1000)
         self.answers = []
         self.commit = GroupCommit(
-            files=Files(),
+            files=files,
             writers=self.writers,
             writers_max=writers_max,
             owner=self.owner,
@@ -126,7 +132,7 @@ async def test_answers_wait_for_earlier_frames(bench):
     assert bench.answers == []
     bench.writers.answer(0)
     assert bench.answers == [(11, None), (12, None)]
-    assert bench.owner.asked == 1  # once for the batch
+    assert bench.owner.asked == 2  # once behind each write
 
 
 async def test_a_header_names_what_was_durable_when_it_was_handed_over(bench):
@@ -211,9 +217,18 @@ async def test_a_fenced_owner_acknowledges_nothing(bench):
     bench.writers.answer(0)
     bench.owner.held = True  # even if somebody put the old record back
     bench.writers.answer(0)
-    bench.writers.answer(0)
     assert bench.answers == [(address, "FencedOutError") for address in (11, 12, 13)]
+    assert bench.writers.jobs == []  # 13 was not even tried
     assert isinstance(bench.commit.failure, FencedOutError)
+
+
+async def test_what_was_durable_while_the_log_was_ours_is_acknowledged_and_nothing_later(bench):
+    bench.append(2)
+    bench.writers.answer(1)  # 12 is durable and the record named us, but 11 is still on its way
+    bench.owner.held = False
+    bench.writers.answer(0)
+    assert bench.answers == [(11, "FencedOutError"), (12, "FencedOutError")]
+    assert bench.writers.jobs == []
 
 
 async def test_an_unreadable_owner_record_is_an_unknown_outcome(bench):
