@@ -101,7 +101,7 @@ async def check_stored(
         SimulationError: they differ.
         ContainerOfflineError: the container has ended.
     """
-    storage, writer = container._storage, container._writer  # noqa: SLF001 - the judge looks inside
+    storage, writer = container.tiers.storage, container.tiers.writer
     assert storage is not None
     assert writer is not None
     await asyncio.sleep(0.001)

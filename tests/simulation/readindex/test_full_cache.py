@@ -116,7 +116,7 @@ def test_writers_wait_before_the_cache_is_full_however_many_containers_share_it(
         assert statistics.essential_bytes < statistics.bytes_max
         assert statistics.essential_bytes > statistics.bytes_max // 8, "they got somewhere"
         for container in world.containers:
-            segment = container.get_segment("s")
+            segment = container.find_segment("s")
             assert segment.durable_length > 0
             result = await container.read(segment, segment.durable_length - 1, 10, wait=False)
             assert result.to_bytes()
@@ -133,7 +133,7 @@ def test_a_full_cache_ends_the_container_and_the_next_owner_has_what_was_acknowl
         world = Containers(sim, 1)
         await world.start()
         container = world.containers[0]
-        segment = container.get_segment("s")
+        segment = container.find_segment("s")
         await container.append(segment, b"acknowledged" * 1000)
 
         class Thief:
@@ -162,7 +162,7 @@ def test_a_full_cache_ends_the_container_and_the_next_owner_has_what_was_acknowl
 
         world.containers = [world.make(0, cache_of(64 * MIB))]
         await world.containers[0].start()
-        segment = world.containers[0].get_segment("s")
+        segment = world.containers[0].find_segment("s")
         assert segment.durable_length in (12_000, 12_000 + 300 * KIB, 12_000 + 600 * KIB, 12_000 + 900 * KIB)
         result = await world.containers[0].read(segment, 0, 12_000, wait=False)
         assert result.to_bytes() == b"acknowledged" * 1000
@@ -187,20 +187,20 @@ def test_a_log_with_more_merged_and_deleted_bytes_than_the_cache_holds_is_recove
                 name = f"s#{fate}{number}"
                 await container.create(name, {})
                 for _ in range(4):
-                    await container.append(container.get_segment(name), piece)
+                    await container.append(container.find_segment(name), piece)
                 if fate == "merged":
-                    await container.merge(container.get_segment("s"), name)
+                    await container.merge(container.find_segment("s"), name)
                 else:
-                    await container.delete(container.get_segment(name))
+                    await container.delete(container.find_segment(name))
             await container.flush_storage()
-        assert container.get_segment("s").durable_length == 12 * MIB
+        assert container.find_segment("s").durable_length == 12 * MIB
         await container.stop()
 
         world.containers = [world.make(0, cache_of(CACHE_BYTES))]
         await world.containers[0].start()
         container = world.containers[0]
         container.check()
-        result = await container.read(container.get_segment("s"), 11 * MIB, 1 * MIB, wait=False)
+        result = await container.read(container.find_segment("s"), 11 * MIB, 1 * MIB, wait=False)
         assert result.length
         await container.flush_storage()
         assert world.failures == []

@@ -98,9 +98,9 @@ class World:
 
     async def kill(self):
         """Leave without a word: nothing is flushed; what the storage layer has begun may still happen."""
-        self.container._log.fail(NoSuchSegmentError("killed"))
-        self.container._read_index.close()
-        await self.container._supervisor.stop()
+        self.container.log.fail(NoSuchSegmentError("killed"))
+        self.container.tiers.read_index.close()
+        await self.container.tiers.supervisor.stop()
         assert not [error for error in self.failures if not isinstance(error, NoSuchSegmentError)]
 
     # ---- clients
@@ -198,8 +198,8 @@ async def scenario(sim):
     world.bad_seconds = ()
     await world.open()
     await world.read_everything()
-    storage = world.container._storage
-    await world.container._writer.flush_all()
+    storage = world.container.tiers.storage
+    await world.container.tiers.writer.flush_all()
     for name, content in world.model.content.items():
         info = storage.info((await world.container.resolve(name)).storage_name)
         assert info is None or (info.length, info.start_offset) == (len(content), world.model.start[name])
@@ -219,7 +219,7 @@ async def without_storage(sim):
     await world.container.create("s", {})
     world.model.content["s"], world.model.start["s"] = bytearray(), 0
     await world.append("s", 300)
-    await world.container._writer.flush_all()
+    await world.container.tiers.writer.flush_all()
     await world.append("s", 200)
     await world.kill()
     kind = [Fault.FAIL, Fault.HANG, Fault.FULL][sim.seed % 3]
@@ -233,10 +233,10 @@ async def without_storage(sim):
     data = (await world.container.read(state, 500, 3000, wait=False)).to_bytes()
     assert data == world.model.content["s"][500 : 500 + len(data)]
     assert not world.failures
-    assert world.container._writer.statistics().segments_failing
+    assert world.container.tiers.writer.statistics().segments_failing
     world.provider.inject = lambda _: None
     world.provider.on_read = lambda _: None
-    await world.container._writer.flush_all()
+    await world.container.tiers.writer.flush_all()
     assert state.stored_length == 2500
     await world.read_everything()
     await world.container.stop()

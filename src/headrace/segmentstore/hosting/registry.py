@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError, StorageFullError
 from headrace.model.hashing import container_of
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container.container import SegmentContainer, describe_failure
+from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.container.tenure import describe_failure
 
 _logger = logging.getLogger(__name__)
 

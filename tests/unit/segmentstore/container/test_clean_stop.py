@@ -130,7 +130,7 @@ async def test_requests_are_refused_while_a_container_stops_and_its_own_catalogu
     rows = container.segment_statistics().catalogue_rows
     assert rows >= 4
     stopping = asyncio.ensure_future(container.stop())
-    await until(lambda: container._finishing is not None)
+    await until(lambda: container.tiers.tenure.is_finishing)
     for refused in (
         container.append(segment, b"x"),
         container.read(segment, 0, 1, wait=False),

@@ -68,7 +68,7 @@ async def test_a_part_of_the_container_that_finds_damage_is_believed_only_while_
         raise DataCorruptionError("a chunk is missing")
 
     successor = await take_over(bench) if fenced else None
-    container._supervisor.spawn("storage writer", find_damage())
+    container.tiers.supervisor.spawn("storage writer", find_damage())
     await until(lambda: bench.failures)
     assert [type(error) for error in bench.failures] == [FencedOutError if fenced else DataCorruptionError]
     await bench.stopping
@@ -104,7 +104,7 @@ async def test_a_read_that_fails_while_its_container_ends_does_not_speak_of_dama
 
     class Ending:
         async def read(self, *_, wait):
-            owner._online = False
+            owner.tiers.tenure.online = False
             raise DataCorruptionError("gone")
 
     index, owner._read_index = owner._read_index, Ending()

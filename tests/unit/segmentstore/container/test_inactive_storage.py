@@ -53,7 +53,7 @@ async def test_storage_knows_nothing_of_a_segment_that_left_and_everything_when_
     stored = container.state.by_name[A].storage_name
     await bench.evict(A)
     assert not rows_of(container, A)
-    assert container._storage.info(stored) is None
+    assert container.tiers.storage.info(stored) is None
     assert not any("s/a" in key for key, _ in CheckpointSnapshot(container.state).storage_rows)
     for _ in range(2):
         assert await read_all(container, A) == b"s/a"
@@ -84,7 +84,7 @@ async def test_what_left_is_not_in_the_checkpoints_that_follow_and_is_found_afte
 async def test_chunks_of_inactive_segments_are_not_left_over_but_others_under_their_names_are(bench):
     container = bench.container
     await fill(container, A, B)
-    incarnation = container._storage._incarnation.name
+    incarnation = container.tiers.storage._incarnation.name
     stored = container.state.by_name[A].storage_name
     await bench.evict(A, B)
     leftover = chunk_name(stored, 1, 3, incarnation, bytes(12))
@@ -92,7 +92,7 @@ async def test_chunks_of_inactive_segments_are_not_left_over_but_others_under_th
     for name in (leftover, of_nobody):
         await bench.chunks.create(name, [memoryview(b"x")])
     container = await bench.start()
-    await container._storage.collect_leftovers()
+    await container.tiers.storage.collect_leftovers()
     names = {found.name async for page in bench.chunks.list() for found in page}
     assert not names & {leftover, of_nobody}
     for name in (A, B):
@@ -102,7 +102,7 @@ async def test_chunks_of_inactive_segments_are_not_left_over_but_others_under_th
 async def test_after_many_rows_were_read_what_carries_the_name_of_an_inactive_segment_is_kept(bench):
     container = bench.container
     await fill(container, A, B)
-    incarnation = container._storage._incarnation.name
+    incarnation = container.tiers.storage._incarnation.name
     names = [container.state.by_name[name].storage_name for name in (A, B)]
     await bench.evict(A, B)
     chunks = [chunk_name(name, 1, 3, incarnation, bytes(12)) for name in (*names, "s/gone.99", "s/a.x")]
@@ -124,7 +124,7 @@ async def test_nothing_is_left_over_of_a_segment_whose_row_is_damaged(bench):
         raise DataCorruptionError(name)
 
     container._catalogue.find, found = find, container._catalogue.find
-    await container._storage.collect_leftovers()
+    await container.tiers.storage.collect_leftovers()
     container._catalogue.find = found
     assert await read_all(container, A) == b"s/a"
 
@@ -137,7 +137,7 @@ async def test_a_segment_with_chunks_of_others_leaves_and_its_rows_stay(bench):
     await bench.evict(A)
     assert any(key.startswith(f"{CHUNK_PREFIX}s/b.") for key in container.state.storage_rows)
     container = await bench.start()
-    await container._storage.collect_leftovers()
+    await container.tiers.storage.collect_leftovers()
     assert await read_all(container, A) == b"s/as/b"
     await bench.evict(A)
 
@@ -184,14 +184,14 @@ async def test_a_segment_that_storage_works_on_while_its_row_is_written_stays(be
     await container.log.write_checkpoint()
     await container.flush_storage()
     await container.evictions.evict()
-    put, held = container._catalogue.put, container._storage._locks.hold(state.storage_name)
+    put, held = container._catalogue.put, container.tiers.storage._locks.hold(state.storage_name)
 
     async def put_and_work(rows):
         await put(rows)
         if work == "begun":
             await held.__aenter__()
         else:
-            await container._storage.truncate(state.storage_name, 1)
+            await container.tiers.storage.truncate(state.storage_name, 1)
 
     container._catalogue.put = put_and_work
     await container.evictions.evict()

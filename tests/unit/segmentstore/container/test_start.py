@@ -48,7 +48,7 @@ class Process:
         await container.start()
         await container.create("s/a", {})
         await append(container, "s/a", CONTENT)
-        container._supervisor.spawn("storage writer", fail())  # a crash: nothing is stored or cut
+        container.tiers.supervisor.spawn("storage writer", fail())  # a crash: nothing is stored or cut
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await container.stop()

@@ -1,0 +1,80 @@
+"""Changes of one segment: each becomes one operation of the log, and is answered once that is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from headrace.errors import ContainerOfflineError, SegmentSealedError
+from headrace.model.attributes import AttributeUpdate
+from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.durablelog.durable_log import DurableLog
+from headrace.segmentstore.durablelog.operation_processor import Propose
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations.catalogue import Buffer
+
+_UPDATE_BYTES = 300
+"""Upper bound on what one attribute update takes in the log."""
+
+
+class SegmentChanges:
+    """The changes of a container's segments. A segment stays in memory while one is under way."""
+
+    def __init__(self, log: DurableLog) -> None:
+        self._log = log
+
+    async def append(
+        self, segment: SegmentState, data: Buffer, updates: Sequence[AttributeUpdate], expected_offset: int
+    ) -> int:
+        """See :meth:`SegmentContainer.append`."""
+
+        def propose(sequence: int) -> ops.Append:
+            return transitions.propose_append(segment, sequence, data, updates, expected_offset)
+
+        ticket = await self._submit(segment, propose, len(data) + _UPDATE_BYTES * len(updates))
+        offset: int = ticket.operation.offset
+        return offset
+
+    async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None:
+        """See :meth:`SegmentContainer.update_attributes`."""
+
+        def propose(sequence: int) -> ops.UpdateAttributes:
+            return transitions.propose_update(segment, sequence, updates)
+
+        await self._submit(segment, propose, _UPDATE_BYTES * len(updates))
+
+    async def seal(self, segment: SegmentState) -> int:
+        """See :meth:`SegmentContainer.seal`."""
+        try:
+            ticket = await self._submit(segment, partial(transitions.propose_seal, segment))
+        except SegmentSealedError:
+            if not segment.sealed:
+                await self._log.flush()  # somebody else's seal: true only once durable
+                if not segment.sealed:
+                    raise ContainerOfflineError("the log failed before the seal was durable") from None
+            raise
+        length: int = ticket.operation.offset
+        return length
+
+    async def truncate(self, segment: SegmentState, offset: int) -> None:
+        """See :meth:`SegmentContainer.truncate`."""
+
+        def propose(sequence: int) -> ops.Truncate:
+            return transitions.propose_truncate(segment, sequence, offset)
+
+        await self._submit(segment, propose)
+
+    async def delete(self, segment: SegmentState) -> None:
+        """See :meth:`SegmentContainer.delete`."""
+        await self._submit(segment, partial(transitions.propose_delete, segment), deletes=True)
+
+    async def _submit(
+        self, segment: SegmentState, propose: Propose, size_bytes: int = 0, *, deletes: bool = False
+    ) -> Any:
+        segment.users += 1
+        try:
+            return await self._log.submit(propose, size_bytes, segments=(segment,), deletes=deletes)
+        finally:
+            segment.users -= 1

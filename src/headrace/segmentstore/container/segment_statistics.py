@@ -1,0 +1,46 @@
+"""Counts the segments of a container, and how they come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.evictions import Evictions
+from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
+from headrace.segmentstore.container.segment_directory import SegmentDirectory
+
+
+@dataclass(slots=True)
+class SegmentStatistics:
+    """Gauges of now, and counts since the start."""
+
+    active: int
+    active_max: int
+    departing: int
+    catalogue_rows: int
+    """Rows of the segment catalogue, those of active segments included; -1 while that is not known."""
+    activations: int
+    activations_failed: int
+    activations_waiting: int
+    eviction_runs: int
+    eviction_runs_forced: int
+    evicted: int
+
+
+def count_segments(
+    state: ContainerState, catalogue: SegmentCatalogue, directory: SegmentDirectory, evictions: Evictions
+) -> SegmentStatistics:
+    """Put together what the parts of a container count."""
+    activations = directory.activations
+    return SegmentStatistics(
+        active=len(state.by_name),
+        active_max=state.active_max,
+        departing=len(state.departing),
+        catalogue_rows=catalogue.count(),
+        activations=activations.started,
+        activations_failed=activations.failed,
+        activations_waiting=len(activations),
+        eviction_runs=evictions.runs,
+        eviction_runs_forced=evictions.forced_runs,
+        evicted=evictions.evicted,
+    )

@@ -1,0 +1,215 @@
+"""The log, the cache and the storage of one container: they start together, by recovery, and end together.
+
+::
+
+    log recovered -> all that is not stored is in memory -> storage -> storage writer -> online
+
+The first of them that fails ends the others and the container with them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from headrace.errors import DataCorruptionError, HeadraceError, WalWriteError
+from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container.archived_chunks import ArchivedChunks
+from headrace.segmentstore.container.components import ContainerComponents
+from headrace.segmentstore.container.config import ContainerConfig
+from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.departures import Departures
+from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.container.storage_row_log import LogRowStore
+from headrace.segmentstore.container.stored_lengths import LateStorage, StoredLengths
+from headrace.segmentstore.container.tenure import Tenure, describe_failure
+from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
+from headrace.segmentstore.durablelog.durable_log import DurableLog
+from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
+from headrace.segmentstore.readindex.read_index import ContainerReadIndex
+from headrace.segmentstore.storagewriter.storage_writer import StorageWriter
+from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
+
+_logger = logging.getLogger(__name__)
+
+
+class ContainerTiers:
+    """Where the bytes of one container are, from the first moment to the last.
+
+    Args:
+        state: what the container knows; recovery fills it.
+        catalogue: loses the rows of segments that are gone. It is used only once the container is online.
+        on_log_cut: is called each time that the log may have become shorter.
+        on_ended: is told why, once, if a failure ends the tenure.
+    """
+
+    def __init__(
+        self,
+        state: ContainerState,
+        catalogue: SegmentCatalogue,
+        components: ContainerComponents,
+        config: ContainerConfig,
+        *,
+        on_log_cut: Callable[[], None],
+        on_ended: Callable[[BaseException], None],
+    ) -> None:
+        self._state = state
+        self._catalogue = catalogue
+        self._components = components
+        self._config = config
+        self._on_log_cut = on_log_cut
+        self._on_ended = on_ended
+        self.tenure = Tenure(state.container_id, components.wal, catalogue.name)
+        self.supervisor = Supervisor(f"container {state.container_id}", self._on_task_failed)
+        self._late_storage = LateStorage()
+        self.read_index = ContainerReadIndex(
+            components.cache, self._late_storage, self.supervisor, config.read_index
+        )
+        self.log = DurableLog(
+            state,
+            components.wal,
+            self.read_index,
+            components.clock,
+            self.supervisor,
+            memory_log_max=config.memory_log_max,
+            limits=ProcessorLimits(config.requests_max, config.unstored_bytes_max, config.throttle),
+            policy=CheckpointPolicy(config.checkpoint_frames, config.checkpoint_bytes),
+            checkpoint_part_bytes=config.checkpoint_part_bytes,
+            on_failed=self._end,
+        )
+        self._departures = Departures(state, self.log, catalogue)
+        self.storage: ChunkedSegmentStorage | None = None
+        self.writer: StorageWriter | None = None
+
+    # -------------------------------------------------------------------------------------- start
+
+    async def start(self) -> None:
+        """Take ownership of the log, recover, start moving data to storage; online when it returns.
+
+        Raises as :meth:`SegmentContainer.start`, but nobody has judged its errors.
+        """
+        components, state = self._components, self._state
+        await self.log.start(StoredLengths(state, self.read_index).on_rows)
+        self._check_recovered()
+        self.storage = ChunkedSegmentStorage(
+            components.chunks,
+            LogRowStore(state, self.log.processor),
+            state.epoch,
+            components.entropy,
+            self._config.storage,
+            ArchivedChunks(self._catalogue),
+        )
+        self._late_storage.target = self.storage
+        self.writer = StorageWriter(
+            self.log.memory_log,
+            self.read_index,
+            self.storage,
+            self._on_stored,
+            self._config.storage_writer,
+            on_progress=self.log.processor.on_memory_freed,
+        )
+        self.supervisor.spawn("storage writer", self.writer.run())
+        self.tenure.begin()
+
+    def _check_recovered(self) -> None:
+        """Every byte that is durable and not stored must be in memory after recovery.
+
+        Raises:
+            DataCorruptionError: the log was cut although storage did not hold what it held.
+        """
+        for segment in list(self._state.by_id.values()):
+            if segment.deleted or segment.merged:
+                self._departures.recover(segment)
+                continue
+            missing = self.read_index.first_uncovered(segment)
+            if missing is not None:
+                raise DataCorruptionError(
+                    f"segment {segment.name!r}: offset {missing} is neither in the log nor in storage"
+                )
+
+    # -------------------------------------------------------------------------------------- storage
+
+    async def _on_stored(self, sequence: int) -> None:
+        """The storage writer has stored everything up to ``sequence``."""
+        await self._departures.forget()
+        await self.log.acknowledge(sequence)
+        self._on_log_cut()
+
+    async def flush_storage(self) -> None:
+        """Bring everything into long-term storage now, so that the log can be cut."""
+        if self.writer is not None:
+            await self.writer.flush_all()
+
+    def stored_length(self, segment: SegmentState) -> int:
+        """Return how many bytes storage has of a segment whose rows are in memory."""
+        assert self.storage is not None
+        info = self.storage.info(segment.storage_name)
+        return 0 if info is None else info.length
+
+    def is_storage_idle(self, segment: SegmentState) -> bool:
+        """Whether storage changes nothing of a segment just now."""
+        return self.storage is None or self.storage.is_idle(segment.storage_name)
+
+    def on_evicted(self, segment: SegmentState) -> None:
+        """Drop what is known about a segment that left memory."""
+        if self.storage is not None:
+            self.storage.forget(segment.storage_name)
+        self.read_index.drop(segment)
+
+    # -------------------------------------------------------------------------------------- end
+
+    async def finish(self) -> None:
+        """Begin to stop: what was accepted becomes durable, what waits is told, and within a bounded time
+        storage takes over what the log holds. :meth:`stop` has to follow.
+        """
+        was_online = self.tenure.leave()
+        self.log.end_intake()
+        self.log.stop_waiting()
+        await self.log.flush()
+        if was_online:
+            await self._leave_short_log()
+        if self.writer is not None:
+            await self.writer.end()
+
+    async def stop(self) -> None:
+        """End all background work; nobody is served any more."""
+        await self.log.flush()
+        await self.supervisor.stop()
+        self.read_index.close()
+        await self.log.stop()
+
+    async def _leave_short_log(self) -> None:
+        """Store everything, write a checkpoint, cut the log in front of it: the next start reads only that.
+
+        Requests are refused already; only the container itself still changes its catalogue.
+        """
+        writer, log = self.writer, self.log
+        if writer is None or log.is_cut or self._components.wal.is_fenced():
+            return
+        try:
+            async with self.tenure.finishing(self._config.storage_writer.stop_flush_s):
+                await writer.flush_all()
+                if await self._departures.forget():
+                    await writer.flush_all()
+                await log.begin_file()
+                await log.write_new_checkpoint()
+                await writer.flush_all()
+        except (TimeoutError, HeadraceError) as error:
+            why = str(error) or "storage is too slow"
+            _logger.info("container %d leaves work for its next start: %s", self._state.container_id, why)
+
+    def _on_task_failed(self, name: str, error: BaseException) -> None:
+        if self.tenure.ended:
+            return  # a consequence of what ended the container, which has been reported
+        error = self.tenure.judge(error)
+        why = describe_failure(error)
+        _logger.error("container %d: %s failed: %s", self._state.container_id, name, why)
+        self.log.fail(error if isinstance(error, HeadraceError) else WalWriteError(why))
+        self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """Some part failed: the whole container ends and is recovered by its owner, the registry."""
+        if self.tenure.end():
+            self.read_index.close()
+            self._on_ended(self.tenure.judge(error))
