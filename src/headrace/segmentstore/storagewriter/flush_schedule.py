@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from math import inf
+from operator import itemgetter
 
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
 
 _STALE_MIN = 1024
+_SIZE = itemgetter(0)
 
 
 class FlushSchedule:
@@ -87,15 +89,22 @@ class FlushSchedule:
 
     def relieve(self, aggregators: Iterable[SegmentAggregator], now: float, bytes_bearable: int) -> None:
         """Too many bytes wait: make the largest due, until what is left is half of what is bearable."""
-        idle = [found for found in aggregators if found.queue and not found.busy and not self._is_due(found)]
-        waiting = sum(found.pending_bytes for found in idle if not found.is_source)
-        idle.sort(key=_pending_bytes, reverse=True)
-        for aggregator in idle:
-            if 2 * waiting <= bytes_bearable:
+        due, due_suspects = self._due, self._due_suspects
+        idle = [
+            (found.pending_bytes, found)
+            for found in aggregators
+            if not (found.busy or found in due or found in due_suspects or found.is_source)
+        ]
+        waiting = sum(size for size, _ in idle)
+        if 2 * waiting <= bytes_bearable:
+            return
+        idle.sort(key=_SIZE, reverse=True)
+        for size, aggregator in idle:
+            if 2 * waiting <= bytes_bearable or not size:
                 return
-            if aggregator.is_source or aggregator.waiting or aggregator.pending_bytes == 0:
+            if aggregator.waiting or not aggregator.queue:
                 continue
-            waiting -= aggregator.pending_bytes
+            waiting -= size
             aggregator.urgent = True
             self.update(aggregator, now)
 
@@ -107,16 +116,9 @@ class FlushSchedule:
                 aggregator.urgent = True
                 self.update(aggregator, now)
 
-    def _is_due(self, aggregator: SegmentAggregator) -> bool:
-        return aggregator in self._due or aggregator in self._due_suspects
-
     def _drop_stale(self) -> None:
         """Keep the heap within twice the number of live timers: each segment has at most one."""
         if len(self._timers) < _STALE_MIN or self._ticket % _STALE_MIN:
             return
         self._timers = [timer for timer in self._timers if timer[2].scheduled_at == timer[0]]
         heapify(self._timers)
-
-
-def _pending_bytes(aggregator: SegmentAggregator) -> int:
-    return aggregator.pending_bytes

@@ -6,7 +6,7 @@ Nearly all of them are appends that continue the last one of their segment, and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -72,52 +72,51 @@ class Intake:
         self.idle = False
         """The log had nothing when it was last asked."""
         self.operations_taken = 0
-        self._queued_operations = 0
-        """Operations waiting, at most: exact after each ``_measure``."""
-        self._unmeasured_bytes = 0
+        self._fresh_bytes = 0
+        """Appended since it was last seen whether too much waits."""
 
     async def run(self) -> None:
         """Take operations for ever. Raises: DataCorruptionError if they contradict what is known."""
         config = self._config
         loop = asyncio.get_running_loop()
         while True:
-            if self._queued_operations >= config.pending_operations_max:
+            if self._is_full():
                 await asyncio.sleep(config.take_timeout_s)
-                self._measure(loop.time())
+                self._relieve(loop.time())
                 continue
             operations = await self._memory_log.take(config.take_operations_max, config.take_timeout_s)
             self.idle = not operations
             if not operations:
                 self._on_idle()
                 if self._is_pressed():
-                    self._measure(loop.time())
+                    self._relieve(loop.time())
                     self._on_taken()
                 continue
             now = loop.time()
-            for operation in operations:
-                if type(operation) is not StoredAppend or not self._grow(operation, now):
-                    self._add(operation, now)
+            self._queue(operations, now)
             self.operations_taken += len(operations)
-            self._queued_operations += len(operations)
-            enough = config.pressure_bytes // (32 if self._is_pressed() else 8)
-            if self._unmeasured_bytes >= enough or (
-                self._queued_operations > 2 * max(config.take_operations_max, len(self._pending))
-            ):
-                self._measure(now)
+            if self._fresh_bytes >= config.pressure_bytes // (32 if self._is_pressed() else 8):
+                self._relieve(now)
             self._on_taken()
             await asyncio.sleep(0)  # a log that is never empty must not keep the loop to itself
 
-    def _grow(self, operation: StoredAppend, now: float) -> bool:
-        """Queue an append that continues the last one of its segment, or say that it does not: mostly so."""
-        segment = operation.segment
-        aggregator = self._pending.find(segment)
-        if aggregator is None or not aggregator.grow(operation.offset, operation.length):
-            return False
-        self._acknowledgements.on_taken(operation.sequence)
-        self._unmeasured_bytes += operation.length
-        if operation.offset + operation.length - segment.stored_length >= self._config.flush_bytes:
-            self._schedule.update(aggregator, now)
-        return True
+    def _queue(self, operations: Sequence[StorageOperation], now: float) -> None:
+        """Queue operations; in a loop of its own those that only make the last item of a segment longer."""
+        find, on_taken = self._pending.find, self._acknowledgements.on_taken
+        flush_bytes = self._config.flush_bytes
+        fresh_bytes = 0
+        for operation in operations:
+            if type(operation) is StoredAppend:
+                segment, offset, length = operation.segment, operation.offset, operation.length
+                aggregator = find(segment)
+                if aggregator is not None and aggregator.grow(offset, length):
+                    on_taken(operation.sequence)
+                    fresh_bytes += length
+                    if offset + length - segment.stored_length >= flush_bytes:
+                        self._schedule.update(aggregator, now)
+                    continue
+            self._add(operation, now)
+        self._fresh_bytes += fresh_bytes
 
     def _add(self, operation: StorageOperation, now: float) -> None:
         """Queue one operation. Raises: DataCorruptionError if it contradicts what is known."""
@@ -139,7 +138,7 @@ class Intake:
         match operation:
             case StoredAppend():
                 aggregator.add_append(sequence, operation.offset, operation.length)
-                self._unmeasured_bytes += operation.length
+                self._fresh_bytes += operation.length
             case StoredMerge():
                 source = self._pending.get(operation.source, now)
                 aggregator.add_merge(sequence, operation.offset, operation.length, source)
@@ -164,16 +163,21 @@ class Intake:
         index = self._read_index
         return index.shared_pressure() >= _SHARED_PRESSURE or index.cache_pressure() >= _OWN_PRESSURE
 
-    def _measure(self, now: float) -> None:
-        """Count what waits; flush early if it is too much. O(segments), so not done for each operation."""
-        aggregators = self._pending.all()
+    def _is_full(self) -> bool:
+        """Whether no more operations are to be taken. O(segments) if so many wait, O(1) else."""
+        limit = self._config.pending_operations_max
+        if self._pending.queued_items < limit:
+            return False
         # What waits for the log must not keep it from being read.
-        self._queued_operations = sum(len(found.queue) for found in aggregators if not found.awaits_log)
-        self._unmeasured_bytes = 0
-        waiting = sum(found.pending_bytes for found in aggregators if not found.is_source)
+        return sum(len(found.queue) for found in self._pending.all() if not found.awaits_log) >= limit
+
+    def _relieve(self, now: float) -> None:
+        """Flush early if too much waits. O(segments) then, so not done for each operation."""
+        self._fresh_bytes = 0
+        waiting = self._pending.queued_bytes
         bearable = self._config.pressure_bytes
         if self._is_pressed():
             # The containers of a process share the cache: it may be full although none of them has much.
             bearable = min(bearable, waiting)
         if waiting >= bearable > 0:
-            self._schedule.relieve(aggregators, now, bearable)
+            self._schedule.relieve(self._pending.all(), now, bearable)

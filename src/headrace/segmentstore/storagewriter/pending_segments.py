@@ -5,10 +5,11 @@ share. On the container's loop.
 from __future__ import annotations
 
 from collections.abc import Callable, ValuesView
+from typing import Final
 
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
-from headrace.segmentstore.storagewriter.segment_aggregator import QueuedBytes, SegmentAggregator
+from headrace.segmentstore.storagewriter.segment_aggregator import QueueTotals, SegmentAggregator
 
 
 class PendingSegments:
@@ -16,16 +17,18 @@ class PendingSegments:
 
     Args:
         schedule: told whenever one of them may be due.
-        make: makes the aggregator of a segment that is new here, whose bytes count as said.
+        make: makes the aggregator of a segment that is new here, whose queue counts as said.
     """
 
     def __init__(
-        self, schedule: FlushSchedule, make: Callable[[SegmentState, QueuedBytes], SegmentAggregator]
+        self, schedule: FlushSchedule, make: Callable[[SegmentState, QueueTotals], SegmentAggregator]
     ) -> None:
         self._schedule = schedule
         self._make = make
         self._aggregators: dict[SegmentState, SegmentAggregator] = {}
-        self._queued = QueuedBytes()
+        self._totals = QueueTotals()
+        self.find: Final = self._aggregators.get
+        """The aggregator of a segment, if it has one: asked for every append."""
 
     def __len__(self) -> int:
         return len(self._aggregators)
@@ -36,16 +39,18 @@ class PendingSegments:
     @property
     def queued_bytes(self) -> int:
         """Appended bytes in all queues, by whole items. O(1)."""
-        return self._queued.count
+        return self._totals.size_bytes
 
-    def find(self, segment: SegmentState) -> SegmentAggregator | None:
-        return self._aggregators.get(segment)
+    @property
+    def queued_items(self) -> int:
+        """Items of all queues. O(1)."""
+        return self._totals.items
 
     def get(self, segment: SegmentState, now: float) -> SegmentAggregator:
         """Return the aggregator of ``segment``, a new one if need be. Raises: DataCorruptionError."""
         aggregator = self._aggregators.get(segment)
         if aggregator is None:
-            aggregator = self._make(segment, self._queued)
+            aggregator = self._make(segment, self._totals)
             aggregator.since = now
             self._aggregators[segment] = aggregator
         return aggregator
@@ -63,7 +68,9 @@ class PendingSegments:
             self._schedule.update(aggregator, now)
 
     def check(self) -> None:
-        """Assert the invariants of every queue, and that the bytes are counted right."""
+        """Assert the invariants of every queue, and that they are counted right."""
         for aggregator in self._aggregators.values():
             aggregator.check()
-        assert self._queued.count == sum(found.queued_bytes for found in self._aggregators.values())
+        aggregators = self._aggregators.values()
+        assert self._totals.size_bytes == sum(found.queued_bytes for found in aggregators)
+        assert self._totals.items == sum(len(found.queue) for found in aggregators)

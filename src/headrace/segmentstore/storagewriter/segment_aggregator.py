@@ -66,10 +66,12 @@ Pending = PendingAppend | PendingMerge | PendingSeal | PendingTruncate | Pending
 
 
 @dataclass(slots=True)
-class QueuedBytes:
-    """Appended bytes in the queues of all segments, by whole items. Shared by them."""
+class QueueTotals:
+    """What is in the queues of all segments. Shared by them, and exact at any time."""
 
-    count: int = 0
+    items: int = 0
+    size_bytes: int = 0
+    """Of the appends, by whole items."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +94,7 @@ class SegmentAggregator:
     """
 
     queue: deque[Pending] = field(default_factory=deque)
-    account: QueuedBytes = field(default_factory=QueuedBytes)
+    totals: QueueTotals = field(default_factory=QueueTotals)
     seen: int | None = None
     """Where the last operation with bytes ended, and the next one has to begin."""
 
@@ -134,8 +136,8 @@ class SegmentAggregator:
         if not self.grow(offset, length):
             end = offset + length
             self._extend(offset, end)
-            self.queue.append(PendingAppend(sequence, offset, end))
-            self.account.count += length
+            self._push(PendingAppend(sequence, offset, end))
+            self.totals.size_bytes += length
 
     def grow(self, offset: int, length: int) -> bool:
         """Add an append to the last item if it may grow; else do nothing and say so. The hot path."""
@@ -149,7 +151,7 @@ class SegmentAggregator:
         if end - last.offset > AGGREGATE_BYTES_MAX or end > self.segment.durable_length:
             return False
         last.end = self.seen = end
-        self.account.count += length
+        self.totals.size_bytes += length
         return True
 
     def add_merge(self, sequence: int, offset: int, length: int, source: SegmentAggregator) -> None:
@@ -157,7 +159,7 @@ class SegmentAggregator:
         self._extend(offset, offset + length)
         source.target = self
         self.changes += 1
-        self.queue.append(PendingMerge(sequence, offset, offset + length, source))
+        self._push(PendingMerge(sequence, offset, offset + length, source))
 
     def add_seal(self, sequence: int) -> None:
         """No more bytes will come. Raises: DataCorruptionError if some are missing, or it was sealed."""
@@ -168,7 +170,7 @@ class SegmentAggregator:
                 f"operations cover {self.reach} bytes"
             )
         self.changes += 1
-        self.queue.append(PendingSeal(sequence))
+        self._push(PendingSeal(sequence))
 
     def add_truncate(self, sequence: int, offset: int) -> None:
         """Bytes below ``offset`` are not wanted. Raises: DataCorruptionError if the segment has them."""
@@ -182,7 +184,7 @@ class SegmentAggregator:
             last.offset = max(last.offset, offset)
             return
         self.changes += 1
-        self.queue.append(PendingTruncate(sequence, offset))
+        self._push(PendingTruncate(sequence, offset))
 
     def add_delete(self, sequence: int) -> list[PendingMerge]:
         """The segment is gone: nothing else matters. Return the merges whose sources go with it.
@@ -193,9 +195,13 @@ class SegmentAggregator:
         merges = [item for item in self.queue if type(item) is PendingMerge]
         self.clear()
         self.changes = 1
-        self.queue.append(PendingDelete(sequence))
+        self._push(PendingDelete(sequence))
         self.urgent = True
         return merges
+
+    def _push(self, item: Pending) -> None:
+        self.queue.append(item)
+        self.totals.items += 1
 
     def _extend(self, offset: int, end: int) -> None:
         """Note that the operations seen reach ``end`` now."""
@@ -272,7 +278,8 @@ class SegmentAggregator:
 
     def clear(self) -> None:
         """Nothing that was queued matters any more."""
-        self.account.count -= self.queued_bytes
+        self.totals.size_bytes -= self.queued_bytes
+        self.totals.items -= len(self.queue)
         self.queue.clear()
         self.changes = 0
 
@@ -285,12 +292,14 @@ class SegmentAggregator:
             if type(head) is not PendingAppend or head.end > length:
                 return
             self.queue.popleft()
-            self.account.count -= head.end - head.offset
+            self.totals.items -= 1
+            self.totals.size_bytes -= head.end - head.offset
 
     def finish(self, item: Pending) -> None:
         """``item`` is done; it is at the head, unless a deletion has cleared the queue meanwhile."""
         if self.queue and self.queue[0] is item:
             self.queue.popleft()
+            self.totals.items -= 1
             self.changes -= 1
 
     def check(self) -> None:

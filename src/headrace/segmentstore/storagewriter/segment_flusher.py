@@ -28,7 +28,7 @@ from headrace.segmentstore.storagewriter.flush_plan import (
 from headrace.segmentstore.storagewriter.reconcile_plan import adopt_stored_state, first_difference
 from headrace.segmentstore.storagewriter.segment_aggregator import (
     PendingMerge,
-    QueuedBytes,
+    QueueTotals,
     SegmentAggregator,
 )
 from headrace.storage.chunks.segment_storage import StoredSegmentInfo
@@ -81,9 +81,9 @@ class SegmentFlusher:
         """How often storage claimed more than was known to be stored."""
         self.bytes_compared = 0
 
-    def make_aggregator(self, segment: SegmentState, account: QueuedBytes) -> SegmentAggregator:
+    def make_aggregator(self, segment: SegmentState, totals: QueueTotals) -> SegmentAggregator:
         """First contact with a segment: begin with what storage has. Raises: DataCorruptionError."""
-        aggregator = SegmentAggregator(segment, in_storage=False, account=account)
+        aggregator = SegmentAggregator(segment, in_storage=False, totals=totals)
         self.adopt(aggregator)
         return aggregator
 

@@ -75,7 +75,7 @@ def test_what_storage_claims_is_compared_and_what_follows_is_written():
     assert (step.offset, step.length) == (25, 5)
     found.confirm(30)
     assert not found.queue
-    assert found.account.count == 0
+    assert found.totals.size_bytes == 0
 
 
 def test_comparing_goes_on_where_it_was_interrupted():
