@@ -130,7 +130,7 @@ def test_a_takeover_while_writes_are_in_flight_loses_nothing_that_was_acknowledg
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_process_that_stood_still_meanwhile_acknowledges_nothing_when_it_wakes(owners, seed):
+def test_a_process_that_stood_still_acknowledges_nothing_that_its_successor_lacks(owners, seed):
     chance = random.Random(100 + seed)
     first, second = owners("first"), owners("second")
     first.ask("open")
