@@ -111,6 +111,8 @@ async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_
             assert found == list(range(len(found)))
             assert len(found) >= acknowledged
         assert not filling.done()
+        details = await asyncio.to_thread(ask, server.addresses["rest"], "/v1/health/details/container-0")
+        assert details == {"restarts": "0", "lastFailure": "", "waitsFor": "space on the disk of the log"}
         disk.resize(500)
         await filler.wait_more(20)
         filler.stopping = True

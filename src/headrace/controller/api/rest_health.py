@@ -53,7 +53,11 @@ def contributors_of(controller: Controller, inside: ServerInside | None = None) 
         f"container-{found.container_id}": Contributor(
             f"container-{found.container_id}",
             UP if found.online else DOWN,
-            {"restarts": str(found.restarts), "lastFailure": found.last_failure},
+            {
+                "restarts": str(found.restarts),
+                "lastFailure": found.last_failure,
+                "waitsFor": "space on the disk of the log" if found.waits_for_space else "",
+            },
         )
         for found in (inside.container_health() if inside is not None else ())
     }

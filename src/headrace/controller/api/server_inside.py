@@ -21,6 +21,9 @@ class ContainerCondition(Protocol):
     @property
     def last_failure(self) -> str: ...
 
+    @property
+    def waits_for_space(self) -> bool: ...
+
 
 class ServerInside(Protocol):
     """The segment store beside the controller. Asked on its loop."""

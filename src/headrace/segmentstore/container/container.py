@@ -114,6 +114,11 @@ class SegmentContainer:
         return self._tenure.online
 
     @property
+    def waits_for_space(self) -> bool:
+        """Whether the log found the disk full and tries again: appends wait, and so does a start."""
+        return self._log.waits_for_space
+
+    @property
     def state(self) -> ContainerState:
         """What the container knows; for inspection and checks, not for change."""
         return self._state

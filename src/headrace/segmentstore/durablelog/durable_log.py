@@ -316,6 +316,11 @@ class DurableLog:
             self._processor.close()
         await self._wal.close()
 
+    @property
+    def waits_for_space(self) -> bool:
+        """Whether full storage holds the write-ahead log up now."""
+        return self._wal.statistics().space_waiting > 0
+
     def statistics(self) -> DurableLogStatistics:
         return DurableLogStatistics(
             self._recovered_operations,

@@ -34,6 +34,8 @@ class ContainerHealth:
     online: bool
     restarts: int
     last_failure: str
+    waits_for_space: bool
+    """Its log found the disk full and tries again; appends wait meanwhile, and so does a start."""
 
 
 class ContainerRegistry:
@@ -161,12 +163,14 @@ class ContainerRegistry:
         return list(self._running.values())
 
     def health(self) -> list[ContainerHealth]:
+        live = {found.container_id: found for found in (*self._starting, *self._running.values())}
         return [
             ContainerHealth(
                 container_id,
                 container_id in self._running,
                 self._restarts[container_id],
                 self._failures[container_id],
+                container_id in live and live[container_id].waits_for_space,
             )
             for container_id in range(self.container_count)
         ]

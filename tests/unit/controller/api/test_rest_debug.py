@@ -19,6 +19,7 @@ class Condition:
     online: bool
     restarts: int = 0
     last_failure: str = ""
+    waits_for_space: bool = False
 
 
 class SegmentStoreBeside:
@@ -28,7 +29,11 @@ class SegmentStoreBeside:
         return {"cache": Counted(3), "containers": {0: {"log": Counted(1)}, 1: {"log": Counted(2)}}}
 
     def container_health(self):
-        return [Condition(0, True), Condition(1, False, 7, "DataCorruptionError: a bit")]
+        return [
+            Condition(0, True),
+            Condition(1, False, 7, "DataCorruptionError: a bit"),
+            Condition(2, True, waits_for_space=True),
+        ]
 
 
 @pytest.fixture
@@ -68,6 +73,7 @@ async def test_an_offline_container_is_seen_in_health_with_its_reason(controller
         assert children["container-1"]["status"] == "DOWN"
         assert (await web.get("/health/readiness/container-1")).json() is False
         details = (await web.get("/health/details/container-1")).json()
-        assert details == {"restarts": "7", "lastFailure": "DataCorruptionError: a bit"}
+        assert details == {"restarts": "7", "lastFailure": "DataCorruptionError: a bit", "waitsFor": ""}
+        assert "disk" in (await web.get("/health/details/container-2")).json()["waitsFor"]
         # The others serve: whoever asks for the whole is not sent away.
         assert (await web.get("/health/status")).json() == "UP"

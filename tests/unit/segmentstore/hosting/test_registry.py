@@ -19,6 +19,8 @@ FULL = StorageFullError("no space left while opening the log")
 class Container:
     """Meets what ``errors`` says, one at each start; counts."""
 
+    waits_for_space = False
+
     def __init__(self, container_id, on_failed, errors, events):
         self.container_id = container_id
         self.on_failed = on_failed
@@ -111,6 +113,31 @@ async def test_a_container_that_ends_is_started_again_unless_that_could_bury_or_
     assert len(world.made) == 1 + restarts
     assert world.registry.health()[0].restarts == restarts
     assert type(error).__name__ in world.registry.health()[0].last_failure
+    await world.registry.stop()
+
+
+async def test_a_container_held_up_by_a_full_disk_says_so_while_it_starts_and_while_it_runs():
+    world = World(2)
+    going_on = asyncio.Event()
+
+    class HeldUp(Container):
+        waits_for_space = True
+
+        async def start(self):
+            await going_on.wait()
+
+    world.registry._make = lambda container_id, on_failed: HeldUp(container_id, on_failed, [], world.events)
+    starting = asyncio.ensure_future(world.registry.start())
+    await asyncio.sleep(0)
+    assert [(found.online, found.waits_for_space) for found in world.registry.health()] == [
+        (False, True),
+        (False, False),  # its turn has not come
+    ]
+    going_on.set()
+    await starting
+    assert [found.waits_for_space for found in world.registry.health()] == [True, True]
+    world.registry.running()[0].waits_for_space = False
+    assert [found.waits_for_space for found in world.registry.health()] == [False, True]
     await world.registry.stop()
 
 
