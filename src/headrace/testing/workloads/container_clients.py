@@ -7,15 +7,13 @@ that of a correct container (``ContainerHistory.end_period``).
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from headrace.errors import ContainerOfflineError, HeadraceError, NoSuchSegmentError, RequestError
 from headrace.model import attributes as attr
-from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.model.attributes import AttributeUpdate
 from headrace.runtime.entropy import SeededEntropy
-from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.testing.container_calls import (
     AppendDataCall,
@@ -35,20 +33,15 @@ from headrace.testing.container_calls import (
     UpdateAttributesCall,
     ValueAnswer,
 )
-from headrace.testing.container_history import STALE_TARGET, ContainerHistory
-from headrace.testing.history import Operation
+from headrace.testing.container_history import ContainerHistory
 from headrace.testing.observation import facts_of
+from headrace.testing.workloads.block_writer import BlockWriter
+from headrace.testing.workloads.draws import draw_key, draw_size, draw_updates
 
 T = TypeVar("T")
 
-_KEYS: Final = tuple(bytes(15) + bytes([number]) for number in range(1, 4))
 _BLOCKS_MAX: Final = 4
 _WAIT_S: Final = 0.3
-
-
-def writer_id_of(name: str) -> bytes:
-    """Return the id of a writer, one of those a container takes."""
-    return b"writer" + name.encode().rjust(10, b".")[-10:]
 
 
 class ContainerClient:
@@ -141,8 +134,8 @@ class ContainerClient:
 
     async def append(self, name: str, *, expected_offset: int = -1) -> bool:
         """Append with attribute updates, perhaps conditionally."""
-        data = self._data()
-        updates = self._updates() if self._entropy.randbelow(3) == 0 else ()
+        data = self._entropy.token(draw_size(self._entropy))
+        updates = draw_updates(self._entropy) if self._entropy.randbelow(3) == 0 else ()
         call = AppendDataCall(name, data, updates, expected_offset)
 
         async def ask() -> LengthAnswer:
@@ -154,7 +147,7 @@ class ContainerClient:
 
     async def update(self, name: str) -> None:
         """Update a few attributes by any verb."""
-        updates = self._updates()
+        updates = draw_updates(self._entropy)
 
         async def ask() -> None:
             await self._container.update_attributes(await self._container.resolve(name), updates)
@@ -163,7 +156,7 @@ class ContainerClient:
 
     async def get_attribute(self, name: str) -> None:
         """Ask for the value of an attribute."""
-        key = (*_KEYS, attr.EVENT_COUNT)[self._entropy.randbelow(4)]
+        key = draw_key(self._entropy)
 
         async def ask() -> ValueAnswer:
             return ValueAnswer(self._container.attribute(await self._container.resolve(name), key))
@@ -259,7 +252,7 @@ class ContainerClient:
                 await self.seal(source)
             if draw(12) == 0:
                 await self.truncate(source, 1)
-            updates = self._updates() if appended and draw(4) == 0 else ()
+            updates = draw_updates(self._entropy) if appended and draw(4) == 0 else ()
             if draw(3) == 0:
                 await asyncio.sleep(self._entropy.random() * 0.2)
             await self.merge(target, source, updates)
@@ -275,20 +268,6 @@ class ContainerClient:
         await writer.write(1 + self._entropy.randbelow(_BLOCKS_MAX))
 
     # ---- inside
-
-    def _data(self) -> bytes:
-        draw = self._entropy.randbelow
-        return self._entropy.token((1 + draw(60), 1 + draw(900), 1 + draw(3000))[draw(3)])
-
-    def _updates(self) -> tuple[AttributeUpdate, ...]:
-        draw = self._entropy.randbelow
-        updates = []
-        for _ in range(1 + draw(2)):
-            kind = list(UpdateKind)[draw(len(UpdateKind))]
-            value = ATTRIBUTE_NULL if kind is UpdateKind.REPLACE and draw(6) == 0 else draw(5)
-            expected = ATTRIBUTE_NULL if draw(2) else draw(5)
-            updates.append(AttributeUpdate(_KEYS[draw(len(_KEYS))], kind, value, expected))
-        return tuple(updates)
 
     async def _ask(
         self,
@@ -317,131 +296,3 @@ class ContainerClient:
             return False
         self._history.succeed(operation, None if answer is None else answer(told))
         return True
-
-
-class BlockWriter:
-    """A writer with event numbers that sends several blocks before it is answered, and connects again."""
-
-    def __init__(
-        self,
-        name: str,
-        segment: str,
-        container: SegmentContainer,
-        history: ContainerHistory,
-        entropy: SeededEntropy,
-    ) -> None:
-        self.writer_id = writer_id_of(name)
-        self._name = name
-        self._segment = segment
-        self._container = container
-        self._history = history
-        self._entropy = entropy
-        self._target: ContainerAppendTarget | None = None
-        self._accepted = 0
-        self._in_flight: deque[tuple[int, Operation]] = deque()
-        self._settled = asyncio.Event()
-
-    async def write(self, count: int) -> None:
-        """Send so many blocks; now and then wait for their answers, or connect again without waiting.
-
-        Raises:
-            ContainerOfflineError: the owner has ended.
-        """
-        draw = self._entropy.randbelow
-        if self._target is None or draw(10) == 0:
-            await self._connect()
-        for _ in range(count):
-            target = self._target
-            if target is None:
-                return
-            data = self._entropy.token(1 + draw(60) if draw(4) else 1 + draw(2000))
-            while not target.can_accept(len(data)):
-                resumed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                target.wait_capacity(lambda found=resumed: found.done() or found.set_result(None))  # type: ignore[misc]
-                await resumed
-            self._send(target, data)
-        if self._target is not None:
-            self._target.end_of_read()
-        if draw(3):
-            await self.settle()
-
-    async def settle(self) -> None:
-        """Wait for every answer that is owed."""
-        while self._in_flight:
-            self._settled.clear()
-            await self._settled.wait()
-
-    async def _connect(self) -> None:
-        operation = self._history.start(self._name, GetAttributeCall(self._segment, self.writer_id))
-        try:
-            target = self._container.append_target(self._segment)
-            while target is None:
-                await self._container.resolve(self._segment)
-                target = self._container.append_target(self._segment)
-            value = target.last_event_number(self.writer_id)
-        except HeadraceError as error:
-            self._history.fail(operation, error)
-            if isinstance(error, ContainerOfflineError):
-                raise
-            self._target = None
-            return
-        self._history.succeed(operation, ValueAnswer(value))
-        self._target, self._accepted = target, value
-
-    def _send(self, target: ContainerAppendTarget, data: bytes) -> None:
-        draw = self._entropy.randbelow
-        previous = self._accepted
-        number = max(previous, 0) + 1 + draw(3)
-        count = 1 + draw(5)
-        expected_offset = target.state.accepted_length - (draw(3) == 0) if draw(5) == 0 else -1
-        updates = (
-            AttributeUpdate(self.writer_id, UpdateKind.REPLACE_IF_EQUALS, number, previous),
-            AttributeUpdate(attr.EVENT_COUNT, UpdateKind.ACCUMULATE, count),
-        )
-        call = AppendDataCall(self._segment, data, updates, expected_offset, self._name)
-        operation = self._history.start(self._name, call)
-        self._in_flight.append((number, operation))
-        cut = draw(len(data) + 1)
-        try:
-            target.append_block(
-                self,
-                [memoryview(data)[:cut], memoryview(data)[cut:]],
-                len(data),
-                previous_event_number=previous,
-                last_event_number=number,
-                event_count=count,
-                request_id=number,
-                expected_offset=expected_offset,
-            )
-        except HeadraceError as error:
-            self._in_flight.pop()
-            if isinstance(error, NoSuchSegmentError):
-                self._history.refuse(operation, STALE_TARGET)
-            else:
-                self._history.fail(operation, error)
-            if isinstance(error, ContainerOfflineError):
-                raise
-            if type(error).__name__ != "OffsetMismatchError":
-                self._target = None
-            return
-        self._accepted = number
-
-    # ---- from the container
-
-    def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
-        """Everything up to this number is durable."""
-        assert request_id == last_event_number
-        while True:
-            number, operation = self._in_flight.popleft()
-            last = number == last_event_number
-            self._history.succeed(operation, LengthAnswer(segment_length if last else None))
-            if last:
-                break
-        self._settled.set()
-
-    def on_failed(self, error: HeadraceError) -> None:
-        """Nobody knows about those in flight."""
-        while self._in_flight:
-            self._history.fail(self._in_flight.popleft()[1], error)
-        self._target = None
-        self._settled.set()

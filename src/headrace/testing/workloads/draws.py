@@ -1,0 +1,38 @@
+"""What clients of segments leave to chance, alike over the wire and in the process of the container.
+
+A seed stands for the order of these draws: to change it makes another run of every seed that is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.model import attributes as attr
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.runtime.entropy import SeededEntropy
+
+KEYS: Final = tuple(bytes(15) + bytes([number]) for number in range(1, 4))
+"""The attributes that clients change."""
+
+
+def draw_size(entropy: SeededEntropy) -> int:
+    """Return the bytes of one append: tiny, small or a little more."""
+    draw = entropy.randbelow
+    return (1 + draw(60), 1 + draw(900), 1 + draw(3000))[draw(3)]
+
+
+def draw_key(entropy: SeededEntropy) -> bytes:
+    """Return an attribute to ask for."""
+    return (*KEYS, attr.EVENT_COUNT)[entropy.randbelow(4)]
+
+
+def draw_updates(entropy: SeededEntropy) -> tuple[AttributeUpdate, ...]:
+    """Return one or two updates of any kind, which may fail."""
+    draw = entropy.randbelow
+    updates = []
+    for _ in range(1 + draw(2)):
+        kind = list(UpdateKind)[draw(len(UpdateKind))]
+        value = ATTRIBUTE_NULL if kind is UpdateKind.REPLACE and draw(6) == 0 else draw(5)
+        expected = ATTRIBUTE_NULL if draw(2) else draw(5)
+        updates.append(AttributeUpdate(KEYS[draw(len(KEYS))], kind, value, expected))
+    return tuple(updates)
