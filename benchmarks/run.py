@@ -15,6 +15,7 @@ BENCHMARKS = (
     "benchmarks.catch_up",
     "benchmarks.recovery",
     "benchmarks.inactive",
+    "benchmarks.memory",
     "benchmarks.endurance",
     "benchmarks.flushes",
     "benchmarks.transactions",

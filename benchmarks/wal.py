@@ -40,7 +40,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from headrace.wal import FileWal, WalConfig
-from headrace.wal.frame_pool import reserve_pages
+from headrace.wal.frame_memory import reserve_pages
 from headrace.wal.record_format import RECORD_HEADER_BYTES
 
 KIB, MIB = 1 << 10, 1 << 20

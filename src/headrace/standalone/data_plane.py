@@ -9,6 +9,7 @@ import logging
 from typing import Final
 
 from headrace.runtime.context import Runtime
+from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.registry import ContainerHealth, ContainerRegistry, OnFailed
@@ -24,12 +25,16 @@ from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
 from headrace.wal.file.file_wal import FileWal
+from headrace.wal.frame_memory import FrameMemory
 from headrace.wal.memory import MemoryLogStore, MemoryWal
 
 _logger = logging.getLogger(__name__)
 
 _THREADS_END_S: Final = 10.0
 """How long a stop waits for calls to chunk files that are under way."""
+
+_TRIM_EVERY_S: Final = 10.0
+"""How often memory goes back to the system that no log has needed for so long."""
 
 
 class DataPlane:
@@ -39,6 +44,8 @@ class DataPlane:
         self._config = config
         self._runtime = runtime
         self._wal_config = WalConfig(frames_max=config.frames_max)
+        self._frames: FrameMemory | None = None
+        self._supervisor = Supervisor("data plane")
         self._memory_logs = MemoryLogStore()
         self._chunk_threads: ChunkThreads | None = None
         self.hangs = False
@@ -52,11 +59,18 @@ class DataPlane:
     async def start(self) -> None:
         """Recover every container. Raises what the first that fails raises."""
         self._provider = self._make_provider()
+        self._frames = FrameMemory(self._wal_config.frame_bytes_max)
         try:
             await self.registry.start()
         except BaseException:
             await self._close_chunk_threads()
             raise
+        self._supervisor.spawn("trim", self._trim(self._frames))
+
+    async def _trim(self, frames: FrameMemory) -> None:
+        while True:
+            await asyncio.sleep(_TRIM_EVERY_S)
+            frames.trim()
 
     def _make_provider(self) -> ChunkProvider:
         if self._config.in_memory:
@@ -83,7 +97,7 @@ class DataPlane:
     def _make_wal(self, container_id: int) -> Wal:
         name = f"container-{container_id}"
         if self._config.in_memory:
-            return MemoryWal(self._memory_logs, name, self._wal_config)
+            return MemoryWal(self._memory_logs, name, self._wal_config, frames=self._frames)
         return FileWal(
             f"{self._config.data_dir}/wal/{name}",
             self._wal_config,
@@ -91,6 +105,7 @@ class DataPlane:
             clock=self._runtime.clock,
             entropy=self._runtime.entropy,
             threads=self._runtime.threads,
+            frames=self._frames,
         )
 
     async def listen(self, host: str, port: int) -> int:
@@ -106,6 +121,8 @@ class DataPlane:
         """What cache, storage, listener and every container count and hold now."""
         running = {container.container_id: container for container in self.registry.running()}
         found: dict[str, object] = {"cache": self._cache.statistics()}
+        if self._frames is not None:
+            found["frames"] = self._frames.statistics()
         if self._provider is not None:
             found["chunks"] = self._provider.statistics()
         if self._chunk_threads is not None:
@@ -121,6 +138,7 @@ class DataPlane:
 
     async def stop(self) -> None:
         """Close connections, make durable what was accepted, stop. Idempotent."""
+        await self._supervisor.stop()
         if self._listener is not None:
             await self._listener.stop()
         await self.registry.stop()

@@ -15,7 +15,9 @@ from headrace.errors import FencedOutError, StorageFullError
 from headrace.limits import GIB
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalFrame, WalRecord, WalStatistics
-from headrace.wal.frame_pool import Done, Frame, FramePool
+from headrace.wal.frame import Done, Frame
+from headrace.wal.frame_memory import FrameMemory
+from headrace.wal.frame_pool import FramePool
 from headrace.wal.record_format import FIRST_SEQUENCE
 
 
@@ -54,13 +56,23 @@ class MemoryLogStore:
 
 
 class MemoryWal:
-    """A ``Wal`` named ``name`` in ``store``. A frame is durable one turn of the loop after its ``append``."""
+    """A ``Wal`` named ``name`` in ``store``. A frame is durable one turn of the loop after its ``append``.
 
-    def __init__(self, store: MemoryLogStore, name: str, config: WalConfig | None = None) -> None:
+    ``frames``: memory shared with other logs of this loop.
+    """
+
+    def __init__(
+        self,
+        store: MemoryLogStore,
+        name: str,
+        config: WalConfig | None = None,
+        *,
+        frames: FrameMemory | None = None,
+    ) -> None:
         self._store = store
         self._log = store.get_log(name)
         self._config = WalConfig() if config is None else config
-        self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max)
+        self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max, frames)
         self._epoch = 0
         self._in_flight: deque[Frame] = deque()
         self._next_address = 0
@@ -213,6 +225,7 @@ class MemoryWal:
             if self._idle is None:
                 self._idle = asyncio.get_running_loop().create_future()
             await self._idle
+        self._pool.close()
 
     def statistics(self) -> WalStatistics:
         statistics = self._statistics.copy()

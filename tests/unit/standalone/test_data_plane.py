@@ -74,3 +74,21 @@ def test_the_cache_keeps_as_much_as_the_frames_hold():
         StandaloneConfig, overrides={"frames_max": 13, "container.read_index.accepted_bytes_max": 26 * MIB}
     )
     assert found.cache_bytes_wanted(4) == 4 * 2 * 26 * MIB
+
+
+async def test_containers_share_the_frames_of_their_logs_and_give_all_of_them_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(data_plane, "_TRIM_EVERY_S", 0.001)
+    runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
+    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 3)
+    await plane.start()
+    for container in plane.registry.running():
+        await container.append(await container.create("s/a", {}), b"x" * (7 * MIB))
+    frames = plane.statistics()["frames"]
+    assert 5 <= frames.frames_lent + frames.frames_free < 3 * 5  # not five for each
+    async with asyncio.timeout(20):
+        while not plane.statistics()["frames"].frames_trimmed:  # noqa: ASYNC110 - a gauge tells nobody
+            await asyncio.sleep(0)
+    for container in plane.registry.running():
+        await container.append(await container.create("s/b", {}), b"y" * (7 * MIB))
+    await plane.stop()
+    assert plane.statistics()["frames"].frames_lent == 0

@@ -1,34 +1,7 @@
-import ctypes
-
 import pytest
 
-from headrace.wal.config import BLOCK_BYTES
-from headrace.wal.frame_pool import FramePool, reserve_pages
-from headrace.wal.record_format import RECORD_HEADER_BYTES, padded_bytes
-
-
-def address_of(view):
-    return ctypes.addressof(ctypes.c_char.from_buffer(view))
-
-
-@pytest.mark.parametrize("capacity", [1, 512, 4032, 4033, 1 << 20])
-def test_a_frame_is_aligned_and_its_content_lies_behind_the_header(capacity):
-    frame = FramePool(capacity, 1).acquire()
-    assert len(frame.view) == capacity
-    assert address_of(frame.buffer) % BLOCK_BYTES == 0
-    assert address_of(frame.view) - address_of(frame.buffer) == RECORD_HEADER_BYTES
-    assert len(frame.buffer) == padded_bytes(capacity)
-    frame.view[0] = 7
-    assert frame.buffer[RECORD_HEADER_BYTES] == 7
-
-
-@pytest.mark.parametrize("length", [4096, (2 << 20) - 4096, 2 << 20, (5 << 20) + 4096])
-def test_reserved_pages_are_zeroed_whole_and_aligned_for_the_largest_pages_they_can_fill(length):
-    pages = reserve_pages(length)
-    assert len(pages) >= length
-    assert address_of(pages) % (2 << 20 if length >= 2 << 20 else BLOCK_BYTES) == 0
-    assert bytes(pages[:4096]) == bytes(pages[-4096:]) == bytes(4096)
-    pages[0] = pages[-1] = 1
+from headrace.wal.frame_memory import FrameMemory
+from headrace.wal.frame_pool import FramePool
 
 
 def test_frames_of_a_pool_do_not_overlap():
@@ -42,11 +15,11 @@ def test_frames_of_a_pool_do_not_overlap():
 
 def test_the_pool_is_bounded_and_makes_frames_on_first_need():
     pool = FramePool(100, 3)
-    assert (pool.frames_made, pool.frames_free) == (0, 3)
+    assert (pool.memory.frames_made, pool.frames_free) == (0, 3)
     frames = [pool.acquire() for _ in range(3)]
     assert len({id(frame) for frame in frames}) == 3
     assert pool.acquire() is None
-    assert (pool.frames_made, pool.frames_free) == (3, 0)
+    assert (pool.memory.frames_made, pool.frames_free) == (3, 0)
     pool.release(frames[1])
     assert pool.acquire() is frames[1]
     pool.check()
@@ -87,4 +60,45 @@ def test_ten_thousand_turns_make_no_new_frames():
     pool = FramePool(100, 4)
     for _ in range(10_000):
         pool.release(pool.acquire())
-    assert pool.frames_made == 1
+    assert pool.memory.frames_made == 1
+
+
+def test_pools_of_one_memory_use_the_same_frames_and_keep_bounds_of_their_own():
+    memory = FrameMemory(100)
+    one, two = FramePool(100, 2, memory), FramePool(100, 3, memory)
+    frames = [one.acquire(), one.acquire()]
+    assert one.acquire() is None
+    assert two.frames_free == 3
+    for frame in frames:
+        one.release(frame)
+    assert {id(two.acquire()), id(two.acquire())} == {id(frame) for frame in frames}
+    assert memory.frames_made == 2
+    one.check()
+    two.check()
+
+
+def test_a_frame_that_is_out_when_its_pool_closes_is_never_lent_to_another():
+    memory = FrameMemory(100)
+    dead, alive = FramePool(100, 3, memory), FramePool(100, 3, memory)
+    returned, late, lost = dead.acquire(), dead.acquire(), dead.acquire()
+    dead.release(returned)
+    dead.close()
+    dead.close()
+    dead.release(late)
+    lent = [alive.acquire() for _ in range(3)]
+    assert returned in lent
+    assert late not in lent
+    assert lost not in lent
+    assert (dead.frames_free, memory.frames_lent, memory.frames_made) == (2, 3, 3)
+    dead.check()
+    alive.check()
+
+
+def test_a_closed_pool_lends_nothing_and_still_tells_who_waits():
+    pool, seen = FramePool(100, 2), []
+    pool.set_on_frame_free(lambda: seen.append(pool.frames_free))
+    frame = pool.acquire()
+    pool.close()
+    assert pool.acquire() is None
+    pool.release(frame)
+    assert seen == [2]

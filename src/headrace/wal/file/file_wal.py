@@ -28,7 +28,9 @@ from headrace.wal.file.recovery_plan import LogExtent, RecordCursor, RecoveredLo
 from headrace.wal.file.segment_files import FileReader, SegmentFile, SegmentFiles, translate_error
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, short_log_id
 from headrace.wal.file.truncation import Truncation
-from headrace.wal.frame_pool import Frame, FramePool
+from headrace.wal.frame import Frame
+from headrace.wal.frame_memory import FrameMemory
+from headrace.wal.frame_pool import FramePool
 
 T = TypeVar("T")
 
@@ -42,7 +44,10 @@ VOUCH_AFTER_S: Final = 1.0
 
 
 class FileWal:
-    """A ``Wal`` in ``directory``, which is on a file system local to this machine."""
+    """A ``Wal`` in ``directory``, which is on a file system local to this machine.
+
+    ``frames``: memory shared with other logs of this loop.
+    """
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class FileWal:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         threads: Threads | None = None,
+        frames: FrameMemory | None = None,
     ) -> None:
         self._directory = directory
         self._config = WalConfig() if config is None else config
@@ -64,7 +70,7 @@ class FileWal:
         name = directory.rstrip("/").rsplit("/", 1)[-1]
         self._work = threads.pool(1, f"wal-files-{name}")
         self._writers = threads.pool(self._config.frames_in_flight_max, f"wal-{name}")
-        self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max)
+        self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max, frames)
         self._files = SegmentFiles(directory, self._filesystem)
         self._owner = OwnerFile(directory, self._filesystem)
         self._record: OwnerRecord | None = None
@@ -365,6 +371,7 @@ class FileWal:
                 self._pool.release(frame)
             if not vouched:
                 await self._vouch()
+        self._pool.close()
         self._writers.close()
         await self._writers.wait_closed()
         if self._commit is not None and self._tail is not None:
