@@ -164,9 +164,12 @@ class SegmentInput:
             or (self.end is not None and min(ahead, self.end) <= self._known_end)
         ):
             return
+        self._large_answers = 0
+        self._ask_length()
+
+    def _ask_length(self) -> None:
         assert self._connection is not None
         self._asks_length = True
-        self._large_answers = 0
         self._connection.send(GetStreamSegmentInfo(self._request_ids[0], self._name, self._token))
 
     def _begin_to_connect(self, delay_s: float) -> None:
@@ -221,6 +224,8 @@ class SegmentInput:
         self._connection = connection
         for request_id in self._request_ids:
             connection.register(request_id, self)
+        if self._reconnects.failures:  # at the tail no block says that all is well again
+            self._ask_length()
         self._ask()
 
     def _detach(self) -> None:
@@ -245,6 +250,8 @@ class SegmentInput:
         if isinstance(reply, StreamSegmentInfo):
             self._asks_length = False
             self._known_end = max(self._known_end, reply.write_offset)
+            if reply.write_offset <= self.next_offset:
+                self._reconnects.on_success()  # the owner answers, and waiting is all there is to do
             self._ask()
             return
         if not self._ranges.on_refusal(reply.request_id):
