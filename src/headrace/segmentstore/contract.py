@@ -153,6 +153,8 @@ class ReadIndex(Protocol):
     def append(self, segment: SegmentState, offset: int, data: memoryview) -> None:
         """Copy durable bytes into the cache; ``offset`` is where the previous append of the segment ended.
 
+        Completes waiting tail reads up to the durable length.
+
         Raises:
             CacheFullError: nothing can be evicted to make room; fatal for the container.
         """
@@ -166,7 +168,8 @@ class ReadIndex(Protocol):
         """Storage has joined the source into the target: move its cached entries over, forget the source."""
 
     def on_changed(self, segment: SegmentState) -> None:
-        """Durable length, seal, truncation, merge, deletion or stored length of ``segment`` changed.
+        """Seal, truncation, merge, deletion, stored length, or durable length by a merge, of ``segment``
+        changed.
 
         Completes waiting tail reads that can now be answered.
         """

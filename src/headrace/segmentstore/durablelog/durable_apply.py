@@ -46,7 +46,7 @@ class DurableApply:
         """
         time_ms = self._clock.now_ms()
         touched: dict[SegmentState, None] = {}
-        read_index = self._read_index
+        append = self._read_index.append  # wakes who waits for these bytes, which nobody sees before we end
         add_append = self._memory_log.add_append
         for item in frame.items:
             if type(item) is OpenRun:
@@ -61,13 +61,14 @@ class DurableApply:
                 values[item.owner.writer_id] = item.last_event_number
                 values[EVENT_COUNT] = values.get(EVENT_COUNT, 0) + item.event_count
                 segment.last_modified_ms = time_ms
-                read_index.append(segment, item.offset, data)
+                append(segment, item.offset, data)
                 add_append(item.sequence, segment, item.offset, item.length)
-                touched[segment] = None
             else:
-                make_visible(self._container, item.operation, time_ms, read_index, self._memory_log, touched)
+                make_visible(
+                    self._container, item.operation, time_ms, self._read_index, self._memory_log, touched
+                )
         for segment in touched:
-            read_index.on_changed(segment)
+            self._read_index.on_changed(segment)
         for item in frame.items:
             if type(item) is OpenRun:
                 item.owner.on_durable(item.last_event_number, item.request_id, item.offset + item.length)

@@ -143,7 +143,7 @@ class ContainerReadIndex:
             return
         if segment.stored_length != index.stored or segment.start_offset != index.start:
             index.follow()
-        if index.waiters:
+        if index.waiters.waiting:
             if segment.sealed or segment.deleted or segment.merged:
                 index.waiters.wake_all()
             else:

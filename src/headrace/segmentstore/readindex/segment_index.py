@@ -82,7 +82,10 @@ class SegmentIndex:
     # ---------------------------------------------------------------------------------- appends
 
     def append(self, offset: int, data: memoryview) -> None:
-        """Copy ``data`` behind the bytes appended so far; all of it or, with CacheFullError, nothing."""
+        """Copy ``data`` behind the bytes appended so far; all of it or, with CacheFullError, nothing.
+
+        Wakes reads that wait for bytes below the durable length, which includes these.
+        """
         assert offset == self.end or self.end < 0, f"append at {offset}, the index ends at {self.end}"
         if self.state.stored_length != self.stored:
             self.follow()
@@ -112,6 +115,8 @@ class SegmentIndex:
             self._account.count += size
         else:
             self._count_unstored(size)
+        if self.waiters.waiting:
+            self.waiters.wake_below(self.state.durable_length)
 
     def _append_extents(self, offset: int, data: memoryview) -> None:
         """Append what does not fit into the last extent."""
@@ -124,21 +129,23 @@ class SegmentIndex:
     def _extend(self, offset: int, data: memoryview) -> None:
         """Fill the last extent and add others behind it, all or nothing."""
         cache, memory = self._cache, self._memory
+        orders = memory.orders
         tail = self.tail_block
         room, grown_from = 0, -1
         if tail != NO_BLOCK:
-            room, grown_from = memory.room(tail), memory.orders[tail]
-        if room:
-            cache.set_essential(tail)
-            self.tail_block = NO_BLOCK  # making room may ask us to shed; this room is spoken for
+            grown_from = orders[tail]
+            room = (BLOCK_BYTES << grown_from) - memory.lengths[tail]
+            if room:
+                cache.set_essential(tail)
+                self.tail_block = NO_BLOCK  # making room may ask us to shed; this room is spoken for
         fresh: list[int] = []
-        planned = room
+        planned, size = room, len(data)
         try:
-            while planned < len(data):
-                block = cache.allocate_tail(self._number, offset + planned, len(data) - planned, grown_from)
+            while planned < size:
+                block = cache.allocate_tail(self._number, offset + planned, size - planned, grown_from)
                 fresh.append(block)
-                planned += BLOCK_BYTES << memory.orders[block]
-                grown_from = memory.orders[block]
+                grown_from = orders[block]
+                planned += BLOCK_BYTES << grown_from
         except CacheFullError:
             for block in fresh:
                 cache.free(block)
@@ -151,11 +158,11 @@ class SegmentIndex:
             memory.append(tail, data[:room])
         done = room
         for block in fresh:
-            size = min(len(data) - done, BLOCK_BYTES << memory.orders[block])
-            memory.append(block, data[done : done + size])
-            self.entries.push(offset + done, block)
-            self.tail_block, self.tail_offset = block, offset + done
-            done += size
+            begin = done
+            done += BLOCK_BYTES << orders[block]
+            memory.append(block, data[begin:done])  # of the last one, what there is
+            self.entries.push(offset + begin, block)
+            self.tail_block, self.tail_offset = block, offset + begin
 
     # ---------------------------------------------------------------------------------- look-ups
 
@@ -253,15 +260,16 @@ class SegmentIndex:
         """Storage holds the bytes below ``stored``: their extents may leave."""
         before, self.stored = self.stored, stored
         assert stored >= before  # storage never forgets what it said it holds
-        cache = self._cache
+        set_stored, lengths = self._cache.set_stored, self._memory.lengths
         released = 0
         for offset, block in self.entries.from_floor(before):
             if offset >= stored:
                 break
-            end = offset + self._memory.lengths[block]
-            released += max(0, min(end, stored) - max(offset, before))
-            if before < end <= stored:
-                cache.set_stored(block)
+            end = offset + lengths[block]
+            if end > before:
+                released += min(end, stored) - max(offset, before)
+                if end <= stored:
+                    set_stored(block)
         self._count_unstored(-released)
 
     def _count_unstored(self, change: int) -> None:

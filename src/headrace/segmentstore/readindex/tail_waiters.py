@@ -16,27 +16,28 @@ class TailWaiters:
     outstanding reads. Whoever waits for bytes far away costs an append nothing.
     """
 
-    __slots__ = ("_heap", "_number", "_waiting")
+    __slots__ = ("_heap", "_number", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.Future[None], int] = {}
+        self.waiting: dict[asyncio.Future[None], int] = {}
+        """Who waits, and for which offset. To be looked at by who appends; changed only here."""
         self._heap: list[tuple[int, int, asyncio.Future[None]]] = []  # some of them not waiting any more
         self._number = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, offset: int) -> asyncio.Future[None]:
         """Return a future that resolves when a read at ``offset`` is worth another look."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[waiter] = offset
+        self.waiting[waiter] = offset
         self._number += 1
         heappush(self._heap, (offset, self._number, waiter))
         return waiter
 
     def discard(self, waiter: asyncio.Future[None]) -> None:
         """The reader does not wait any more."""
-        if self._waiting.pop(waiter, None) is not None:
+        if self.waiting.pop(waiter, None) is not None:
             self._forget_gone()
 
     def wake_below(self, length: int) -> None:
@@ -44,14 +45,14 @@ class TailWaiters:
         heap = self._heap
         while heap and heap[0][0] < length:
             waiter = heappop(heap)[2]
-            if self._waiting.pop(waiter, None) is not None and not waiter.done():
+            if self.waiting.pop(waiter, None) is not None and not waiter.done():
                 waiter.set_result(None)
         if heap:
             self._forget_gone()
 
     def _forget_gone(self) -> None:
-        if len(self._heap) > 2 * len(self._waiting) + 16:
-            self._heap = [entry for entry in self._heap if entry[2] in self._waiting]
+        if len(self._heap) > 2 * len(self.waiting) + 16:
+            self._heap = [entry for entry in self._heap if entry[2] in self.waiting]
             heapify(self._heap)
 
     def wake_all(self) -> None:
@@ -67,13 +68,13 @@ class TailWaiters:
                 waiter.set_exception(error)
 
     def _take_all(self) -> list[asyncio.Future[None]]:
-        waiting = list(self._waiting)
-        self._waiting.clear()
+        waiting = list(self.waiting)
+        self.waiting.clear()
         self._heap.clear()
         return waiting
 
     def check(self) -> None:
         """Assert that everybody who waits can be found, and hardly anybody else is kept."""
-        found = {waiter: offset for offset, _, waiter in self._heap if waiter in self._waiting}
-        assert found == self._waiting
-        assert len(self._heap) <= 2 * len(self._waiting) + 16
+        found = {waiter: offset for offset, _, waiter in self._heap if waiter in self.waiting}
+        assert found == self.waiting
+        assert len(self._heap) <= 2 * len(self.waiting) + 16

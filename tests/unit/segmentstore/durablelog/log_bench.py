@@ -18,13 +18,13 @@ class BytesIndex:
 
     def __init__(self):
         self.data = {}
-        self.changed = []
         self.unstored = 0
         self.pressure = 0.0
 
     def append(self, segment, offset, data):
         base, known = self.data.setdefault(segment.segment_id, (offset, bytearray()))
         assert base + len(known) == offset, "appends are contiguous"
+        assert offset + len(data) <= segment.durable_length, "who waits is woken below the durable length"
         known += data
 
     def begin_merge(self, target, offset, source, length):
@@ -32,7 +32,7 @@ class BytesIndex:
         known += self.data.get(source.segment_id, (0, b""))[1]
 
     def on_changed(self, segment):
-        self.changed.append(segment.name)
+        """Nobody waits."""
 
     def let_go(self, segment):
         """It remembers everything: tests compare that."""

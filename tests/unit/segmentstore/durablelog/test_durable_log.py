@@ -33,7 +33,6 @@ async def test_nothing_is_acknowledged_or_visible_before_its_frame_is_durable():
     bench.wal.step()
     assert (segment.durable_length, owner.acks) == (5, [(1, 0, 5)])
     assert bench.index.content(segment) == b"hello"
-    assert "s" in bench.index.changed
 
 
 async def test_blocks_of_one_read_are_one_run_with_one_acknowledgement():

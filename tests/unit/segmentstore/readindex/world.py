@@ -116,7 +116,6 @@ class World:
         segment.accepted_length = segment.durable_length = offset + len(data)
         self.index.append(segment, offset, memoryview(frame))
         frame[:] = bytes(len(frame))
-        self.index.on_changed(segment)
 
     def store(self, segment: SegmentState, length: int | None = None) -> None:
         """The storage writer has written everything below ``length``, out of the read index."""

@@ -57,11 +57,11 @@ class ExtentMemory:
     def append(self, block: int, data: memoryview) -> None:
         """Write ``data`` behind the bytes of an extent; the caller knows that it fits."""
         used = self.lengths[block]
-        size = len(data)
-        assert used + size <= BLOCK_BYTES << self.orders[block]
-        start = ((block & self._mask) * BLOCK_BYTES) + used
-        self._writable[block >> self._shift][start : start + size] = data
-        self.lengths[block] = used + size
+        end = used + len(data)
+        assert end <= BLOCK_BYTES << self.orders[block]
+        base = (block & self._mask) * BLOCK_BYTES
+        self._writable[block >> self._shift][base + used : base + end] = data
+        self.lengths[block] = end
 
     def writable(self, block: int, size: int) -> memoryview:
         """The first ``size`` bytes of an extent, to be filled by whoever holds it."""
