@@ -87,8 +87,8 @@ class FlushSchedule:
         """Return when ``advance`` should be called next; inf if there is nothing to wait for."""
         return self._timers[0][0] if self._timers else inf
 
-    def relieve(self, aggregators: Iterable[SegmentAggregator], now: float, bytes_bearable: int) -> None:
-        """Too many bytes wait: make the largest due, until what is left is half of what is bearable."""
+    def relieve(self, aggregators: Iterable[SegmentAggregator], now: float, bytes_left_max: int) -> None:
+        """Too many bytes wait: make the largest due, until no more than ``bytes_left_max`` are left."""
         due, due_suspects = self._due, self._due_suspects
         idle = [
             (found.pending_bytes, found)
@@ -96,11 +96,11 @@ class FlushSchedule:
             if not (found.busy or found in due or found in due_suspects or found.is_source)
         ]
         waiting = sum(size for size, _ in idle)
-        if 2 * waiting <= bytes_bearable:
+        if waiting <= bytes_left_max:
             return
         idle.sort(key=_SIZE, reverse=True)
         for size, aggregator in idle:
-            if 2 * waiting <= bytes_bearable or not size:
+            if waiting <= bytes_left_max or not size:
                 return
             if aggregator.waiting or not aggregator.queue:
                 continue

@@ -82,21 +82,21 @@ class Intake:
         while True:
             if self._is_full():
                 await asyncio.sleep(config.take_timeout_s)
-                self._relieve(loop.time())
+                self._relieve(loop.time(), grows=False)
                 continue
             operations = await self._memory_log.take(config.take_operations_max, config.take_timeout_s)
             self.idle = not operations
             if not operations:
                 self._on_idle()
                 if self._is_pressed():
-                    self._relieve(loop.time())
+                    self._relieve(loop.time(), grows=False)
                     self._on_taken()
                 continue
             now = loop.time()
             self._queue(operations, now)
             self.operations_taken += len(operations)
             if self._fresh_bytes >= config.pressure_bytes // (32 if self._is_pressed() else 8):
-                self._relieve(now)
+                self._relieve(now, grows=True)
             self._on_taken()
             await asyncio.sleep(0)  # a log that is never empty must not keep the loop to itself
 
@@ -171,13 +171,15 @@ class Intake:
         # What waits for the log must not keep it from being read.
         return sum(len(found.queue) for found in self._pending.all() if not found.awaits_log) >= limit
 
-    def _relieve(self, now: float) -> None:
+    def _relieve(self, now: float, *, grows: bool) -> None:
         """Flush early if too much waits. O(segments) then, so not done for each operation."""
         self._fresh_bytes = 0
         waiting = self._pending.queued_bytes
-        bearable = self._config.pressure_bytes
+        enough = self._config.pressure_bytes
+        left = enough // 2
         if self._is_pressed():
             # The containers of a process share the cache: it may be full although none of them has much.
-            bearable = min(bearable, waiting)
-        if waiting >= bearable > 0:
-            self._schedule.relieve(self._pending.all(), now, bearable)
+            # What still grows is left more of: writes are larger then, and fewer.
+            enough, left = 0, min(left, waiting * 3 // 4 if grows else waiting // 2)
+        if waiting >= enough:
+            self._schedule.relieve(self._pending.all(), now, left)

@@ -84,6 +84,7 @@ class EvictionPolicy:
         """Largest extent of a tail when so many segments have bytes that are not stored.
 
         An extent is essential until its last byte is stored, and the last byte of a slow segment is always
-        young. All tails together must therefore stay a small part of the cache.
+        young. All tails together must therefore stay a small part of the cache; but each extent costs the
+        loop as much as the bytes of a small append, so they are as large as that allows.
         """
-        return max(1, self.blocks_max // (8 * max(1, segments)))
+        return max(1, self.blocks_max // (4 * max(1, segments)))
