@@ -2,9 +2,7 @@
 room.
 
 The unit is the *extent*: up to 1 MiB of contiguous memory with a length, known by the number of its first
-block. A segment's index maps offsets to extents; appends fill the last extent of the segment in place. All
-that is known about an extent is in arrays indexed by block number (34 bytes per 4 KiB), which the collector
-does not see.
+block. A segment's index maps offsets to extents; appends fill the last extent of the segment in place.
 
 Readers get views. An extent is *pinned* while somebody holds a view of it; eviction passes it by, and freeing
 it only takes effect when the last view is released. Bytes of an extent are written once, so a view never
@@ -13,10 +11,9 @@ changes.
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CacheFullError
 from headrace.segmentstore.readindex.cache.block_layout import (
@@ -34,7 +31,9 @@ from headrace.segmentstore.readindex.cache.eviction_policy import (
     CacheConfig,
     EvictionPolicy,
 )
+from headrace.segmentstore.readindex.cache.extent_evictions import ExtentEvictions, ExtentOwner
 from headrace.segmentstore.readindex.cache.extent_memory import NOT_A_HEAD, ExtentMemory
+from headrace.segmentstore.readindex.cache.extent_table import ExtentTable
 from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
 if TYPE_CHECKING:
@@ -42,16 +41,6 @@ if TYPE_CHECKING:
 
 COPY_BYTES_MAX: Final = BLOCK_BYTES
 """Reads up to this size are copied: that is cheaper than keeping an extent in place for them."""
-
-
-class ExtentOwner(Protocol):
-    """Who must be told when an extent leaves: the index of a segment."""
-
-    def on_evicted(self, offset: int) -> None:
-        """Forget the extent that begins at ``offset``; its memory is about to be reused."""
-
-    def shed(self) -> None:
-        """Give back what can be given back without losing a byte: unused room, halves already stored."""
 
 
 @dataclass(slots=True)
@@ -89,24 +78,20 @@ class BlockCache:
         order_max = min(self.config.extent_bytes_max // BLOCK_BYTES, self.policy.blocks_max).bit_length() - 1
         self.layout = BlockLayout(order_max)
         self.memory = ExtentMemory(self.config.arena_bytes)
-        self._orders = self.memory.orders
-        self._lengths = self.memory.lengths
-
-        self.pins = array("I")
-        self.classes = bytearray()
-        self._stamps = array("I")
-        self._owner_numbers = array("I")
-        self._offsets = array("Q")
-        before, after = array("I"), array("I")
-        self._links = (before, after)
-        self._queues = {TAIL: RecencyQueue(before, after), HISTORY: RecencyQueue(before, after)}
+        self._extents = extents = ExtentTable(self.memory)
+        self._orders, self._lengths = extents.orders, extents.lengths
+        self.pins, self.classes = extents.pins, extents.classes
+        self._stamps, self._owner_numbers = extents.stamps, extents.owner_numbers
+        self._offsets = extents.offsets
+        self._queues = {
+            TAIL: RecencyQueue(extents.before, extents.after),
+            HISTORY: RecencyQueue(extents.before, extents.after),
+        }
+        self._evictions = ExtentEvictions(extents, self._queues, self.free)
 
         self.containers = 0
         self._promised_bytes = 0
         self.reserved_bytes = 0
-        self._owners: dict[int, ExtentOwner] = {}
-        self._owner_next = 0
-        self._owners_free: list[int] = []
         self._tails = 0
         self.count_tails(0)
 
@@ -115,11 +100,7 @@ class BlockCache:
         self._generation_left = self.policy.generation_blocks
         self.pinned_blocks = 0
         self._pinned_bytes_max = self.policy.pinned_max * BLOCK_BYTES
-        self._pinned_extents = 0
         self._lent_blocks = 0
-        self._evicted_extents = 0
-        self._evicted_blocks = 0
-        self._squeezes = 0
         self._refused_history = 0
 
     # ---------------------------------------------------------------------------------- owners
@@ -140,18 +121,11 @@ class BlockCache:
 
     def register(self, owner: ExtentOwner) -> int:
         """Return the number under which ``owner`` allocates."""
-        if self._owners_free:
-            number = self._owners_free.pop()
-        else:
-            number = self._owner_next
-            self._owner_next += 1
-        self._owners[number] = owner
-        return number
+        return self._evictions.register(owner)
 
     def unregister(self, number: int) -> None:
         """The owner has freed all its extents."""
-        del self._owners[number]
-        self._owners_free.append(number)
+        self._evictions.unregister(number)
 
     def count_tails(self, change: int) -> None:
         """So many segments more have bytes that storage does not hold."""
@@ -178,7 +152,7 @@ class BlockCache:
         if block == NO_BLOCK:
             size = 1 << order
             while self.layout.free_blocks < size:
-                if not self._evict_one(self.policy.queues_for_append(self._queues[HISTORY].blocks)):
+                if not self._evictions.evict_one(self.policy.queues_for_append(self._queues[HISTORY].blocks)):
                     if self.layout.free_blocks == 0:
                         self._squeeze()
                     break
@@ -220,7 +194,6 @@ class BlockCache:
         self.pins[block] = 1
         self.room_bytes -= BLOCK_BYTES << order
         self.pinned_blocks += size
-        self._pinned_extents += 1
         self._lent_blocks += size
         return block, self.memory.writable(block, min(wanted_bytes, BLOCK_BYTES << order))
 
@@ -233,7 +206,7 @@ class BlockCache:
         """Take an extent of ``order``, or a smaller one, out of the share of history: (block, its order)."""
         history, policy = self._queues[HISTORY], self.policy
         room = policy.history_max - self._lent_blocks
-        while history.blocks + (1 << order) > room and self._evict_one((HISTORY,)):
+        while history.blocks + (1 << order) > room and self._evictions.evict_one((HISTORY,)):
             pass
         while history.blocks + (1 << order) > room:
             if not order:
@@ -243,7 +216,7 @@ class BlockCache:
         if block == NO_BLOCK:
             while self.layout.free_blocks < 1 << order:
                 taken = history.blocks + self._lent_blocks
-                if not self._evict_one(policy.queues_for_history(taken, 1 << order)):
+                if not self._evictions.evict_one(policy.queues_for_history(taken, 1 << order)):
                     break
             order = self.layout.find_order(order)
             if order >= 0:
@@ -278,10 +251,7 @@ class BlockCache:
         if count <= 0:
             return False
         self.memory.add_arena(count)
-        self.classes.extend(bytes(count))
-        for words in (self.pins, self._stamps, self._owner_numbers, *self._links):
-            words.frombytes(bytes(4 * count))
-        self._offsets.frombytes(bytes(8 * count))
+        self._extents.extend(count)
         self.layout.extend(count)
         return True
 
@@ -324,8 +294,7 @@ class BlockCache:
 
     def move(self, block: int, owner: int, offset: int) -> None:
         """The extent belongs to another index, or to another offset, from now on."""
-        self._owner_numbers[block] = owner
-        self._offsets[block] = offset
+        self._extents.move(block, owner, offset)
 
     def trim(self, block: int) -> None:
         """Give back the halves of an extent that hold no byte yet."""
@@ -348,24 +317,7 @@ class BlockCache:
 
     def split(self, block: int) -> int:
         """Cut an essential, unpinned extent in two halves, and answer the second. No byte moves."""
-        order = self._orders[block] - 1
-        half = BLOCK_BYTES << order
-        assert order >= 0
-        assert not self.pins[block]
-        assert self.classes[block] == ESSENTIAL
-        assert self._lengths[block] > half
-        upper = block + (1 << order)
-        length = self._lengths[block]
-        self._orders[block] = order
-        self._lengths[block] = half
-        self._orders[upper] = order
-        self._lengths[upper] = length - half
-        self.pins[upper] = 0
-        self.classes[upper] = ESSENTIAL
-        self._stamps[upper] = self._stamps[block]
-        self._owner_numbers[upper] = self._owner_numbers[block]
-        self._offsets[upper] = self._offsets[block] + half
-        return upper
+        return self._extents.split(block)
 
     # ---------------------------------------------------------------------------------- readers
 
@@ -393,7 +345,6 @@ class BlockCache:
         for block in blocks:
             if not pins[block]:
                 self.pinned_blocks += 1 << self._orders[block]
-                self._pinned_extents += 1
             pins[block] += 1
         return partial(self._let_go, blocks)
 
@@ -405,11 +356,10 @@ class BlockCache:
             if not left:
                 order = self._orders[block]
                 self.pinned_blocks -= 1 << order
-                self._pinned_extents -= 1
                 if self.classes[block] == DOOMED:
                     self._recycle(block, order)
 
-    # ---------------------------------------------------------------------------------- eviction
+    # ---------------------------------------------------------------------------------- room
 
     @property
     def essential_blocks(self) -> int:
@@ -431,30 +381,11 @@ class BlockCache:
         """Part of the cache, 0 to 1, that cannot be evicted: what back-pressure is made of."""
         return self.essential_blocks / self.policy.blocks_max
 
-    def _evict_one(self, queues: tuple[int, ...]) -> bool:
-        """Evict the oldest unpinned extent of the first queue that has one."""
-        for extent_class in queues:
-            queue = self._queues[extent_class]
-            # Pinned extents go to the back; there are at most that many of them.
-            for _ in range(min(queue.count, self._pinned_extents + 1)):
-                block = queue.oldest
-                if self.pins[block]:
-                    queue.refresh(block)
-                    continue
-                self._evicted_extents += 1
-                self._evicted_blocks += 1 << self._orders[block]
-                self._owners[self._owner_numbers[block]].on_evicted(self._offsets[block])
-                self.free(block)
-                return True
-        return False
-
     def _squeeze(self) -> None:
         """Nothing can be evicted: take back what tails hold in reserve, then evict what that set free."""
-        self._squeezes += 1
-        for owner in list(self._owners.values()):
-            owner.shed()
+        self._evictions.squeeze()
         if self.layout.free_blocks == 0:
-            self._evict_one((HISTORY, TAIL))
+            self._evictions.evict_one((HISTORY, TAIL))
 
     # ---------------------------------------------------------------------------------- introspection
 
@@ -468,49 +399,36 @@ class BlockCache:
             history_bytes=self._queues[HISTORY].blocks * BLOCK_BYTES,
             pinned_bytes=self.pinned_blocks * BLOCK_BYTES,
             lent_bytes=self._lent_blocks * BLOCK_BYTES,
-            extents=len(self._orders) - self._orders.count(NOT_A_HEAD),
-            owners=len(self._owners),
+            extents=self._extents.count(),
+            owners=len(self._evictions.owners),
             tails=self._tails,
-            evicted_extents=self._evicted_extents,
-            evicted_bytes=self._evicted_blocks * BLOCK_BYTES,
-            squeezes=self._squeezes,
+            evicted_extents=self._evictions.evicted_extents,
+            evicted_bytes=self._evictions.evicted_blocks * BLOCK_BYTES,
+            squeezes=self._evictions.squeezes,
             refused_history=self._refused_history,
         )
 
     def check(self) -> None:
         """Assert that every block is free or in exactly one extent, and every extent where it belongs."""
         self.layout.check()
-        assert self.layout.blocks <= self.policy.blocks_max
-        free = dict(self.layout.free_extents())
+        assert self.layout.blocks == len(self._orders) <= self.policy.blocks_max
         queued = {block: name for name, queue in self._queues.items() for block in queue}
         assert len(queued) == sum(queue.count for queue in self._queues.values())
         blocks_of = {TAIL: 0, HISTORY: 0}
-        pinned_blocks = pinned_extents = 0
-        block = 0
-        while block < self.layout.blocks:
-            if block in free:
-                assert self._orders[block] == NOT_A_HEAD
-                block += 1 << free[block]
-                continue
-            order = self._orders[block]
-            assert order != NOT_A_HEAD, f"block {block} is neither free nor part of an extent"
-            assert block % (1 << order) == 0
-            assert self._lengths[block] <= BLOCK_BYTES << order
+        pinned_blocks = 0
+        for block, order in self._extents.heads(dict(self.layout.free_extents())):
             assert queued.get(block, ESSENTIAL) == self.classes[block] % DOOMED
             if block in queued:
                 blocks_of[queued[block]] += 1 << order
             if self.classes[block] == DOOMED:
                 assert self.pins[block]
             else:
-                assert self._owner_numbers[block] in self._owners
+                assert self._owner_numbers[block] in self._evictions.owners
             if self.pins[block]:
                 pinned_blocks += 1 << order
-                pinned_extents += 1
-            block += 1 << order
-        assert block == self.layout.blocks
         assert all(blocks_of[name] == queue.blocks for name, queue in self._queues.items())
         in_use = self.layout.blocks - self.layout.free_blocks
         assert self.essential_blocks == in_use - sum(queue.blocks for queue in self._queues.values())
-        assert (pinned_blocks, pinned_extents) == (self.pinned_blocks, self._pinned_extents)
+        assert pinned_blocks == self.pinned_blocks
         assert 0 <= self._lent_blocks <= pinned_blocks
         assert self._queues[HISTORY].blocks + self._lent_blocks <= self.policy.history_max

@@ -1,0 +1,76 @@
+"""Takes the oldest extents from their owners, who are told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from headrace.segmentstore.readindex.cache.extent_table import ExtentTable
+from headrace.segmentstore.readindex.cache.recency import RecencyQueue
+
+
+class ExtentOwner(Protocol):
+    """Who must be told when an extent leaves: the index of a segment."""
+
+    def on_evicted(self, offset: int) -> None:
+        """Forget the extent that begins at ``offset``; its memory is about to be reused."""
+
+    def shed(self) -> None:
+        """Give back what can be given back without losing a byte: unused room, halves already stored."""
+
+
+class ExtentEvictions:
+    """Evicts from ``queues``, by class. ``free`` takes an extent back that its owner has forgotten."""
+
+    def __init__(
+        self, extents: ExtentTable, queues: Mapping[int, RecencyQueue], free: Callable[[int], None]
+    ) -> None:
+        self._orders = extents.orders
+        self._pins = extents.pins
+        self._owner_numbers = extents.owner_numbers
+        self._offsets = extents.offsets
+        self._queues = queues
+        self._free = free
+        self.owners: dict[int, ExtentOwner] = {}
+        self._owner_next = 0
+        self._owners_free: list[int] = []
+        self.evicted_extents = 0
+        self.evicted_blocks = 0
+        self.squeezes = 0
+
+    def register(self, owner: ExtentOwner) -> int:
+        """Return the number under which ``owner`` allocates."""
+        if self._owners_free:
+            number = self._owners_free.pop()
+        else:
+            number = self._owner_next
+            self._owner_next += 1
+        self.owners[number] = owner
+        return number
+
+    def unregister(self, number: int) -> None:
+        """The owner has freed all its extents."""
+        del self.owners[number]
+        self._owners_free.append(number)
+
+    def evict_one(self, classes: tuple[int, ...]) -> bool:
+        """Evict the oldest unpinned extent of the first of these queues that has one."""
+        for extent_class in classes:
+            queue = self._queues[extent_class]
+            for _ in range(queue.count):  # pinned extents go to the back, and few are pinned
+                block = queue.oldest
+                if self._pins[block]:
+                    queue.refresh(block)
+                    continue
+                self.evicted_extents += 1
+                self.evicted_blocks += 1 << self._orders[block]
+                self.owners[self._owner_numbers[block]].on_evicted(self._offsets[block])
+                self._free(block)
+                return True
+        return False
+
+    def squeeze(self) -> None:
+        """Nothing can be evicted: take back what tails hold in reserve."""
+        self.squeezes += 1
+        for owner in list(self.owners.values()):
+            owner.shed()

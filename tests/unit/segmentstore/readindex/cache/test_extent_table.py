@@ -1,0 +1,105 @@
+import pytest
+
+from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES as BLOCK
+from headrace.segmentstore.readindex.cache.eviction_policy import ESSENTIAL, TAIL
+from headrace.segmentstore.readindex.cache.extent_evictions import ExtentEvictions
+from headrace.segmentstore.readindex.cache.extent_memory import ExtentMemory
+from headrace.segmentstore.readindex.cache.extent_table import ExtentTable
+from headrace.segmentstore.readindex.cache.recency import RecencyQueue
+
+
+def make_table(orders: dict[int, int], blocks: int = 8) -> ExtentTable:
+    """A table with full extents of these orders, by their first blocks."""
+    memory = ExtentMemory(blocks * BLOCK)
+    table = ExtentTable(memory)
+    memory.add_arena(blocks)
+    table.extend(blocks)
+    for block, order in orders.items():
+        table.orders[block] = order
+        table.lengths[block] = BLOCK << order
+        table.owner_numbers[block] = 7
+        table.offsets[block] = 1000 * block
+    return table
+
+
+def test_extents_are_found_one_after_the_other_between_what_is_free():
+    table = make_table({0: 1, 3: 0})
+    assert list(table.heads({2: 0, 4: 2})) == [(0, 1), (3, 0)]
+    assert table.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("orders", "free"),
+    [
+        ({0: 1}, {2: 0, 4: 2}),  # block 3 is nowhere
+        ({0: 2, 4: 2}, {4: 2}),  # block 4 is free and in use
+        ({0: 0, 1: 1}, {3: 0, 4: 2}),  # an extent of two begins at an odd block
+        ({0: 2}, {4: 3}),  # a free run ends behind the last block
+    ],
+)
+def test_a_block_that_is_not_in_exactly_one_place_is_found(orders, free):
+    with pytest.raises(AssertionError):
+        list(make_table(orders).heads(free))
+
+
+def test_an_extent_with_more_bytes_than_it_has_room_for_is_found():
+    table = make_table({0: 1})
+    table.lengths[0] += 1
+    with pytest.raises(AssertionError):
+        list(table.heads({2: 1, 4: 2}))
+
+
+def test_both_halves_of_a_split_extent_are_where_their_bytes_are():
+    table = make_table({4: 2})
+    table.lengths[4] = 3 * BLOCK + 5
+    table.stamps[4] = 9
+    upper = table.split(4)
+    assert list(table.heads({0: 2})) == [(4, 1), (upper, 1)]
+    assert upper == 6
+    assert [table.lengths[block] for block in (4, upper)] == [2 * BLOCK, BLOCK + 5]
+    assert [table.offsets[block] for block in (4, upper)] == [4000, 4000 + 2 * BLOCK]
+    assert table.owner_numbers[upper] == 7
+    assert (table.classes[upper], table.stamps[upper], table.pins[upper]) == (ESSENTIAL, 9, 0)
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.evicted: list[int] = []
+
+    def on_evicted(self, offset: int) -> None:
+        self.evicted.append(offset)
+
+    def shed(self) -> None:
+        raise AssertionError("nobody is squeezed here")
+
+
+def test_eviction_passes_by_what_is_pinned_and_gives_up_when_all_of_it_is():
+    table = make_table(dict.fromkeys(range(8), 0))
+    queue = RecencyQueue(table.before, table.after)
+    freed: list[int] = []
+
+    def free(block: int) -> None:
+        queue.remove(block, 1)
+        freed.append(block)
+
+    evictions = ExtentEvictions(table, {TAIL: queue}, free)
+    owner = Owner()
+    number = evictions.register(owner)
+    for block in range(8):
+        table.move(block, number, 1000 * block)
+        queue.push(block, 1)
+        table.pins[block] = block != 5
+    assert evictions.evict_one((TAIL,))
+    assert (freed, owner.evicted) == ([5], [5000])
+    assert not evictions.evict_one((TAIL,))
+    assert (freed, owner.evicted, queue.count) == ([5], [5000], 7)
+    assert (evictions.evicted_extents, evictions.evicted_blocks) == (1, 1)
+
+
+def test_the_number_of_an_owner_that_left_is_given_again():
+    evictions = ExtentEvictions(make_table({}), {}, lambda _: None)
+    numbers = [evictions.register(Owner()) for _ in range(3)]
+    assert len(set(numbers)) == 3
+    evictions.unregister(numbers[1])
+    assert evictions.register(Owner()) == numbers[1]
+    assert len(evictions.owners) == 3
