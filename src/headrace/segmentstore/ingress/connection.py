@@ -44,6 +44,9 @@ _logger = logging.getLogger(__name__)
 _APPENDS: Final = (APPEND_BLOCK_END, APPEND_BLOCK)
 _KEEP_ALIVE: Final = encode(c.KeepAlive())
 
+_NO_BUFFER_BYTES: Final = 64
+"""Room of the buffer of a connection that is gone: as little as a decoder can have."""
+
 
 # Why a connection does not parse what it has received: a set of bits. Plain numbers, for every read asks.
 _CAPACITY: Final = 1  # the container has no room for the next append
@@ -116,6 +119,9 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox.close()
         for writer in self._writers.values():
             writer.target.close()
+        # The parts of a connection refer to each other, and the collector comes by rarely: the buffer would
+        # outlive its connection by hours. Nothing is parsed any more.
+        self._decoder = FrameDecoder(buffer_bytes=_NO_BUFFER_BYTES)
         self._home.on_lost(self)
 
     def pause_writing(self) -> None:

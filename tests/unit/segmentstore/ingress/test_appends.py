@@ -1,5 +1,8 @@
 """Appends over one connection: acknowledgements, refusals, order, capacity, ends."""
 
+import gc
+import weakref
+
 import pytest
 
 from headrace.errors import ContainerOfflineError, WalWriteError, WrongHostError
@@ -475,3 +478,21 @@ async def test_no_acknowledgement_covers_appends_on_both_sides_of_a_refusal(peer
         c.ConditionalCheckFailed(WRITER, 2, 20),
         acked(4, 1, 3, request_id=40),
     ]
+
+
+async def test_what_a_lost_client_sent_is_freed_at_once_and_not_when_the_collector_comes(peer, store):
+    await peer.set_up()
+    half = block(1, b"x" * 500_000)[:-100]
+    peer.feed(half)
+    received = weakref.ref(peer.connection._decoder.view)
+    assert len(received()) >= len(half)
+    gc.disable()
+    try:
+        peer.transport.abort()
+        await peer.replies()
+        assert peer.lost
+        assert received() is None
+    finally:
+        gc.enable()
+    assert peer.connection.statistics()["buffer_bytes"] <= 64
+    assert store.segments[SEGMENT].data == b""
