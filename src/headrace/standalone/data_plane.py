@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import Final
 
+from headrace.runtime.allocator import return_free_memory
 from headrace.runtime.context import Runtime
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.components import ContainerComponents
@@ -34,7 +35,7 @@ _THREADS_END_S: Final = 10.0
 """How long a stop waits for calls to chunk files that are under way."""
 
 _TRIM_EVERY_S: Final = 10.0
-"""How often memory goes back to the system that no log has needed for so long."""
+"""How often memory goes back to the system: of frames that no log has needed for so long, and freed one."""
 
 
 class DataPlane:
@@ -71,6 +72,7 @@ class DataPlane:
         while True:
             await asyncio.sleep(_TRIM_EVERY_S)
             frames.trim()
+            return_free_memory()
 
     def _make_provider(self) -> ChunkProvider:
         if self._config.in_memory:
