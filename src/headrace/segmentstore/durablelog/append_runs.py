@@ -169,14 +169,17 @@ class AppendRuns:
         self, owner: AppendOwner, segment: SegmentState, offset: int, pieces: Sequence[memoryview], size: int
     ) -> OpenRun:
         builder = self._builder
-        if RUN_OVERHEAD + size > builder.content_bytes_max:
-            if builder.frames_needed(RUN_OVERHEAD + size) > builder.frames_free:
+        needed = RUN_OVERHEAD + size
+        if needed > builder.content_bytes_max:
+            if builder.frames_needed(needed) > builder.frames_free:
                 raise EventTooLargeError(size, builder.frames_free * builder.content_bytes_max)
             run = OpenRun(owner, segment, self._container.next_sequence(), offset)
             run.pieces = b"".join(pieces)
             return run
         run = OpenRun(owner, segment, self._container.next_sequence(), offset)
-        frame = builder.frame_with_room(RUN_OVERHEAD + size)
+        frame = builder.current
+        if frame is None or frame.used + needed > frame.capacity:
+            frame = builder.frame_with_room(needed)
         if frame is None:
             raise ContainerOfflineError("no frame is free: ask can_accept before appending")
         run.frame = frame

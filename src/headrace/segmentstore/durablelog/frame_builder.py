@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from headrace.segmentstore.durablelog.frame_format import (
     ENTRY_HEADER,
@@ -46,13 +46,10 @@ class FrameBuilder:
     def __init__(self, wal: Wal) -> None:
         self._wal = wal
         self._capacity = wal.frame_bytes_max
+        self.content_bytes_max: Final = self._capacity - FRAME_HEADER.size - ENTRY_HEADER.size
+        """Bytes of one operation that fit into one frame."""
         self.current: OpenFrame | None = None
         self.ready: deque[OpenFrame] = deque()
-
-    @property
-    def content_bytes_max(self) -> int:
-        """Bytes of one operation that fit into one frame."""
-        return self._capacity - FRAME_HEADER.size - ENTRY_HEADER.size
 
     def frame_with_room(self, size_bytes: int) -> OpenFrame | None:
         """Return a frame in which ``size_bytes`` more fit in one piece, sealing the current one if need be.

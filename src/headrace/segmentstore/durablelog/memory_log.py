@@ -76,7 +76,11 @@ class OperationMemoryLog:
             finally:
                 self._waiter = None
         queue = self._queue
-        taken = [queue.popleft() for _ in range(min(count_max, len(queue)))]
+        if len(queue) <= count_max:
+            taken = list(queue)
+            queue.clear()
+        else:
+            taken = [queue.popleft() for _ in range(count_max)]
         self._taken += len(taken)
         return taken
 

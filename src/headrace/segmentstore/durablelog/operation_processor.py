@@ -135,8 +135,13 @@ class OperationProcessor:
             return True
         if self._queue.count:
             return False
+        frame = self._builder.current
+        size_in_frame = size_bytes + RUN_OVERHEAD
         return (
-            self._has_frames(size_bytes + RUN_OVERHEAD)
+            (
+                (frame is not None and frame.used + size_in_frame <= frame.capacity)
+                or self._has_frames(size_in_frame)
+            )
             and self._has_memory()
             and (not self._throttle.active or self._throttle.enter(size_bytes))
         )

@@ -28,11 +28,12 @@ class IndexEntries:
 
     def push(self, offset: int, block: int) -> None:
         """Add an entry behind all others."""
-        if not self._offsets or len(self._offsets[-1]) >= PAGE_ENTRIES_MAX:
+        pages = self._offsets
+        if not pages or len(pages[-1]) >= PAGE_ENTRIES_MAX:
             self._firsts.append(offset)
-            self._offsets.append(array("Q"))
+            pages.append(array("Q"))
             self._blocks.append(array("I"))
-        self._offsets[-1].append(offset)
+        pages[-1].append(offset)
         self._blocks[-1].append(block)
         self.count += 1
 

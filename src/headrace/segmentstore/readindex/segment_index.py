@@ -95,20 +95,19 @@ class SegmentIndex:
             offset, data = offset + known, data[known:]
             self.tail_block = NO_BLOCK
         size = len(data)
-        cache, memory = self._cache, self._memory
+        memory = self._memory
         block = self.tail_block
-        if not size:
-            pass
-        elif block == NO_BLOCK:
-            self._append_extents(offset, data)
-        else:
-            room = (BLOCK_BYTES << memory.orders[block]) - memory.lengths[block]
-            if size > room:
-                self._append_extents(offset, data)
-            else:
-                if cache.classes[block]:
-                    cache.set_essential(block)
+        if block != NO_BLOCK and size <= (BLOCK_BYTES << memory.orders[block]) - memory.lengths[block]:
+            if size:
+                if self._cache.classes[block]:
+                    self._cache.set_essential(block)
                 memory.append(block, data)
+        elif size:
+            try:
+                self._extend(offset, data)
+            except CacheFullError:
+                self.shed()  # our own last extent was left alone; it may be what stands in the way
+                self._extend(offset, data)
         self.end = offset + size
         if self.unstored:
             self.unstored += size
@@ -117,14 +116,6 @@ class SegmentIndex:
             self._count_unstored(size)
         if self.waiters.waiting:
             self.waiters.wake_below(self.state.durable_length)
-
-    def _append_extents(self, offset: int, data: memoryview) -> None:
-        """Append what does not fit into the last extent."""
-        try:
-            self._extend(offset, data)
-        except CacheFullError:
-            self.shed()  # our own last extent was left alone; it may be what stands in the way
-            self._extend(offset, data)
 
     def _extend(self, offset: int, data: memoryview) -> None:
         """Fill the last extent and add others behind it, all or nothing."""

@@ -90,6 +90,8 @@ class FlushSchedule:
     def relieve(self, aggregators: Iterable[SegmentAggregator], now: float, bytes_left_max: int) -> None:
         """Too many bytes wait: make the largest due, until no more than ``bytes_left_max`` are left."""
         due, due_suspects = self._due, self._due_suspects
+        if len(due) >= self._config.flushes_max:
+            return  # more wait for a place than there are; who comes next is decided when more is known
         idle = [
             (found.pending_bytes, found)
             for found in aggregators

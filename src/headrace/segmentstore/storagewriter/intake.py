@@ -95,7 +95,7 @@ class Intake:
             now = loop.time()
             self._queue(operations, now)
             self.operations_taken += len(operations)
-            if self._fresh_bytes >= config.pressure_bytes // (32 if self._is_pressed() else 8):
+            if self._fresh_bytes >= config.pressure_bytes // (16 if self._is_pressed() else 8):
                 self._relieve(now, grows=True)
             self._on_taken()
             await asyncio.sleep(0)  # a log that is never empty must not keep the loop to itself

@@ -83,7 +83,7 @@ class ChunkWriter:
         touched: list[AppendPiece] = []
         try:
             for piece in pieces:
-                part = slice_buffers(views, piece.begin, piece.length)
+                part = views if len(pieces) == 1 else slice_buffers(views, piece.begin, piece.length)
                 touched.append(piece)
                 add_checksums = partial(self._add_checksums, layout, piece, part)
                 await self._write_piece(piece, part, touched, add_checksums)
