@@ -1,5 +1,6 @@
 """The deciding parts of the storage writer, without loop or storage."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -447,6 +448,50 @@ def test_pressure_makes_the_largest_due_until_no_more_than_asked_for_is_left():
     sources = [source_with(90) for _ in range(20)]
     schedule.relieve(sources, 0.0, 200)
     assert not any(source.urgent for source in sources)
+
+
+def test_pressure_chooses_nobody_while_more_are_due_than_there_are_places():
+    schedule = FlushSchedule(replace(CONFIG, flushes_max=2))
+    due = [pending(100) for _ in range(2)]
+    for one in due:
+        schedule.update(one, 0.0)
+    small, large = pending(10), pending(90)
+    schedule.relieve([*due, small, large], 0.0, 50)
+    assert not small.urgent
+    assert not large.urgent
+    assert schedule.next_due(suspect=False) is due[0]
+    small.add_append(2, 10, 85)  # what was not chosen grows on; the choice is made with what is known then
+    schedule.relieve([due[1], small, large], 0.0, 90)
+    assert (small.urgent, large.urgent) == (True, False)
+
+
+def test_suspects_that_are_due_do_not_keep_others_from_being_chosen():
+    schedule = FlushSchedule(replace(CONFIG, flushes_max=2))
+    hanging = [pending(100) for _ in range(10)]
+    for one in hanging:
+        one.suspect = True
+        schedule.update(one, 0.0)
+    found = pending(90)
+    schedule.relieve([*hanging, found], 0.0, 50)
+    assert found.urgent
+
+
+def test_what_is_queued_is_counted_whatever_becomes_of_it():
+    found = aggregator(durable=1000)
+    totals = found.totals
+    found.add_append(1, 0, 600)
+    found.add_append(2, 600, 400)
+    found.add_truncate(3, 0)
+    assert (totals.items, totals.size_bytes) == (2, 1000)
+    found.confirm(1000)
+    assert (totals.items, totals.size_bytes) == (1, 0)
+    found.finish(found.queue[0])
+    assert (totals.items, totals.size_bytes) == (0, 0)
+    other = aggregator(durable=1000)
+    other.totals = totals
+    other.add_append(4, 0, 1000)
+    other.add_delete(5)
+    assert (totals.items, totals.size_bytes) == (1, 0)
 
 
 def test_each_failure_halves_what_the_next_write_dares():
