@@ -67,8 +67,8 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
         simulate(seed, power_losses, limit_s=60, disk=forgetful)
 
 
-@pytest.mark.parametrize("scenario", ["data_plane", "writers"])
-def test_the_same_seed_is_the_same_run_in_processes_with_different_hash_seeds(scenario):
+@pytest.mark.parametrize(("scenario", "seed"), [("data_plane", 202), ("writers", 3)])
+def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objects_lie(scenario, seed):
     command = [
         sys.executable,
         "-m",
@@ -76,19 +76,19 @@ def test_the_same_seed_is_the_same_run_in_processes_with_different_hash_seeds(sc
         "--scenario",
         scenario,
         "--first",
-        "3",
+        str(seed),
         "--trace",
     ]
     traces = [
         subprocess.run(
             command,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONMALLOC": allocator},
             capture_output=True,
             text=True,
             check=True,
             timeout=120,
         ).stdout.splitlines()
-        for hash_seed in ("1", "4242")
+        for hash_seed, allocator in (("1", "pymalloc"), ("4242", "malloc"))
     ]
     for number, (one, other) in enumerate(zip(*traces, strict=False)):
         assert one == other, f"line {number} differs"

@@ -36,7 +36,7 @@ class Listener:
         self.admission = Admission(self.config.request_bytes_max)
         self.supervisor = Supervisor("ingress")
         self.totals = IngressStatistics()
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
         self._empty.set()
@@ -57,7 +57,7 @@ class Listener:
             _logger.warning("connection %s is refused: there are %d", connection.peer, len(self._connections))
             return False
         self.totals.connections_accepted += 1
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._empty.clear()
         sock = transport.get_extra_info("socket")
         if sock is not None:  # a simulated network has none
@@ -65,7 +65,7 @@ class Listener:
         return True
 
     def on_lost(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if not self._connections:
             self._empty.set()
         if connection.transients.close():

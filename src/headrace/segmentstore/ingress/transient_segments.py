@@ -18,7 +18,7 @@ class TransientSegments:
     def __init__(self, store: StoreFacade, count_max: int) -> None:
         self._store = store
         self._count_max = count_max
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}
         self._creating = 0
         self._closed = False
 
@@ -39,14 +39,14 @@ class TransientSegments:
             name = await self._store.create_transient_segment(parent, writer_id)
         finally:
             self._creating -= 1
-        self._names.add(name)
+        self._names[name] = None
         if self._closed:
             await self.delete_all()
         return name
 
     def forget(self, segment: str) -> None:
         """The segment was merged or deleted."""
-        self._names.discard(segment)
+        self._names.pop(segment, None)
 
     def close(self) -> bool:
         """The connection is lost: say whether there is anything to delete. What is being created deletes
@@ -56,9 +56,10 @@ class TransientSegments:
         return bool(self._names)
 
     async def delete_all(self) -> None:
-        """Remove all of them."""
+        """Remove all of them, the oldest first."""
         while self._names:
-            name = self._names.pop()
+            name = next(iter(self._names))
+            del self._names[name]
             try:
                 await self._store.delete_segment(name)
             except (NoSuchSegmentError, SegmentMergedError):

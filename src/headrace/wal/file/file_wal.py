@@ -375,7 +375,7 @@ class FileWal:
         self._writers.close()
         await self._writers.wait_closed()
         if self._commit is not None and self._tail is not None:
-            for file in {*self._commit.used_files, *self._tail.open_files()}:
+            for file in dict.fromkeys((*self._commit.used_files, *self._tail.open_files())):
                 await self._run(self._files.close, file)
         elif self._first is not None:
             await self._run(self._files.close, self._first)
