@@ -90,7 +90,7 @@ async def test_a_start_that_is_cancelled_at_any_turn_leaves_nothing_behind(tmp_p
         if turns % 5 == 0 or began:
             await process.prove()
         assert process.cache.statistics().used_bytes == 0
-    assert turns >= (10 if in_files else 2)
+    assert turns >= 2  # how many in files depends on who else uses the machine
     assert not process.failures
     assert threading.active_count() == threads
 
