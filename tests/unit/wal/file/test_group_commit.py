@@ -70,13 +70,17 @@ class Files:
     directory = "/log"
     outcome = None, False
 
+    def meanwhile(self):
+        """What others do while the disk works."""
+
     def write_records(self, batch):
+        self.meanwhile()
         batch[0].error, batch[0].starved = self.outcome
 
 
 class Bench:
     def __init__(self, writers_max=2, capacity=100):
-        files = Files()
+        self.files = files = Files()
         self.writers = Writers(files)
         self.owner = Owner()
         self.statistics = WalStatistics()
@@ -220,6 +224,17 @@ async def test_a_fenced_owner_acknowledges_nothing(bench):
     assert bench.answers == [(address, "FencedOutError") for address in (11, 12, 13)]
     assert bench.writers.jobs == []  # 13 was not even tried
     assert isinstance(bench.commit.failure, FencedOutError)
+
+
+async def test_a_successor_that_comes_while_the_disk_works_is_seen(bench):
+    def come():
+        bench.owner.held = False
+
+    bench.files.meanwhile = come
+    bench.append(1)
+    assert bench.owner.held
+    bench.writers.answer(0)  # it may have read the log before this write was in it
+    assert bench.answers == [(11, "FencedOutError")]
 
 
 async def test_what_was_durable_while_the_log_was_ours_is_acknowledged_and_nothing_later(bench):
