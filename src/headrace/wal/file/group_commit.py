@@ -22,6 +22,7 @@ import asyncio
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from headrace.errors import FencedOutError, HeadraceError, StorageFullError, WalWriteError
@@ -149,7 +150,7 @@ class GroupCommit:
         self._space.give_up()
         starved, self._starved = self._starved, []
         for batch in starved:
-            self._on_written(batch, None)
+            self._on_written(batch, None, None)
 
     def on_tail_progress(self) -> None:
         """Room was made, or there will be none: move on the frames that wait."""
@@ -201,9 +202,9 @@ class GroupCommit:
         self._ready_bytes -= size
         self._writes += 1
         batch[0].handed_at = self._now()
-        self._writers.submit(self._write, (batch,), self._on_written)
+        self._writers.submit(self._write, (batch,), partial(self._on_written, batch))
 
-    def _write(self, batch: list[Frame]) -> list[Frame]:
+    def _write(self, batch: list[Frame]) -> None:
         """Make a batch durable, then see whether the log is still ours. Runs in a writer thread.
 
         A successor reads the log after it has put itself into the owner record. So what was durable while
@@ -213,7 +214,6 @@ class GroupCommit:
         self._files.write_records(batch)
         if batch[0].error is None:
             batch[0].error = self._find_fence()
-        return batch
 
     def _encode(self, frame: Frame, kind: int) -> None:
         file = frame.file
@@ -244,22 +244,19 @@ class GroupCommit:
 
     # ---- answering
 
-    def _on_written(self, batch: list[Frame] | None, error: BaseException | None) -> None:
-        if batch is not None and batch[0].starved and self._wait_for_space(batch):
+    def _on_written(self, batch: list[Frame], _: object, error: BaseException | None) -> None:
+        """A writer is done with ``batch``. Until then its frames belong to it, whatever fails elsewhere."""
+        first = batch[0]
+        if error is not None:  # not an answer of the disk but a mistake of ours
+            first.error = WalWriteError(f"the log writer failed: {error!r}")
+            first.starved = False
+        if first.starved and self._wait_for_space(batch):
             return
         self._writes -= 1
-        if batch is None:
-            # Not an answer of the disk but a mistake of ours: it is unknown which frames it is about.
-            for frame in self._pending:
-                frame.error = frame.error or WalWriteError(f"the log writer failed: {error!r}")
-                frame.finished = True
-            self._drop_unwritten()
-        else:
-            if batch[0].error is None:
-                self._count_write(batch[0])
-            for frame in batch:
-                frame.finished = True
-        if batch is not None and batch[0].error is None:
+        for frame in batch:
+            frame.finished = True
+        if first.error is None:
+            self._count_write(first)
             while self._can_write():
                 self._write_ready()
         self._answer()
@@ -322,11 +319,11 @@ class GroupCommit:
         fence = self._find_fence()
         for batch in starved:
             if fence is None:
-                self._writers.submit(self._write, (batch,), self._on_written)
+                self._writers.submit(self._write, (batch,), partial(self._on_written, batch))
             else:
                 batch[0].error = fence
                 batch[0].starved = False
-                self._on_written(batch, None)
+                self._on_written(batch, None, None)
 
     def _find_fence(self) -> HeadraceError | None:
         try:

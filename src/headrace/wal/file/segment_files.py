@@ -139,7 +139,7 @@ class SegmentFiles:
         finally:
             self._filesystem.close(fd)
 
-    def write_records(self, frames: list[Frame]) -> list[Frame]:
+    def write_records(self, frames: list[Frame]) -> None:
         """Seal the frames and write them, durably, where they were placed: one behind the other in one file.
 
         Runs in a writer thread. An error is kept in the first frame: it says nothing about any of them.
@@ -161,13 +161,12 @@ class SegmentFiles:
         except OSError as error:
             first.error = translate_error(error, f"writing the log record {first.address}")
             first.starved = error.errno in _FULL
-            return frames
+            return
         if not self.direct:
             try:
                 self._filesystem.fdatasync(file.fd)
             except OSError as error:
                 first.error = WalWriteError(f"syncing the log record {first.address} failed: {error}")
-        return frames
 
     def write_mark(self, file: SegmentFile, mark: TruncationMark) -> None:
         """Store a truncation point, durably, over the older of the two marks."""

@@ -356,11 +356,16 @@ async def test_a_callback_that_raises_does_not_keep_others_from_their_answers(be
     assert bench.answers == [(12, None)]
 
 
-async def test_a_mistake_in_a_writer_fails_everything_in_the_air(bench):
+async def test_a_mistake_in_a_writer_fails_everything_but_frees_no_frame_that_another_writer_has(bench):
     bench.append(5)
-    _, done = bench.writers.jobs[0]
+    _, done = bench.writers.jobs.pop(0)
+    del bench.writers.functions[0]
     done(None, TypeError("a bug"))
+    assert bench.answers == [(11, "WalWriteError")]
+    assert bench.in_the_air == [[12]]
+    bench.writers.answer(0)
     assert bench.answers == [(address, "WalWriteError") for address in range(11, 16)]
+    bench.commit.check()
 
 
 async def test_wait_idle_returns_when_all_are_answered(bench):
