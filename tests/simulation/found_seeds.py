@@ -14,6 +14,7 @@ CONTAINER = {
     10931: "no owner came up again: all that was merged and deleted in the log had to fit into its cache",
     211737: "who asked for a segment while the log failed was told that the outcome is unknown",
     212342: "a write that took so many calls that one of them always failed was made again and again, whole",
+    905931: "who asked for a segment while the log failed under the eviction for its room was told the same",
     221627: "the judge took the repeated merge that a fenced owner answered for a new one",
 }
 

@@ -16,7 +16,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from headrace.errors import ClosedError, ContainerOfflineError, CorruptionError, HeadraceError
+from headrace.errors import (
+    ClosedError,
+    ContainerOfflineError,
+    CorruptionError,
+    HeadraceError,
+    WalWriteError,
+)
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import eviction_plan as plan
 from headrace.segmentstore.container import transitions
@@ -126,9 +132,13 @@ class Evictions:
     async def _perform(self, run: Callable[[], Awaitable[int]], done: asyncio.Future[int]) -> None:
         try:
             count = await run()
+        except WalWriteError as error:
+            # What of it is durable is nothing that whoever asks for room could see.
+            offline = ContainerOfflineError(f"the container ended while segments left memory: {error}")
+            offline.__cause__ = error
+            self._fail(done, offline)
         except HeadraceError as error:
-            done.set_exception(error)
-            done.exception()  # nobody may be left to look
+            self._fail(done, error)
         except BaseException:
             self._end_run(done)
             raise
@@ -141,8 +151,12 @@ class Evictions:
         """Tell those who share a run that was cancelled, even before its first step: it ran nothing then."""
         if not done.done():
             self._running = None
-            done.set_exception(ContainerOfflineError("the container has stopped"))
-            done.exception()  # nobody may be left to look
+            self._fail(done, ContainerOfflineError("the container has stopped"))
+
+    @staticmethod
+    def _fail(done: asyncio.Future[int], error: HeadraceError) -> None:
+        done.set_exception(error)
+        done.exception()  # nobody may be left to look
 
     # -------------------------------------------------------------------------------------- runs
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.errors import ContainerOfflineError, NoSuchSegmentError
+from headrace.errors import ContainerOfflineError, NoSuchSegmentError, WalWriteError
 from headrace.model import attributes as attr
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import eviction_plan as plan
@@ -176,6 +176,27 @@ async def test_the_end_of_the_container_before_an_eviction_has_begun_ends_those_
             await asyncio.wait_for(call, 1.0)
     with pytest.raises(ContainerOfflineError):
         await evictions.evict()
+
+
+async def test_who_asks_for_room_while_the_log_fails_is_told_to_ask_again():
+    failed = WalWriteError("the log failed before the acknowledgement")
+
+    class FailingLog:
+        truncated_sequence = 0
+
+        async def write_checkpoint(self):
+            raise failed
+
+    state = ContainerState(0)
+    state.active_max, found = 1, segment(1)
+    state.by_name[found.name] = state.by_id[1] = found
+    surroundings = SimpleNamespace(is_table_idle=lambda _: True, is_storage_idle=lambda _: True)
+    supervisor, nothing = Supervisor("test"), None
+    evictions = Evictions(state, FailingLog(), nothing, surroundings, supervisor, EvictionConfig(), 1024)
+    with pytest.raises(ContainerOfflineError) as told:
+        await evictions.make_room()
+    assert told.value.__cause__ is failed
+    await supervisor.stop()
 
 
 async def test_a_segment_whose_row_the_log_cannot_take_stays_in_memory():
