@@ -1,5 +1,7 @@
 """One container, every verb, every fault: what clients are told is what a correct container would say."""
 
+import os
+
 import pytest
 
 from headrace.segmentstore.container.segment_merges import SegmentMerges
@@ -125,3 +127,13 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch):
     text = describe(found)
     assert '--scenario container --first 1 --reduction "clients=1 steps=2"' in text
     assert "why" in text
+
+
+def test_a_process_that_dies_ends_the_run_and_names_the_seeds_it_may_have_died_of(monkeypatch):
+    monkeypatch.setattr("headrace.testing.run_seeds._run_job", _die)
+    with pytest.raises(RuntimeError, match="container 31"):
+        list(run_seeds({"container": [31]}, 1))
+
+
+def _die(_job):
+    os._exit(9)  # as a process does that the system ends

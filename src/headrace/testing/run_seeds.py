@@ -11,14 +11,18 @@ import argparse
 import logging
 import multiprocessing
 import os
+import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import Any, Final
 
+from headrace.limits import GIB
 from headrace.testing.reduction import ALL, Reduction, shrink
 from headrace.testing.scenarios.catalogue import SCENARIOS
 from headrace.testing.simulation import SimulationResult, simulate
@@ -26,6 +30,9 @@ from headrace.testing.simulation import SimulationResult, simulate
 _LIMIT_S: Final = 2_000.0
 _REPORT_EVERY: Final = 50
 _MESSAGE_CHARS_MAX: Final = 4_000
+
+_MEMORY_BYTES_MAX: Final = 4 * GIB
+"""Address space of a process that runs seeds: one that takes more fails as MemoryError, with its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +95,25 @@ def shrink_one(scenario: str, seed: int, error: BaseException, *, limit_s: float
 def run_seeds(
     scenarios: Mapping[str, Sequence[int]], processes: int, *, shrink_s: float = 0.0
 ) -> Iterator[Found]:
-    """Run the seeds of each scenario and yield what was found, in the order in which it is."""
+    """Run the seeds of each scenario and yield what was found, in the order in which it is.
+
+    Raises:
+        RuntimeError: a process died; it names the seeds that may be to blame.
+    """
     rounds = zip_longest(*([(name, seed, shrink_s) for seed in seeds] for name, seeds in scenarios.items()))
     jobs = [job for jobs in rounds for job in jobs if job is not None]
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, initializer=_quiet) as pool:
-        yield from pool.imap_unordered(_run_job, jobs)
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_prepare)
+    try:
+        running = {pool.submit(_run_job, job): job for job in jobs}
+        for done in as_completed(running):
+            yield done.result()
+            del running[done]
+    except BrokenProcessPool as error:
+        suspects = ", ".join(f"{name} {seed}" for name, seed, _ in list(running.values())[: 2 * processes])
+        raise RuntimeError(f"a process died while it ran one of: {suspects}") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -191,9 +211,10 @@ def _failure_of(scenario: str, seed: int, error: Exception, reduction: Reduction
     return f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS_MAX] + f"\n{notes}"
 
 
-def _quiet() -> None:
-    """Hundreds of broken hosts log what is expected of them."""
+def _prepare() -> None:
+    """Make a process one that runs seeds: hundreds of broken hosts log what is expected of them."""
     logging.disable(logging.CRITICAL)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, resource.RLIM_INFINITY))
 
 
 if __name__ == "__main__":
