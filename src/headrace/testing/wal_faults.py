@@ -14,7 +14,7 @@ from headrace.errors import StorageFullError, WalWriteError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.loop import SimulatedLoop
 from headrace.wal.config import WalConfig
-from headrace.wal.frame_pool import Frame
+from headrace.wal.frame import Frame
 from headrace.wal.memory import MemoryLogStore, MemoryWal
 
 

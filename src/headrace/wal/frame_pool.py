@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.wal.frame import Done, Frame
+from headrace.wal.frame import Frame
 from headrace.wal.frame_memory import FrameMemory
-
-__all__ = ["Done", "Frame", "FramePool"]
 
 
 class FramePool:

@@ -34,7 +34,7 @@ from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
 from headrace.wal.file.space_wait import SpaceWait
-from headrace.wal.frame_pool import Done, Frame
+from headrace.wal.frame import Done, Frame
 from headrace.wal.record_format import KIND_CLOSE, KIND_DATA, encode_header, padded_bytes
 
 #: Frames are written together up to this size. Larger writes keep one writer busy while the other one idles.

@@ -31,7 +31,7 @@ from headrace.wal.file.segment_format import (
     is_draft_name,
     parse_name,
 )
-from headrace.wal.frame_pool import Frame
+from headrace.wal.frame import Frame
 from headrace.wal.record_format import seal_record
 
 _ZERO_BYTES: Final = 1 * MIB
