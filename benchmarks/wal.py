@@ -13,8 +13,8 @@ Five rows for each size:
 * ``slots``: the log with no more frames handed over than it has writers, so that each completion has to
   travel to the event loop and back before the writer goes on. Read its latency, not its rate.
 
-The log recycles its files as in steady state: it is truncated as it goes, after a warm-up. What was
-written is read back at the end.
+The log runs on the kind of loop that a server has, and its threads take turns as they do there. It recycles
+its files as in steady state: it is truncated as it goes, after a warm-up. What was written is read back.
 
     python benchmarks/wal.py [--directory DIR] [--rounds N] [--megabytes N] [--in-flight N] [--smoke]
 
@@ -39,6 +39,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from headrace.runtime import loops
 from headrace.wal import FileWal, WalConfig
 from headrace.wal.frame_memory import reserve_pages
 from headrace.wal.record_format import RECORD_HEADER_BYTES
@@ -259,8 +260,9 @@ def main(arguments: list[str] | None = None) -> list[float]:
     parser.add_argument("--smoke", action="store_true", help="a second's worth, for the test suite")
     options = parser.parse_args(arguments)
     directory = tempfile.mkdtemp(prefix="headrace-wal-", dir=options.directory)
+    loops.share_interpreter()
     try:
-        return asyncio.run(
+        return loops.run(
             measure(
                 directory,
                 [4 * KIB, 64 * KIB, MIB],
