@@ -49,15 +49,17 @@ class WriterConfig:
 
     A block leaves at the end of the loop's turn in which it was filled, unless ``blocks_in_flight_max`` of
     its segment are on their way: then it grows, up to ``block_bytes_max``, until an acknowledgement makes
-    room. While a quarter of ``window_bytes_max`` is used, a block of less than 32 KiB waits for events of the
-    next turns as long as one of its segment is on its way. What a writer has been given and is not durable is
-    bounded by ``window_bytes_max``.
+    room. While a quarter of the window is used, a block of less than 128 KiB waits for events of the next
+    turns as long as one of its segment is on its way. What a writer has been given and is not durable is
+    bounded by the window.
     """
 
     block_bytes_max: int = 256 * KIB
     blocks_in_flight_max: int = 64
     bytes_in_flight_max: int = 8 * MIB
-    window_bytes_max: int = 32 * MIB
+    window_bytes_max: int | None = None
+    """None: 32 MiB, or 128 KiB for each segment of the stream if that is more, at most 128 MiB. Many segments
+    share a window in small blocks, and each block costs a server as much as 30 KB do."""
     reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
 
     def __post_init__(self) -> None:
@@ -65,8 +67,14 @@ class WriterConfig:
             raise InvalidArgumentError(f"a block of {self.block_bytes_max} bytes cannot be appended")
         if self.blocks_in_flight_max < 1 or self.bytes_in_flight_max < 1:
             raise InvalidArgumentError("at least one block has to be in flight")
-        if self.window_bytes_max < self.block_bytes_max:
+        if self.window_bytes(1) < self.block_bytes_max:
             raise InvalidArgumentError("the window has to hold at least one block")
+
+    def window_bytes(self, segments: int) -> int:
+        """Return the window of a writer to a stream of so many segments."""
+        if self.window_bytes_max is not None:
+            return self.window_bytes_max
+        return min(max(32 * MIB, segments * 128 * KIB), 128 * MIB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

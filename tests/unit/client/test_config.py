@@ -42,6 +42,14 @@ def test_credentials_come_from_the_environment_and_stay_out_of_prints():
 
 
 @pytest.mark.parametrize(
+    ("segments", "mebibytes"), [(1, 32), (256, 32), (257, 32.125), (1000, 125), (1024, 128), (100_000, 128)]
+)
+def test_the_window_of_a_writer_fits_its_stream_unless_one_was_chosen(segments, mebibytes):
+    assert WriterConfig().window_bytes(segments) == mebibytes * (1 << 20)
+    assert WriterConfig(window_bytes_max=1 << 20).window_bytes(segments) == 1 << 20
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda: WriterConfig(block_bytes_max=10),

@@ -115,7 +115,7 @@ async def test_a_small_block_of_a_loaded_writer_waits_for_company_as_long_as_its
         writer.write(b"y", "c")  # nothing of this segment is on its way, so nothing would wake it
         await _turns()
         assert writer.statistics().blocks_in_flight == 2
-        write(b"z" * 40_000)  # company enough
+        write(b"z" * 132_000)  # company enough
         await _turns()
         assert writer.statistics().blocks_in_flight == 3
         ack = write(b"last")
@@ -125,7 +125,7 @@ async def test_a_small_block_of_a_loaded_writer_waits_for_company_as_long_as_its
         await ack  # by the acknowledgement alone: nobody flushes
         assert writer.bytes_held == 0
     stored = [event for event in in_order(system) if event not in (b"first", b"y")]
-    assert stored == [b"x" * 300_000, b"0", b"1", b"2", b"3", b"4", b"z" * 40_000, b"last"]
+    assert stored == [b"x" * 300_000, b"0", b"1", b"2", b"3", b"4", b"z" * 132_000, b"last"]
 
 
 async def test_events_reach_the_segment_of_their_key(system, client):
@@ -469,6 +469,20 @@ async def test_order_per_key_survives_splits_and_merges_under_faults(system, cli
         assert writer.bytes_held == 0
     expected = {key: list(range(last + 1)) for key, last in counters.items()}
     assert per_key(in_order(system)) == expected
+
+
+async def test_the_window_grows_with_the_stream_and_never_shrinks(system, client):
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        assert writer.statistics().bytes_held_max == 32 << 20
+        successors = system.controller.scale_now("s", "t", [0], split_evenly(FULL_RANGE, 300))
+        await writer.write(b"notices", "key")
+        assert writer.statistics().bytes_held_max == 300 * 128 << 10
+        system.controller.scale_now("s", "t", successors, [FULL_RANGE])
+        await writer.write(b"notices", "key")
+        assert writer.statistics().bytes_held_max == 300 * 128 << 10
+    with pytest.raises(ClosedError):
+        writer.write(b"late")
 
 
 async def test_a_batch_in_flight_is_divided_among_the_successors(system, client):

@@ -230,12 +230,11 @@ class BlockingClient:
 
     def event_writer(self, scope: str, stream: str, config: WriterConfig | None = None) -> BlockingWriter:
         """Open a writer. Raises NoSuchStreamError, StreamSealedError."""
-        chosen = config or self.config.writer
         thread, client = self._start()
 
         async def opened() -> BlockingWriter:
-            writer = await client.event_writer(scope, stream, chosen)
-            return BlockingWriter(writer, thread, chosen.window_bytes_max)
+            writer = await client.event_writer(scope, stream, config or self.config.writer)
+            return BlockingWriter(writer, thread)
 
         return thread.run(opened())
 

@@ -78,10 +78,9 @@ class BlockingWriter:
     ``write`` waits only while the window is full. Closing makes everything durable.
     """
 
-    def __init__(self, writer: RoutedWriter, thread: LoopThread, window_bytes_max: int) -> None:
+    def __init__(self, writer: RoutedWriter, thread: LoopThread) -> None:
         self._writer = writer
         self._thread = thread
-        self._window_bytes_max = window_bytes_max
         self._lock = threading.Lock()
         self._condition = threading.Condition(self._lock)
         self._queue: list[tuple[BlockingAck, Callable[[], Ack] | None]] = []
@@ -117,7 +116,7 @@ class BlockingWriter:
         if type(event) is not bytes:
             event = bytes(event)
         with self._lock:
-            if self._held_bytes >= self._window_bytes_max or self._error is not None or self._closed:
+            if self._held_bytes >= self._writer.window_bytes or self._error is not None or self._closed:
                 self._wait_for_room()
             self._held_bytes += size + EVENT_HEADER_BYTES
             batch = self._open
@@ -156,7 +155,7 @@ class BlockingWriter:
     def _hand_over_call(self, take: Callable[[], Ack], size_bytes: int) -> BlockingAck:
         """Queue one call behind what was written before it."""
         with self._lock:
-            if self._held_bytes >= self._window_bytes_max or self._error is not None or self._closed:
+            if self._held_bytes >= self._writer.window_bytes or self._error is not None or self._closed:
                 self._wait_for_room()
             batch = BlockingAck(self._condition)
             batch.size_bytes = size_bytes
@@ -181,7 +180,7 @@ class BlockingWriter:
             raise ClosedError(f"the writer of {self.scope}/{self.stream} is closed")
 
     def _has_room_or_reason(self) -> bool:
-        return self._held_bytes < self._window_bytes_max or self._error is not None or self._closed
+        return self._held_bytes < self._writer.window_bytes or self._error is not None or self._closed
 
     # ------------------------------------------------------------------------------ on the loop's thread
 
@@ -272,8 +271,8 @@ class BlockingWriter:
 class BlockingTransaction(BlockingWriter):
     """An open transaction. As a context manager it commits, or aborts if an exception leaves the block."""
 
-    def __init__(self, transaction: Transaction, thread: LoopThread, window_bytes_max: int) -> None:
-        super().__init__(transaction, thread, window_bytes_max)
+    def __init__(self, transaction: Transaction, thread: LoopThread) -> None:
+        super().__init__(transaction, thread)
         self._transaction = transaction
 
     @property
@@ -340,7 +339,7 @@ class BlockingTxnWriter:
         self._thread = thread
 
     def _wrap(self, transaction: Transaction) -> BlockingTransaction:
-        return BlockingTransaction(transaction, self._thread, self._writer.config.window_bytes_max)
+        return BlockingTransaction(transaction, self._thread)
 
     def begin(self) -> BlockingTransaction:
         """Begin a transaction."""

@@ -30,7 +30,7 @@ class ByteWriter:
     ) -> None:
         self.address = address
         self._calls = calls
-        self._config = config
+        self._window_bytes = config.window_bytes(1)
         self._output = SegmentOutput(address, services, config, self)
         self._held_bytes = 0
         self._room: asyncio.Future[None] | None = None
@@ -48,7 +48,7 @@ class ByteWriter:
             raise self._error
         if self._closed:
             raise ClosedError(f"the writer of {self.address.name} is closed")
-        if self._held_bytes >= self._config.window_bytes_max:
+        if self._held_bytes >= self._window_bytes:
             raise ThrottledError(f"{self._held_bytes} bytes of {self.address.name} are not durable yet")
         whole = memoryview(bytes(data))
         ack = Ack(1)
@@ -62,7 +62,7 @@ class ByteWriter:
 
     async def drain(self) -> None:
         """Wait until at most half of the window is used. Raises why the writer failed, if it did."""
-        while self._held_bytes > self._config.window_bytes_max // 2 and self._error is None:
+        while self._held_bytes > self._window_bytes // 2 and self._error is None:
             if self._room is None or self._room.done():
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)  # others may wait for the same room

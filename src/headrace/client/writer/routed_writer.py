@@ -84,13 +84,14 @@ class RoutedWriter:
         self._inner_bounds: list[float] = []
         self._route: list[SegmentOutput | None] = []
         self._only_output: SegmentOutput | None = None
-        self._remember_route()
         self._error: HeadraceError | None = None
         self._closed = False
         self._held_bytes = 0
-        self._half_bytes = config.window_bytes_max // 2
-        self._limit_bytes = config.window_bytes_max
+        self.window_bytes = config.window_bytes(len(segments.ids))
+        """What it may hold; grows with the stream. Any thread may look."""
+        self._limit_bytes = self.window_bytes
         """Writing is refused from here on; -1 once the writer is closed or has failed."""
+        self._remember_route()
         self._room_waiters: list[asyncio.Future[None]] = []
         self._events_durable = 0
         self._bytes_durable = 0
@@ -132,6 +133,9 @@ class RoutedWriter:
         self._inner_bounds = self._map.highs[:-1]
         self._route = [self._outputs.get(segment_id) for segment_id in self._map.ids]
         self._only_output = self._route[0] if len(self._route) == 1 else None
+        self.window_bytes = max(self.window_bytes, self._config.window_bytes(len(self._route)))
+        if self._limit_bytes >= 0:
+            self._limit_bytes = self.window_bytes
 
     def _open_route(self, index: int) -> SegmentOutput:
         return self._output(self._map.ids[index])
@@ -310,7 +314,7 @@ class RoutedWriter:
         Raises:
             HeadraceError: why the writer failed, if it did.
         """
-        while self._held_bytes > self._half_bytes and not self._closed and self._error is None:
+        while self._held_bytes > self.window_bytes // 2 and not self._closed and self._error is None:
             waiter = asyncio.get_running_loop().create_future()
             self._room_waiters.append(waiter)
             await waiter
@@ -375,7 +379,7 @@ class RoutedWriter:
     @property
     def is_loaded(self) -> bool:
         """A quarter of the window is used."""
-        return 4 * self._held_bytes > self._config.window_bytes_max
+        return 4 * self._held_bytes > self.window_bytes
 
     def on_durable(self, event_count: int, size_bytes: int) -> None:
         """So much is durable."""
@@ -386,7 +390,7 @@ class RoutedWriter:
     def _release(self, size_bytes: int) -> None:
         """Make room in the window."""
         self._held_bytes -= size_bytes
-        if self._room_waiters and self._held_bytes <= self._half_bytes:
+        if self._room_waiters and self._held_bytes <= self.window_bytes // 2:
             self._wake_waiters()
 
     def on_segment_ended(self, output: SegmentOutput) -> None:
@@ -423,7 +427,7 @@ class RoutedWriter:
         """Return gauges of now and counts since creation."""
         return WriterStatistics(
             bytes_held=self._held_bytes,
-            bytes_held_max=self._config.window_bytes_max,
+            bytes_held_max=self.window_bytes,
             segments=len(self._outputs),
             blocks_in_flight=sum(output.statistics().blocks_sent for output in self._outputs.values()),
             events_durable=self._events_durable,

@@ -49,7 +49,7 @@ from headrace.wire.commands import (
     WrongHost,
 )
 
-SMALL_BLOCK_BYTES: Final = 32 * KIB
+SMALL_BLOCK_BYTES: Final = 128 * KIB
 """A loaded writer lets an open block grow to this size as long as an acknowledgement for its segment is due.
 """
 

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import Final
 
 from crc32c import crc32c
 
 from headrace.errors import ChecksumMismatchError
+from headrace.limits import MIB
 from headrace.storage.metadata.rows import CHECKSUM_GROUP_BLOCKS
 
 Buffer = bytes | bytearray | memoryview
+
+_RELEASE_AUTO: Final = -1
+_RELEASE_NEVER: Final = 0
+_HOLD_BYTES_MAX: Final = 1 * MIB
 
 
 def extend_checksums(
@@ -22,13 +28,14 @@ def extend_checksums(
 ) -> tuple[list[array[int]], array[int]]:
     """Continue the checksums of a chunk of ``length`` bytes over the bytes that follow.
 
-    Called in the thread that writes them: 65 us for a MiB, more beside a busy loop, to which the interpreter
-    is left during each block of 32 KiB and more.
+    Called in the thread that writes them: 65 us for a MiB. Of few bytes, they are made without leaving the
+    interpreter to the loop during each block: waiting for its return takes longer than the block.
 
     Returns:
         The groups that became full, in order, and the checksums after the last full group.
     """
     checksums = array("I", tail)
+    release = _RELEASE_NEVER if sum(map(len, buffers)) <= _HOLD_BYTES_MAX else _RELEASE_AUTO
     filled = length % block_bytes
     for buffer in buffers:
         view = memoryview(buffer)
@@ -36,9 +43,9 @@ def extend_checksums(
         at = 0
         if filled:
             at = min(size, block_bytes - filled)
-            checksums[-1] = crc32c(view[:at], checksums[-1])
+            checksums[-1] = crc32c(view[:at], checksums[-1], release)
         for begin in range(at, size, block_bytes):
-            checksums.append(crc32c(view[begin : begin + block_bytes]))
+            checksums.append(crc32c(view[begin : begin + block_bytes], 0, release))
         filled = (filled + size) % block_bytes
     groups = []
     # A group is full when the last byte of its last block is there.
