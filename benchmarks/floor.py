@@ -32,11 +32,16 @@ def raw_loop(file_bytes: int) -> Iterator[RawLoop]:
         shutil.rmtree(directory)
 
 
-def durable_write_rate(frame_bytes: int = MIB, total_bytes: int = 256 * MIB, in_flight: int = 2) -> float:
-    """MB/s of ``O_DIRECT|O_DSYNC`` writes of ``frame_bytes`` into a zeroed file, ``in_flight`` at a time."""
+def durable_write_rate(
+    frame_bytes: int = MIB, total_bytes: int = 256 * MIB, in_flight: int = 2, *, huge: bool = True
+) -> float:
+    """MB/s of ``O_DIRECT|O_DSYNC`` writes of ``frame_bytes`` into a zeroed file, ``in_flight`` at a time.
+
+    They come from huge pages, which the kernel pins faster, or from ordinary ones.
+    """
     with raw_loop(64 * MIB) as raw:
-        raw.run(frame_bytes, max(2, total_bytes // frame_bytes // 4), in_flight)
-        return raw.run(frame_bytes, max(4, total_bytes // frame_bytes), in_flight).rate
+        raw.run(frame_bytes, max(2, total_bytes // frame_bytes // 4), in_flight, huge=huge)
+        return raw.run(frame_bytes, max(4, total_bytes // frame_bytes), in_flight, huge=huge).rate
 
 
 def two_tier_rate(total_bytes: int = 256 * MIB) -> float:

@@ -1,21 +1,33 @@
 """Durable ingest through our client (P1, P3, P5): sizes and segment counts beside the raw write loop.
 
-The floor is a loop of 1 MiB ``O_DIRECT|O_DSYNC`` writes, two in flight, measured right before each row. The
-second one does what tiers are about: it writes each byte to a log and, beside that, to synced files.
+Floors are measured right behind each row, once the server rests:
+
+* ``same``: a loop of ``O_DIRECT|O_DSYNC`` writes, two in flight, as large as the log's frames were;
+* ``1 MiB``: the same of 1 MiB out of huge pages, which no frames of any size would beat;
+* ``twice``: what tiers are about, each byte is written to a log and, beside that, to synced files.
+
 Client and server share the machine; the CPU of both is the steadier figure. What was written is counted back
-by offsets.
+by offsets. The first round of a server zeroes its log files and touches its cache for the first time.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 
 from benchmarks.floor import durable_write_rate, now, two_tier_rate
 from benchmarks.server import BenchServer
 from headrace.client import connect
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
+from headrace.runtime import loops
+
+_FRAME_STEP = 4096
+
+
+def count_frames(server: BenchServer) -> tuple[int, int]:
+    """Frames written to all logs so far, and their bytes."""
+    logs = [each["durable_log"]["wal"] for each in server.statistics()["containers"].values()]
+    return sum(log["frames_written"] for log in logs), sum(log["bytes_written"] for log in logs)
 
 
 async def ingest(
@@ -54,20 +66,32 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--megabytes", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args(arguments)
     total = (2 if args.smoke else args.megabytes) << 20
     sizes = [(100, 1), (1024, 10)]
     if not args.smoke:
         sizes = [(size, count) for size in (100, 1024, 65536) for count in (1, 10)] + [(1024, 1000)]
-    print("   event segments  k events/s     MB/s    floor  ratio  twice  ratio  client, server us/event")
+    print(
+        "   event segments  k events/s     MB/s  frame KiB   same  ratio  1 MiB  ratio  twice  ratio"
+        "  client, server us/event"
+    )
     with BenchServer() as server:
-        for size, segments in sizes:
-            floor_bytes = (4 if args.smoke else 256) << 20
-            floor, twice = durable_write_rate(total_bytes=floor_bytes), two_tier_rate(floor_bytes)
+        for size, segments in [each for each in sizes for _ in range(args.rounds)]:
             share = total if size > 500 else total // 3
-            row = asyncio.run(ingest(server, f"s{size}n{segments}", size, segments, share))
+            count, written = count_frames(server)
+            name = f"s{size}n{segments}f{count}"
+            row = loops.run(ingest(server, name, size, segments, share))
+            frames, frame_bytes = count_frames(server)
+            frame = -(-(frame_bytes - written) // max(1, frames - count) // _FRAME_STEP) * _FRAME_STEP
+            if not args.smoke:
+                server.wait_idle()
+            floor_bytes = (4 if args.smoke else 256) << 20
+            same = durable_write_rate(frame, floor_bytes, huge=False)
+            floor, twice = durable_write_rate(total_bytes=floor_bytes), two_tier_rate(floor_bytes)
             print(
-                f"{size:>8} {segments:>8} {row['events_s'] / 1e3:>11.1f} {row['mb_s']:>8.1f} {floor:>8.1f} "
+                f"{size:>8} {segments:>8} {row['events_s'] / 1e3:>11.1f} {row['mb_s']:>8.1f} "
+                f"{frame / 1024:>10.0f} {same:>6.0f} {row['mb_s'] / same:>6.2f} {floor:>6.0f} "
                 f"{row['mb_s'] / floor:>6.2f} {twice:>6.0f} {row['mb_s'] / twice:>6.2f} "
                 f"{row['client_cpu_us_per_event']:>7.2f} {row['server_cpu_us_per_event']:>16.2f}",
                 flush=True,

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 
 class BenchServer:
@@ -57,6 +58,23 @@ class BenchServer:
         assert self.process is not None
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def statistics(self) -> dict[str, Any]:
+        """What ``/v1/debug/statistics`` answers."""
+        url = f"http://{self.addresses['rest']}/v1/debug/statistics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    def wait_idle(self, timeout_s: float = 30.0) -> None:
+        """Wait until the server has done what it was given, storing included: half a second without work."""
+        deadline = time.monotonic() + timeout_s
+        before = self.cpu_s()
+        while time.monotonic() < deadline:
+            time.sleep(0.5)
+            before, last = self.cpu_s(), before
+            if before - last < 0.03:
+                return
 
     def rss_mib(self, *, peak: bool = False) -> float:
         """Resident memory now, or at its peak."""
