@@ -15,6 +15,7 @@ CONTAINER = {
     211737: "who asked for a segment while the log failed was told that the outcome is unknown",
     212342: "a write that took so many calls that one of them always failed was made again and again, whole",
     905931: "who asked for a segment while the log failed under the eviction for its room was told the same",
+    2002716: "the clients did not expect that a catalogue in storage could not be read at their first look",
     221627: "the judge took the repeated merge that a fenced owner answered for a new one",
 }
 

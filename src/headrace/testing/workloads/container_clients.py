@@ -10,7 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from headrace.errors import ContainerOfflineError, HeadraceError, NoSuchSegmentError, RequestError
+from headrace.errors import (
+    ContainerOfflineError,
+    HeadraceError,
+    NoSuchSegmentError,
+    RequestError,
+    StorageReadError,
+)
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate
 from headrace.runtime.entropy import SeededEntropy
@@ -88,6 +94,8 @@ class ContainerClient:
         except NoSuchSegmentError:
             await self.create(name)
             return
+        except StorageReadError:
+            return  # whoever has left memory cannot be looked up just now; nothing was asked for yet
         if draw(60) == 0:
             await self.create(name)
             return
