@@ -6,7 +6,7 @@ One object stands for a whole block of events, not for one event, and costs no f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 
 
 class Ack:
@@ -86,3 +86,14 @@ class Ack:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": f"a callback of an acknowledgement failed: {callback!r}", "exception": error}
             )
+
+
+def settle_parts(acks: Iterable[Ack]) -> None:
+    """One part of each is durable. A block of many batches brings this to all of them, so it is quick for
+    those that wait for more.
+    """
+    for ack in acks:
+        if ack._open_parts > 1:  # noqa: SLF001 - our own class
+            ack._open_parts -= 1  # noqa: SLF001 - as above
+        else:
+            ack.settle_part()

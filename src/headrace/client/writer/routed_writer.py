@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from headrace.client.config import WriterConfig
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.vectors import is_arrow
-from headrace.client.writer.ack import Ack
+from headrace.client.writer.ack import Ack, settle_parts
 from headrace.client.writer.event_frames import (
     SHORT_EVENT_BYTES,
     SHORT_HEADERS,
@@ -264,8 +264,7 @@ class RoutedWriter:
         for segment_id, parts, places, size, share_acks in shares:
             output = outputs.get(segment_id) or self._output(segment_id)
             output.add_events(parts, places, size, share_acks)
-        for ack in acks:
-            ack.settle_part()
+        settle_parts(acks)
 
     def _take_block(self, segment_id: int, block: Block) -> None:
         self._held_bytes += block.size_bytes

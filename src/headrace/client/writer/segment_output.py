@@ -28,7 +28,7 @@ from headrace.client.connections.pool import Use
 from headrace.client.connections.reconnect_policy import Reconnects
 from headrace.client.control.tokens import Access
 from headrace.client.services import ClientServices, SegmentAddress
-from headrace.client.writer.ack import Ack
+from headrace.client.writer.ack import Ack, settle_parts
 from headrace.client.writer.inflight_window import Block, InflightStatistics, InflightWindow
 from headrace.errors import (
     AccessDeniedError,
@@ -239,8 +239,7 @@ class SegmentOutput:
     def _settle(self, blocks: Sequence[Block]) -> None:
         for block in blocks:
             self._owner.on_durable(block.event_count, block.size_bytes)
-            for ack in block.acks:
-                ack.settle_part()
+            settle_parts(block.acks)
 
     # ------------------------------------------------------------------------------ connecting
 
