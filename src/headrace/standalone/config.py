@@ -34,7 +34,7 @@ class StandaloneConfig:
         help="Fixed once data exist. None: as the directory was made; 4 for a new one.",
     )
     cache_bytes: int = tunable(
-        208 * MIB,
+        256 * MIB,
         low=16 * MIB,
         high=1024 * GIB,
         help="Memory for events, of all containers together: cached ones, and those not stored yet.",

@@ -34,7 +34,7 @@ DOOMED: Final = 3
 class CacheConfig:
     """How much memory the cache of one process may take, and who may take which part."""
 
-    bytes_max: int = 208 * MIB
+    bytes_max: int = 256 * MIB
     """Hard bound of the arenas. Rounded down to whole blocks."""
     arena_bytes: int = 8 * MIB
     """Memory is taken from the system in pieces of this size, when they are first needed."""
