@@ -33,6 +33,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from headrace.limits import KIB, MIB
+from headrace.runtime.checksums import release_mode
 from headrace.wal.config import BLOCK_BYTES
 
 MAGIC: Final = b"HRWR"
@@ -51,8 +52,6 @@ _CRC_AT: Final = 4
 _CRC_FROM: Final = 8
 _ZEROS: Final = bytes(BLOCK_BYTES)
 _HOLD_GIL_BYTES_MAX: Final = 256 * KIB
-_RELEASE_AUTO: Final = -1
-_RELEASE_NEVER: Final = 0
 
 assert _HEADER.size == RECORD_HEADER_BYTES
 
@@ -122,7 +121,7 @@ def seal_record(buffer: memoryview, length: int) -> None:
     Getting the GIL back from a busy loop can take milliseconds, the sum over 256 KiB takes a dozen
     microseconds.
     """
-    release = _RELEASE_AUTO if length > _HOLD_GIL_BYTES_MAX else _RELEASE_NEVER
+    release = release_mode(length, _HOLD_GIL_BYTES_MAX)
     _CRC.pack_into(buffer, _CRC_AT, crc32c(buffer[_CRC_FROM : RECORD_HEADER_BYTES + length], 0, release))
 
 

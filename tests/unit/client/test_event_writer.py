@@ -471,6 +471,27 @@ async def test_order_per_key_survives_splits_and_merges_under_faults(system, cli
     assert per_key(in_order(system)) == expected
 
 
+async def test_keys_are_not_hashed_as_long_as_there_is_one_segment(system, client, monkeypatch):
+    hashed = []
+
+    def position(key):
+        hashed.append(key)
+        return key_position(key)
+
+    monkeypatch.setattr("headrace.client.writer.routed_writer.key_position", position)
+    system.controller.create("s", "t")
+    async with client.event_writer("s", "t") as writer:
+        for number in range(5):
+            writer.write(b"%d" % number, f"key-{number}")
+        assert hashed == ["key-0"]  # the first one opens the way
+        system.controller.scale_now("s", "t", [0], split_evenly(FULL_RANGE, 2))
+        await writer.write(b"5", "key-5")
+        writer.write(b"6", "key-6")
+        writer.check()
+        assert hashed[-1] == "key-6"
+    assert sorted(in_order(system)) == [b"%d" % number for number in range(7)]
+
+
 async def test_the_window_grows_with_the_stream_and_never_shrinks(system, client):
     system.controller.create("s", "t")
     async with client.event_writer("s", "t") as writer:

@@ -10,6 +10,7 @@ calls :meth:`drain` now and then, as with asyncio's streams; a writer that is ov
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class WriterStatistics:
     bytes_durable: int
 
 
-class RoutedWriter:
+class RoutedWriter(ABC):
     """Routes events to outputs; subclasses say what happens when a segment ends. Used on one loop."""
 
     def __init__(
@@ -87,9 +88,9 @@ class RoutedWriter:
         self._error: HeadraceError | None = None
         self._closed = False
         self._held_bytes = 0
-        self.window_bytes = config.window_bytes(len(segments.ids))
+        self.window_bytes = 0
         """What it may hold; grows with the stream. Any thread may look."""
-        self._limit_bytes = self.window_bytes
+        self._limit_bytes = 0
         """Writing is refused from here on; -1 once the writer is closed or has failed."""
         self._remember_route()
         self._room_waiters: list[asyncio.Future[None]] = []
@@ -138,7 +139,11 @@ class RoutedWriter:
             self._limit_bytes = self.window_bytes
 
     def _open_route(self, index: int) -> SegmentOutput:
-        return self._output(self._map.ids[index])
+        """Prepare the way to one segment, which nobody has gone since the map changed."""
+        output = self._route[index] = self._output(self._map.ids[index])
+        if len(self._route) == 1:
+            self._only_output = output
+        return output
 
     def write_atomic(self, events: Sequence[bytes], routing_key: str) -> Ack:
         """Take several events of one key that are stored together or not at all, next to each other.
@@ -392,9 +397,9 @@ class RoutedWriter:
         if self._room_waiters and self._held_bytes <= self.window_bytes // 2:
             self._wake_waiters()
 
+    @abstractmethod
     def on_segment_ended(self, output: SegmentOutput) -> None:
         """A segment takes no more events."""
-        raise NotImplementedError
 
     def on_output_failed(self, output: SegmentOutput, error: HeadraceError) -> None:
         """One segment cannot be written: the writer refuses new events, for their order would be lost.

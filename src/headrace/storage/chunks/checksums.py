@@ -14,12 +14,11 @@ from crc32c import crc32c
 
 from headrace.errors import ChecksumMismatchError
 from headrace.limits import MIB
+from headrace.runtime.checksums import release_mode
 from headrace.storage.metadata.rows import CHECKSUM_GROUP_BLOCKS
 
 Buffer = bytes | bytearray | memoryview
 
-_RELEASE_AUTO: Final = -1
-_RELEASE_NEVER: Final = 0
 _HOLD_BYTES_MAX: Final = 1 * MIB
 
 
@@ -28,14 +27,13 @@ def extend_checksums(
 ) -> tuple[list[array[int]], array[int]]:
     """Continue the checksums of a chunk of ``length`` bytes over the bytes that follow.
 
-    Called in the thread that writes them: 65 us for a MiB. Of few bytes, they are made without leaving the
-    interpreter to the loop during each block: waiting for its return takes longer than the block.
+    Called in the thread that writes them. See ``runtime.checksums`` for what becomes of the loop meanwhile.
 
     Returns:
         The groups that became full, in order, and the checksums after the last full group.
     """
     checksums = array("I", tail)
-    release = _RELEASE_NEVER if sum(map(len, buffers)) <= _HOLD_BYTES_MAX else _RELEASE_AUTO
+    release = release_mode(sum(map(len, buffers)), _HOLD_BYTES_MAX)
     filled = length % block_bytes
     for buffer in buffers:
         view = memoryview(buffer)
