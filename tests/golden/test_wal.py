@@ -11,8 +11,12 @@ import pytest
 from headrace.errors import DataCorruptionError
 from headrace.wal import FileWal
 from headrace.wal.file.owner_format import (
+    NEWEST_SLOT_COUNT,
+    NEWEST_SLOTS_AT,
+    SLOT_BYTES,
     NewestFile,
     OwnerRecord,
+    choose_newest_slot,
     decode_newest,
     decode_owner,
     encode_newest,
@@ -44,6 +48,7 @@ from headrace.wal.record_format import (
 GOLDEN = Path(__file__).parent / "wal" / "v1"
 GOLDEN_2 = Path(__file__).parent / "wal" / "v2"
 GOLDEN_3 = Path(__file__).parent / "wal" / "v3"
+GOLDEN_4 = Path(__file__).parent / "wal" / "v4"
 LOG_ID = bytes(range(16))
 LOG = short_log_id(LOG_ID)
 
@@ -172,27 +177,36 @@ FORMER_NEWEST = NewestFile(LOG_ID, 1, 1)
 NEWEST = NewestFile(LOG_ID, 2, 2)
 
 
-def build_3():
-    """Return the files of the first golden log, with an owner file that names its newest file."""
-    return {**build(), "owner": build()["owner"] + encode_newest(FORMER_NEWEST) + encode_newest(NEWEST)}
+def build_4():
+    """Return an owner file that names the newest file of the first golden log."""
+    slots = [bytes(SLOT_BYTES)] * NEWEST_SLOT_COUNT
+    for newest in (FORMER_NEWEST, NEWEST):
+        slots[choose_newest_slot(newest.epoch, 0)] = encode_newest(newest)
+    return build()["owner"] + b"".join(slots)
 
 
 def test_today_s_code_writes_the_golden_owner_file_that_names_the_newest_file():
-    assert build_3()["owner"] == (GOLDEN_3 / "owner").read_bytes()
+    assert build_4() == (GOLDEN_4 / "owner").read_bytes()
 
 
 def test_the_names_of_the_newest_files_decode_to_the_values_they_were_made_of():
+    data = (GOLDEN_4 / "owner").read_bytes()
+    slots = [data[at : at + SLOT_BYTES] for at in range(NEWEST_SLOTS_AT, len(data), SLOT_BYTES)]
+    assert [decode_newest(memoryview(slot)) for slot in slots] == [NEWEST, None, FORMER_NEWEST, None]
+    assert find_newest(slots) == (NEWEST, [])
+
+
+def test_two_slots_as_earlier_versions_wrote_them_in_turn_name_the_same_file():
     data = (GOLDEN_3 / "owner").read_bytes()
-    assert decode_newest(memoryview(data)[8192:]) == FORMER_NEWEST
-    assert decode_newest(memoryview(data)[12288:]) == NEWEST
-    assert find_newest([data[8192:12288], data[12288:]]) == (NEWEST, 0)
+    assert find_newest([data[8192:12288], data[12288:], bytes(64), bytes(64)]) == (NEWEST, [])
 
 
-async def test_the_golden_log_that_names_its_newest_file_opens_and_notices_that_it_was_lost(tmp_path):
+@pytest.mark.parametrize("golden", [GOLDEN_3, GOLDEN_4])
+async def test_the_golden_log_that_names_its_newest_file_opens_and_notices_that_it_was_lost(tmp_path, golden):
     for lost in (False, True):
         directory = tmp_path / str(lost)
         directory.mkdir()
-        (directory / "owner").write_bytes((GOLDEN_3 / "owner").read_bytes())
+        (directory / "owner").write_bytes((golden / "owner").read_bytes())
         for name in build():
             if name != "owner" and not (lost and name == format_name(2, 2)):
                 (directory / name).write_bytes((GOLDEN / name).read_bytes())

@@ -17,6 +17,7 @@ from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
 from headrace.wal.config import BLOCK_BYTES
 from headrace.wal.file.owner_format import (
+    NEWEST_SLOT_COUNT,
     NEWEST_SLOTS_AT,
     OWNER_RECORD_BYTES,
     SLOT_BYTES,
@@ -186,7 +187,8 @@ def _read_owners(directory: str, fs: Filesystem, reader: FileReader) -> tuple[Ow
 
 
 def _read_newest(reader: FileReader) -> NewestFile | None:
-    offsets = range(NEWEST_SLOTS_AT, NEWEST_SLOTS_AT + SLOT_COUNT * SLOT_BYTES, SLOT_BYTES)
+    end = NEWEST_SLOTS_AT + NEWEST_SLOT_COUNT * SLOT_BYTES
+    offsets = range(NEWEST_SLOTS_AT, end, SLOT_BYTES)
     slots = [bytes(reader.read_at(OWNER_FILE, offset, OWNER_RECORD_BYTES)) for offset in offsets]
     return find_newest(slots)[0]
 

@@ -130,7 +130,10 @@ class FileWal:
             if record is not None:
                 return record
             if loop.time() > deadline:
-                raise FencedOutError(f"somebody else is taking the log in {self._directory}")
+                raise FencedOutError(
+                    f"another process takes the log in {self._directory} or truncates it, and does not come "
+                    "to an end: nothing was taken; if it hangs, end it, then try again"
+                )
             await asyncio.sleep(_TAKE_OVER_STEP_S)
 
     async def _recover(self, record: OwnerRecord) -> RecoveredLog:
@@ -159,7 +162,6 @@ class FileWal:
         """Make the first file of this owner, then remove what it has made superfluous."""
         self._first = first = self._files.create(head)
         self._owner.note_newest(first.epoch, first.number)
-        self._owner.sync_newest()
         names = dead + self._files.find_drafts()
         if names:
             self._files.remove(names)
@@ -235,8 +237,7 @@ class FileWal:
         """Make a file, and let nobody overlook it if it is lost later. It holds nothing before that."""
         file = self._files.create(head, zeroed_until)
         try:
-            self._owner.run_owned(lambda: self._owner.note_newest(file.epoch, file.number))
-            self._owner.sync_newest()
+            self._owner.note_newest(file.epoch, file.number)
         except BaseException:
             self._files.close(file)
             raise

@@ -17,8 +17,9 @@ offset  size  field         meaning
 56      8     token         random, one per ``open``; for people
 ======  ====  ============  =================================================
 
-Two more slots of the same size follow. They name, in turn, the newest log file: the one that the last records
-are in or will be in, so that losing it is noticed. The valid one with the higher number is in force:
+Four more slots of the same size follow. They name the newest log file: the one that the last records are in
+or will be in, so that losing it is noticed. Owners of even epochs write the first two in turn, those of odd
+epochs the last two. The valid one with the highest epoch, and of that the highest number, is in force:
 
 ======  ====  ============  =================================================
 offset  size  field         meaning
@@ -53,7 +54,8 @@ TOKEN_BYTES: Final = 8
 
 NEWEST_MAGIC: Final = b"HRWN"
 NEWEST_SLOTS_AT: Final = SLOT_COUNT * SLOT_BYTES
-"""Where the two slots begin that name the newest file."""
+"""Where the slots begin that name the newest file."""
+NEWEST_SLOT_COUNT: Final = 4
 
 _RECORD: Final = struct.Struct(">4sIB7x16sQQQ8s")
 _NEWEST: Final = struct.Struct(">4sIB7x16sQQ16x")
@@ -115,16 +117,23 @@ def decode_newest(slot: memoryview) -> NewestFile | None:
     return NewestFile(*fields)
 
 
-def find_newest(slots: Sequence[bytes]) -> tuple[NewestFile | None, int]:
-    """Return the name in force of two slots, None if it is not known, and the slot to write next.
+def find_newest(slots: Sequence[bytes]) -> tuple[NewestFile | None, list[int]]:
+    """Return the name in force, None if it is not known, and the slots that are neither empty nor whole.
 
-    One that is neither empty nor whole was torn, or has been damaged since: the other may be out of date
-    then, and proves nothing.
+    Those were torn, or have been damaged since: the others may be out of date then, and prove nothing.
     """
     names = [decode_newest(memoryview(slot)) for slot in slots]
-    for index, name in enumerate(names):
-        if name is None and any(slots[index]):
-            return None, index
-    numbers = [0 if name is None else name.number for name in names]
-    newest = 0 if numbers[0] > numbers[1] else 1
-    return names[newest], 1 - newest
+    damaged = [index for index, name in enumerate(names) if name is None and any(slots[index])]
+    if damaged:
+        return None, damaged
+    valid = [name for name in names if name is not None]
+    return max(valid, key=lambda name: (name.epoch, name.number), default=None), damaged
+
+
+def choose_newest_slot(epoch: int, turn: int) -> int:
+    """Return the slot for the ``turn``-th name that the owner of ``epoch`` writes.
+
+    Neighbouring epochs share no slot: what an owner writes that does not know yet that it has been succeeded
+    takes nothing from its successor.
+    """
+    return epoch % 2 * 2 + turn % 2

@@ -23,6 +23,7 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.filesystem import Filesystem
 from headrace.wal.file.owner_format import (
+    NEWEST_SLOT_COUNT,
     NEWEST_SLOTS_AT,
     OWNER_RECORD_BYTES,
     SLOT_BYTES,
@@ -30,6 +31,7 @@ from headrace.wal.file.owner_format import (
     TOKEN_BYTES,
     NewestFile,
     OwnerRecord,
+    choose_newest_slot,
     decode_owner,
     encode_newest,
     encode_owner,
@@ -56,8 +58,9 @@ class OwnerFile:
         self._other_slot_at = 0
         self._other_slot = b""
         self._log_id = b""
-        self._newest_slot = 0
-        """Where the next newest file is to be named: over the older of the two names."""
+        self._damaged_names: list[int] = []
+        """Slots of newest files that cannot be read, until this owner has named one."""
+        self._names_written = 0
 
     def try_take(self, clock: Clock, entropy: Entropy) -> OwnerRecord | None:
         """Publish the next epoch durably and return the record, or None while somebody holds the lock.
@@ -93,19 +96,24 @@ class OwnerFile:
         return outcome[0]
 
     def note_newest(self, epoch: int, number: int) -> None:
-        """Promise that this file is there. To be called by :meth:`run_owned`, followed by
-        :meth:`sync_newest`, which needs no lock: a process that stands still holds up no successor then.
+        """Promise, durably, that this file is there: it is made, and nothing older has been removed for it.
 
-        Comes after the file is durable, and is durable before the file holds a record or anything older is
-        removed: so the file that is named is always there.
+        Needs no lock, so that a process that stands still in here holds up no successor. What is written late
+        lies where the successor writes nothing, and ranks below whatever that names.
+
+        Raises:
+            FencedOutError: a newer owner has taken the log; nothing was promised.
         """
-        data = encode_newest(NewestFile(self._log_id, epoch, number))
-        self._write(data, NEWEST_SLOTS_AT + self._newest_slot * SLOT_BYTES)
-        self._newest_slot = 1 - self._newest_slot
-
-    def sync_newest(self) -> None:
-        """Make the promise durable."""
+        if not self.still_held():
+            raise FencedOutError("a newer owner has taken the log")
+        slot = choose_newest_slot(epoch, self._names_written)
+        self._names_written += 1
+        self._write(encode_newest(NewestFile(self._log_id, epoch, number)), _newest_at(slot))
+        for damaged in self._damaged_names:
+            if damaged != slot:
+                self._write(bytes(SLOT_BYTES), _newest_at(damaged))
         self._filesystem.fdatasync(self._fd)
+        self._damaged_names = []
 
     def _run_locked(self, action: Callable[[], T]) -> T | None:
         """Run ``action`` under the lock; return None, at once, if somebody else holds it."""
@@ -145,11 +153,12 @@ class OwnerFile:
 
     def _publish(self, clock: Clock, entropy: Entropy) -> OwnerRecord:
         fs = self._filesystem
-        slots = self._read_slots(0)
+        slots = self._read_slots(0, SLOT_COUNT)
         current, slot = self._find_current(slots)
+        # Before the names of the files: the owner so far may be naming a file that it has just made.
+        newest, self._damaged_names = find_newest(self._read_slots(NEWEST_SLOTS_AT, NEWEST_SLOT_COUNT))
         names = self._filesystem.listdir(self._directory)
         files_epoch = max((parsed[1] for name in names if (parsed := parse_name(name))), default=0)
-        newest, self._newest_slot = find_newest(self._read_slots(NEWEST_SLOTS_AT))
         # What the record is about to promise must be durable first: an owner that died between making a file
         # and syncing the directory leaves a name that a power failure would still take back.
         self._filesystem.fsync_directory(self._directory)
@@ -161,7 +170,7 @@ class OwnerFile:
         self._check_files(current, slot, files_epoch)
         if current is None:
             log_id, epoch = entropy.token(LOG_ID_BYTES), 1
-            self._write(bytes(NEWEST_SLOTS_AT + SLOT_BYTES * SLOT_COUNT), 0)
+            self._write(bytes(_newest_at(NEWEST_SLOT_COUNT)), 0)
             slots = [bytes(OWNER_RECORD_BYTES)] * SLOT_COUNT
         else:
             log_id, epoch = current.log_id, current.epoch + 1
@@ -202,9 +211,9 @@ class OwnerFile:
             message = f"log files of epoch {current.files_epoch} are missing"
             raise DataCorruptionError(message, path=self._directory)
 
-    def _read_slots(self, start: int) -> list[bytes]:
+    def _read_slots(self, start: int, count: int) -> list[bytes]:
         slots = []
-        for slot in range(SLOT_COUNT):
+        for slot in range(count):
             data = bytearray(OWNER_RECORD_BYTES)
             self._filesystem.pread_into(self._fd, memoryview(data), start + slot * SLOT_BYTES)
             slots.append(bytes(data))
@@ -213,6 +222,10 @@ class OwnerFile:
     def _write(self, data: bytes, offset: int) -> None:
         if self._filesystem.pwrite(self._fd, data, offset) != len(data):
             raise OSError(errno.ENOSPC, "short write of the owner record")
+
+
+def _newest_at(slot: int) -> int:
+    return NEWEST_SLOTS_AT + slot * SLOT_BYTES
 
 
 def missing_file(newest: NewestFile | None, names: Iterable[str]) -> str:

@@ -1,0 +1,143 @@
+"""The owner file, while a process stands still at any call."""
+
+import pytest
+
+from headrace.errors import FencedOutError
+from headrace.runtime.entropy import SeededEntropy
+from headrace.wal.file.owner_format import (
+    NEWEST_SLOT_COUNT,
+    NEWEST_SLOTS_AT,
+    SLOT_BYTES,
+    NewestFile,
+    find_newest,
+)
+from headrace.wal.file.owner_record import OWNER_FILE, OwnerFile
+from headrace.wal.file.segment_files import SegmentFiles
+from headrace.wal.file.segment_format import FileHead
+from tests.unit.wal.world import DIRECTORY, FixedClock, Machine, SimulatedFilesystem
+
+
+class Interrupted(SimulatedFilesystem):
+    """A process that stands still before one of its calls while ``meanwhile`` goes on."""
+
+    def __init__(self, disk, meanwhile):
+        super().__init__(disk)
+        self.meanwhile = meanwhile
+        self.calls_left = -1
+
+    def _begin(self, operation, path, **fields):
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            self.meanwhile()
+        super()._begin(operation, path, **fields)
+
+
+class Place:
+    """A log's directory and its owners."""
+
+    def __init__(self):
+        self.disk = Machine().disk
+        self.entropy = SeededEntropy(1)
+        self.owners = []
+
+    def take(self, filesystem=None):
+        """Take the log as a process does that opens it, and make its first file; return the owner."""
+        filesystem = SimulatedFilesystem(self.disk) if filesystem is None else filesystem
+        owner = Owner(filesystem)
+        record = owner.file.try_take(FixedClock(), self.entropy)
+        assert record is not None, "somebody who stands still holds the lock"
+        owner.record = record
+        owner.file.run_owned(lambda: owner.make_file(number=10 * record.epoch))
+        self.owners.append(owner)
+        return owner
+
+    def named(self):
+        files = SimulatedFilesystem(self.disk)
+        fd = files.open(f"{DIRECTORY}/{OWNER_FILE}", 0)
+        slots = []
+        for slot in range(NEWEST_SLOT_COUNT):
+            data = bytearray(SLOT_BYTES)
+            files.pread_into(fd, memoryview(data), NEWEST_SLOTS_AT + slot * SLOT_BYTES)
+            slots.append(bytes(data))
+        files.close(fd)
+        return find_newest(slots)[0]
+
+
+class Owner:
+    def __init__(self, filesystem):
+        self.files = SegmentFiles(DIRECTORY, filesystem)
+        self.file = OwnerFile(DIRECTORY, filesystem)
+        self.record = None
+
+    def make_file(self, number):
+        """Make a file and name it as the newest, as the log does when the one before is nearly full."""
+        self.files.create(FileHead(self.record.log_id, self.record.epoch, number, 1, 1, 0))
+        self.file.note_newest(self.record.epoch, number)
+
+
+@pytest.mark.parametrize("successors", [1, 2, 3])
+def test_an_owner_that_stands_still_while_it_makes_a_file_keeps_nobody_out_and_takes_back_nothing(successors):
+    call = 0
+    fenced = 0
+    while True:
+        call += 1
+        place = Place()
+
+        def meanwhile(place=place):
+            for _ in range(successors):
+                place.take()
+
+        still = Interrupted(place.disk, meanwhile)
+        first = place.take(still)
+        still.calls_left = call
+        try:
+            first.make_file(number=11)
+        except FencedOutError:
+            fenced += 1
+        if still.calls_left > 0:
+            break
+        last = place.owners[-1]
+        assert last.record.epoch == 1 + successors
+        if successors == 1:  # two epochs later the slots are the same, and a late name may cover one
+            assert place.named() == NewestFile(last.record.log_id, last.record.epoch, 10 * last.record.epoch)
+        last.make_file(number=10 * last.record.epoch + 1)
+        assert place.named().number == 10 * last.record.epoch + 1
+        place.take()
+    assert call > 8
+    assert fenced == call - 3  # not if it stood still before its last two calls: it had asked by then
+
+
+def test_a_damaged_name_is_cleared_by_the_next_owner_whatever_its_epoch():
+    for slot in range(NEWEST_SLOT_COUNT):
+        for epoch in (2, 3):
+            place = Place()
+            for _ in range(epoch - 1):
+                place.take()
+            place.owners[-1].make_file(number=15)
+            place.disk.flip_bit(f"{DIRECTORY}/{OWNER_FILE}", NEWEST_SLOTS_AT + slot * SLOT_BYTES + 40)
+            assert place.named() is None
+            last = place.take()
+            assert place.named() == NewestFile(last.record.log_id, epoch, 10 * epoch)
+
+
+def test_a_file_that_an_owner_makes_and_names_while_another_takes_the_log_is_not_taken_for_a_lost_one():
+    call = 0
+    while True:
+        call += 1
+        place = Place()
+        first = place.take()
+
+        def meanwhile(first=first):
+            try:
+                first.make_file(number=11)
+            except FencedOutError:
+                first.files.create(FileHead(first.record.log_id, 1, 12, 1, 1, 0))
+
+        second = Interrupted(place.disk, meanwhile)
+        second.calls_left = call
+        owner = place.take(second)
+        if second.calls_left > 0:
+            break
+        assert owner.record.epoch == 2
+        place.take()
+    assert call > 20
