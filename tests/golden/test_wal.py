@@ -21,7 +21,7 @@ from headrace.wal.file.owner_format import (
     decode_owner,
     encode_newest,
     encode_owner,
-    find_newest,
+    find_named,
 )
 from headrace.wal.file.segment_format import (
     FileHead,
@@ -193,12 +193,12 @@ def test_the_names_of_the_newest_files_decode_to_the_values_they_were_made_of():
     data = (GOLDEN_4 / "owner").read_bytes()
     slots = [data[at : at + SLOT_BYTES] for at in range(NEWEST_SLOTS_AT, len(data), SLOT_BYTES)]
     assert [decode_newest(memoryview(slot)) for slot in slots] == [NEWEST, None, FORMER_NEWEST, None]
-    assert find_newest(slots) == (NEWEST, [])
+    assert find_named(slots) == ([NEWEST], [])
 
 
 def test_two_slots_as_earlier_versions_wrote_them_in_turn_name_the_same_file():
     data = (GOLDEN_3 / "owner").read_bytes()
-    assert find_newest([data[8192:12288], data[12288:], bytes(64), bytes(64)]) == (NEWEST, [])
+    assert find_named([data[8192:12288], data[12288:], bytes(64), bytes(64)]) == ([NEWEST], [])
 
 
 @pytest.mark.parametrize("golden", [GOLDEN_3, GOLDEN_4])

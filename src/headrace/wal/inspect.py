@@ -8,7 +8,7 @@ by the time they are read, nothing worse.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -25,7 +25,7 @@ from headrace.wal.file.owner_format import (
     NewestFile,
     OwnerRecord,
     decode_owner,
-    find_newest,
+    find_named,
 )
 from headrace.wal.file.owner_record import OWNER_FILE
 from headrace.wal.file.recovery_plan import FoundFile, RecoveredLog, belongs_to, recover_log
@@ -97,8 +97,8 @@ class InspectedLog:
     problem: str
     """Why it would refuse the log; empty if it would not."""
 
-    newest: NewestFile | None = None
-    """The file that must be there unless a newer owner has one; None if that is not known."""
+    named: Sequence[NewestFile] = ()
+    """The file that must be there unless a newer owner has one, and the one before it; empty if not known."""
 
     @property
     def owner(self) -> OwnerRecord | None:
@@ -119,12 +119,12 @@ def inspect_log(directory: str, filesystem: Filesystem | None = None) -> Inspect
     try:
         owners = _read_owners(directory, fs, reader)
         files = tuple(_read_file(directory, file, fs, reader) for file in found)
-        newest = _read_newest(reader) if owners else None
-        log = InspectedLog(directory, owners, files, None, "no readable owner record", newest)
+        named = _read_named(reader) if owners else ()
+        log = InspectedLog(directory, owners, files, None, "no readable owner record", named)
         if log.owner is None:
             return log
         try:
-            recovered = recover_log(found, log.owner.log_id, reader.read_at, directory)
+            recovered = recover_log(found, log.owner.log_id, reader.read_at, directory, named)
         except DataCorruptionError as error:
             return replace(log, problem=str(error))
         return replace(log, recovered=recovered, problem="")
@@ -186,11 +186,11 @@ def _read_owners(directory: str, fs: Filesystem, reader: FileReader) -> tuple[Ow
     return tuple(decode_owner(reader.read_at(OWNER_FILE, slot * SLOT_BYTES, SLOT_BYTES)) for slot in slots)
 
 
-def _read_newest(reader: FileReader) -> NewestFile | None:
+def _read_named(reader: FileReader) -> Sequence[NewestFile]:
     end = NEWEST_SLOTS_AT + NEWEST_SLOT_COUNT * SLOT_BYTES
     offsets = range(NEWEST_SLOTS_AT, end, SLOT_BYTES)
     slots = [bytes(reader.read_at(OWNER_FILE, offset, OWNER_RECORD_BYTES)) for offset in offsets]
-    return find_newest(slots)[0]
+    return find_named(slots)[0]
 
 
 def _read_file(directory: str, file: FoundFile, fs: Filesystem, reader: FileReader) -> InspectedFile:

@@ -136,7 +136,7 @@ def _inspect(directory: str, files: Filesystem) -> InspectedLog:
 def _owner_problem(log: InspectedLog) -> str:
     """The owner record and the files must fit each other, as an owner wants it before it takes the log."""
     assert log.owner is not None
-    problem = missing_file(log.newest, [file.name for file in log.files])
+    problem = missing_file(log.named, [file.name for file in log.files])
     if problem:
         return f"{problem} ({log.directory})"
     newest = max((name[1] for file in log.files if (name := parse_name(file.name))), default=0)

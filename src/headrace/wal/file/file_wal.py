@@ -152,7 +152,9 @@ class FileWal:
     def _read_log(self, log_id: bytes) -> RecoveredLog:
         reader = FileReader(self._directory, self._filesystem)
         try:
-            recovered = recover_log(self._files.find(), log_id, reader.read_at, self._directory)
+            recovered = recover_log(
+                self._files.find(), log_id, reader.read_at, self._directory, self._owner.named
+            )
         finally:
             reader.close()
         self._files.sync(file.name for file in recovered.unproven)

@@ -235,7 +235,11 @@ class GroupCommit:
         assert self._tail is not None
         if not self._waiting or not self._tail.needs_next(self._waiting[0].padded):
             return
-        error = self._tail.error or (self._find_fence() if self._statistics.space_waiting else None)
+        error: Exception | None = self._tail.error
+        if error is not None or self._statistics.space_waiting:
+            fence = self._find_fence()
+            if error is None or isinstance(fence, FencedOutError):  # a successor may have swept our file away
+                error = fence
         if error is not None:
             self._waiting[0].error = error
             while self._waiting:

@@ -117,17 +117,22 @@ def decode_newest(slot: memoryview) -> NewestFile | None:
     return NewestFile(*fields)
 
 
-def find_newest(slots: Sequence[bytes]) -> tuple[NewestFile | None, list[int]]:
-    """Return the name in force, None if it is not known, and the slots that are neither empty nor whole.
+def find_named(slots: Sequence[bytes]) -> tuple[list[NewestFile], list[int]]:
+    """Return the files that the last owner to name any has named, and the slots neither empty nor whole.
 
-    Those were torn, or have been damaged since: the others may be out of date then, and prove nothing.
+    The newest file comes first, then the one before it, if it had one. None are known if there are such
+    slots: they were torn, or have been damaged since; the others may be out of date then, and prove nothing.
     """
     names = [decode_newest(memoryview(slot)) for slot in slots]
     damaged = [index for index, name in enumerate(names) if name is None and any(slots[index])]
     if damaged:
-        return None, damaged
-    valid = [name for name in names if name is not None]
-    return max(valid, key=lambda name: (name.epoch, name.number), default=None), damaged
+        return [], damaged
+    valid = sorted((name for name in names if name is not None), key=_age, reverse=True)
+    return [name for name in valid if name.epoch == valid[0].epoch], damaged
+
+
+def _age(name: NewestFile) -> tuple[int, int]:
+    return name.epoch, name.number
 
 
 def choose_newest_slot(epoch: int, turn: int) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from headrace.errors import DataCorruptionError, FencedOutError
@@ -35,7 +35,7 @@ from headrace.wal.file.owner_format import (
     decode_owner,
     encode_newest,
     encode_owner,
-    find_newest,
+    find_named,
 )
 from headrace.wal.file.segment_format import LOG_ID_BYTES, format_name, parse_name
 
@@ -61,6 +61,8 @@ class OwnerFile:
         self._damaged_names: list[int] = []
         """Slots of newest files that cannot be read, until this owner has named one."""
         self._names_written = 0
+        self.named: list[NewestFile] = []
+        """The newest file of the log when it was taken and the one before it; empty if that is not known."""
 
     def try_take(self, clock: Clock, entropy: Entropy) -> OwnerRecord | None:
         """Publish the next epoch durably and return the record, or None while somebody holds the lock.
@@ -156,15 +158,15 @@ class OwnerFile:
         slots = self._read_slots(0, SLOT_COUNT)
         current, slot = self._find_current(slots)
         # Before the names of the files: the owner so far may be naming a file that it has just made.
-        newest, self._damaged_names = find_newest(self._read_slots(NEWEST_SLOTS_AT, NEWEST_SLOT_COUNT))
+        self.named, self._damaged_names = find_named(self._read_slots(NEWEST_SLOTS_AT, NEWEST_SLOT_COUNT))
         names = self._filesystem.listdir(self._directory)
         files_epoch = max((parsed[1] for name in names if (parsed := parse_name(name))), default=0)
         # What the record is about to promise must be durable first: an owner that died between making a file
         # and syncing the directory leaves a name that a power failure would still take back.
         self._filesystem.fsync_directory(self._directory)
-        if current is None and newest is not None:
+        if current is None and self.named:
             raise DataCorruptionError("no readable owner record", path=self._path, offset=0)
-        problem = missing_file(newest, names)
+        problem = missing_file(self.named, names)
         if problem:
             raise DataCorruptionError(problem, path=self._directory)
         self._check_files(current, slot, files_epoch)
@@ -228,14 +230,16 @@ def _newest_at(slot: int) -> int:
     return NEWEST_SLOTS_AT + slot * SLOT_BYTES
 
 
-def missing_file(newest: NewestFile | None, names: Iterable[str]) -> str:
+def missing_file(named: Sequence[NewestFile], names: Iterable[str]) -> str:
     """Say which file of the log is lost that nothing else would tell of; empty if none is.
 
     The newest file is known by name: it holds the end of the log, and no other file points to it. It may be
-    gone only once an owner of a newer epoch has made one of its own.
+    gone only once an owner of a newer epoch has made one of its own. (The one before it may be gone as well
+    if the newest has come into use: recovery, which reads it, looks after that.)
     """
-    if newest is None:
+    if not named:
         return ""
+    newest = named[0]
     found = [parsed for name in names if (parsed := parse_name(name))]
     if (newest.number, newest.epoch) in found or any(epoch > newest.epoch for _, epoch in found):
         return ""

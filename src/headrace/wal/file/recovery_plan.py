@@ -21,12 +21,14 @@ from typing import Final, NamedTuple
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB, MIB
 from headrace.wal.config import BLOCK_BYTES
+from headrace.wal.file.owner_format import NewestFile
 from headrace.wal.file.segment_format import (
     DATA_OFFSET,
     MARK_OFFSETS,
     FileHead,
     decode_head,
     decode_mark,
+    format_name,
     short_log_id,
 )
 from headrace.wal.record_format import (
@@ -95,6 +97,8 @@ class _Image:
     """Sequence of its first record, None if that is not whole."""
     durable_sequence: int
     """What its marks vouch for."""
+    is_marked: bool
+    """It has a mark: it is, or was, the file that its owner writes to."""
 
 
 class RecordCursor:
@@ -178,13 +182,21 @@ def find_records(read: ReadAt, file: FoundFile, log: int, offset: int) -> Iterat
         length = min(2 * length, WINDOW_BYTES)
 
 
-def recover_log(files: Sequence[FoundFile], log_id: bytes, read: ReadAt, path: str = "") -> RecoveredLog:
+def recover_log(
+    files: Sequence[FoundFile],
+    log_id: bytes,
+    read: ReadAt,
+    path: str = "",
+    named: Sequence[NewestFile] = (),
+) -> RecoveredLog:
     """Decide what ``files`` mean.
+
+    ``named``: the newest file as its owner has named it, and the one that it named before.
 
     Raises:
         DataCorruptionError: an acknowledged record, or a head in front of one, is damaged or missing.
     """
-    return _Recovery(log_id, read, path).run(files)
+    return _Recovery(log_id, read, path).run(files, named)
 
 
 class _Recovery:
@@ -195,18 +207,35 @@ class _Recovery:
         self._path = path
         self._result = RecoveredLog()
 
-    def run(self, files: Sequence[FoundFile]) -> RecoveredLog:
+    def run(self, files: Sequence[FoundFile], named: Sequence[NewestFile]) -> RecoveredLog:
         result = self._result
         images = []
         for file in sorted(files, key=lambda found: (found.epoch, found.number)):
             result.next_number = max(result.next_number, file.number + 1)
             images.append(self._look_at(file))
+        self._check_named(images, named)
         images = self._skip_truncated(self._skip_stale(images))
         if images:
             result.next_sequence = self._walk_epochs(images)
         else:
             result.next_sequence = result.truncation_sequence
         return result
+
+    def _check_named(self, images: list[_Image], named: Sequence[NewestFile]) -> None:
+        """Refuse a log that has lost the file before its newest one, if that holds nothing yet.
+
+        No record tells of it then. It goes only after the newest one has been marked.
+        """
+        if len(named) < 2:
+            return
+        newest, former = named[0], named[1]
+        found = {(image.file.number, image.file.epoch): image for image in images}
+        image = found.get((newest.number, newest.epoch))
+        if image is None or (former.number, former.epoch) in found or images[-1] is not image:
+            return
+        if image.first_sequence is None and not image.is_marked:
+            name = format_name(former.number, former.epoch)
+            raise DataCorruptionError(f"the log file {name} is missing", path=self._path)
 
     def _look_at(self, file: FoundFile) -> _Image:
         head = decode_head(self._read(file.name, 0, BLOCK_BYTES))
@@ -215,15 +244,17 @@ class _Recovery:
         if head.file_bytes and not len(self._read(file.name, head.file_bytes - 1, 1)):
             raise self._corruption("the end of a log file is missing", file, head.file_bytes)
         truncation = head.truncation_sequence
-        durable = 0
+        durable, is_marked = 0, False
         for offset in MARK_OFFSETS:
             mark = decode_mark(self._read(file.name, offset, BLOCK_BYTES))
             if mark is not None and (mark.log_id, mark.epoch, mark.number) == head[:3]:
                 truncation = max(truncation, mark.truncation_sequence)
                 durable = max(durable, mark.durable_sequence)
+                is_marked = True
         self._result.truncation_sequence = max(self._result.truncation_sequence, truncation)
         record = RecordCursor(self._read, file, self._log, window_bytes=PEEK_BYTES).next_record()
-        return _Image(file, head, None if record is None else record[0].sequence, durable)
+        first = None if record is None else record[0].sequence
+        return _Image(file, head, first, durable, is_marked)
 
     def _skip_stale(self, images: list[_Image]) -> list[_Image]:
         """Drop files of older epochs that hold nothing, or only what is stale."""

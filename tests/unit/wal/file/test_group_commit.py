@@ -276,6 +276,24 @@ async def test_frames_for_which_there_will_be_no_room_fail_in_order(bench):
     assert bench.answers == [(11, None), (12, "StorageFullError"), (13, "StorageFullError")]
 
 
+async def test_an_owner_whose_next_file_its_successor_swept_away_is_fenced(bench):
+    bench.tail.room = 0
+    bench.tail.error = WalWriteError("making the next log file failed: no such file")
+    bench.owner.held = False
+    bench.append(2)
+    await asyncio.sleep(0)
+    assert bench.answers == [(11, "FencedOutError"), (12, "FencedOutError")]
+
+
+async def test_an_owner_without_a_next_file_and_without_a_readable_record_tells_of_the_file(bench):
+    bench.tail.room = 0
+    bench.tail.error = StorageFullError("no room for the next log file")
+    bench.owner.held = None
+    bench.append(1)
+    await asyncio.sleep(0)
+    assert bench.answers == [(11, "StorageFullError")]
+
+
 async def test_a_write_that_finds_no_space_is_made_again_and_nothing_else_is_handed_over(bench):
     bench.append(4)
     bench.writers.answer(0, StorageFullError("full"), starved=True)

@@ -5,9 +5,10 @@ import pytest
 from headrace.errors import DataCorruptionError
 from headrace.wal.file.owner_format import NEWEST_SLOTS_AT, SLOT_BYTES
 from headrace.wal.file.owner_record import OWNER_FILE
-from headrace.wal.file.segment_format import parse_name
+from headrace.wal.file.segment_format import DATA_OFFSET, parse_name
 from tests.unit.wal.world import (
     DIRECTORY,
+    SMALL,
     History,
     Machine,
     MortalFilesystem,
@@ -29,8 +30,8 @@ class Mortal(MortalFilesystem):
 class Place:
     """A log's directory, as an operator sees it."""
 
-    def __init__(self):
-        self.machine = Machine()
+    def __init__(self, seed=1):
+        self.machine = Machine(seed)
         self.history = History()
         self.files = SimulatedFilesystem(self.machine.disk)
 
@@ -54,6 +55,13 @@ class Place:
             (parsed, name) for name in self.files.listdir(DIRECTORY) if (parsed := parse_name(name))
         )
         return [name for (_, of), name in found if epoch in (None, of)]
+
+    def records_of(self, name):
+        fd = self.files.open(f"{DIRECTORY}/{name}", 0)
+        data = bytearray(SMALL.segment_file_bytes)
+        self.files.pread_into(fd, memoryview(data), 0)
+        self.files.close(fd)
+        return data[DATA_OFFSET:]
 
     def lose(self, *names):
         for name in names:
@@ -94,6 +102,22 @@ def test_losing_any_one_file_that_holds_something_is_noticed():
         other.lose(name)
         with pytest.raises(DataCorruptionError):
             other.open()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_losing_the_last_file_that_holds_something_is_noticed_although_an_empty_one_is_newer(seed):
+    place = Place(seed)
+
+    async def scenario():
+        wal = await place.machine.open()
+        await append_some(wal, place.history, contents(0, 9))
+        await wal.close()  # gives the next file time to be made, and vouches for the records
+
+    place.machine.run(scenario())
+    used = [name for name in place.names() if any(place.records_of(name))]
+    place.lose(used[-1])
+    with pytest.raises(DataCorruptionError):
+        place.open()
 
 
 def test_files_that_were_truncated_and_removed_are_not_missed():

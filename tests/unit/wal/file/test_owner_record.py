@@ -9,7 +9,7 @@ from headrace.wal.file.owner_format import (
     NEWEST_SLOTS_AT,
     SLOT_BYTES,
     NewestFile,
-    find_newest,
+    find_named,
 )
 from headrace.wal.file.owner_record import OWNER_FILE, OwnerFile
 from headrace.wal.file.segment_files import SegmentFiles
@@ -60,7 +60,8 @@ class Place:
             files.pread_into(fd, memoryview(data), NEWEST_SLOTS_AT + slot * SLOT_BYTES)
             slots.append(bytes(data))
         files.close(fd)
-        return find_newest(slots)[0]
+        named = find_named(slots)[0]
+        return named[0] if named else None
 
 
 class Owner:
