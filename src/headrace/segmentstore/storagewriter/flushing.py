@@ -27,6 +27,9 @@ FATAL: Final = (FencedOutError, CorruptionError)
 
 _WARNING_INTERVAL_S: Final = 5.0
 
+_EARLY_S: Final = 1e-3
+"""What is due so soon is due now: some loops count whole milliseconds, and wake up that much too early."""
+
 
 class Flushing:
     """Takes what the schedule says is due, and has the flusher perform the steps that are planned for it.
@@ -91,7 +94,7 @@ class Flushing:
             while True:
                 self._wake.clear()
                 now = loop.time()
-                self._schedule.advance(now)
+                self._schedule.advance(now + _EARLY_S)
                 self._find_slow(now)
                 for suspect in (False, True):
                     self._start_flushes(tasks, now, suspect=suspect)
@@ -106,12 +109,17 @@ class Flushing:
         at = self._schedule.wake_at()
         if self._begun:
             at = min(at, next(iter(self._begun.values())) + self._config.slow_flush_s)
-        if at == inf or (self._timer is not None and loop.time() < self._timer_at <= at):
+        if at == inf or (self._timer is not None and self._timer_at <= at):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(at, self._wake.set)
+        self._timer = loop.call_at(at, self._on_timer)
         self._timer_at = at
+
+    def _on_timer(self) -> None:
+        """It may be early: whoever is woken sets it anew then, so that nothing that is due is forgotten."""
+        self._timer = None
+        self._wake.set()
 
     def _start_flushes(self, tasks: asyncio.TaskGroup, now: float, *, suspect: bool) -> None:
         while self._active[suspect] < self._config.flushes_max:
