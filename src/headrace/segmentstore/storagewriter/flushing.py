@@ -95,7 +95,7 @@ class Flushing:
                 self._wake.clear()
                 now = loop.time()
                 self._schedule.advance(now + _EARLY_S)
-                self._find_slow(now)
+                self._find_slow(now + _EARLY_S)
                 for suspect in (False, True):
                     self._start_flushes(tasks, now, suspect=suspect)
                 self._set_timer(loop)

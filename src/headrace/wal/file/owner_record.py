@@ -2,7 +2,7 @@
 
 Taking over publishes a higher epoch in the slot of ``owner`` that is not in force, durably, under the
 file's advisory lock, so that two openers never choose the same epoch. The lock is held for moments only
-(this one, and while an owner truncates): an owner that hangs does not keep a successor out.
+(this one, and while an owner truncates or recycles): one that hangs elsewhere keeps no successor out.
 
 An owner is fenced as soon as the *other* slot differs from what it was when the owner took over. That is one
 read of 64 bytes, made after a write is durable and before it is acknowledged. ``docs/formats/wal-owner.md``
@@ -82,8 +82,9 @@ class OwnerFile:
     def run_owned(self, action: Callable[[], T]) -> T:
         """Run ``action`` while this owner is the newest and nobody can take over.
 
-        Whatever a successor reads before it starts is changed only in here, by the newest owner. So nothing
-        changes under its eyes, and nothing that it has understood changes its meaning afterwards.
+        Whatever a successor reads before it starts is changed only in here, by the newest owner; names of
+        newest files are the exception (:meth:`note_newest`). So nothing changes under its eyes, and nothing
+        that it has understood changes its meaning afterwards.
 
         Raises:
             FencedOutError: a newer owner has taken the log, or is about to; ``action`` was not run.
@@ -109,13 +110,13 @@ class OwnerFile:
         if not self.still_held():
             raise FencedOutError("a newer owner has taken the log")
         slot = choose_newest_slot(epoch, self._names_written)
-        self._names_written += 1
         self._write(encode_newest(NewestFile(self._log_id, epoch, number)), _newest_at(slot))
         for damaged in self._damaged_names:
             if damaged != slot:
                 self._write(bytes(SLOT_BYTES), _newest_at(damaged))
         self._filesystem.fdatasync(self._fd)
         self._damaged_names = []
+        self._names_written += 1  # not before: what failed is written again there, the name before it stays
 
     def _run_locked(self, action: Callable[[], T]) -> T | None:
         """Run ``action`` under the lock; return None, at once, if somebody else holds it."""

@@ -276,22 +276,18 @@ async def test_frames_for_which_there_will_be_no_room_fail_in_order(bench):
     assert bench.answers == [(11, None), (12, "StorageFullError"), (13, "StorageFullError")]
 
 
-async def test_an_owner_whose_next_file_its_successor_swept_away_is_fenced(bench):
+@pytest.mark.parametrize(
+    ("held", "answer"),
+    [(True, "WalWriteError"), (None, "WalWriteError"), (False, "FencedOutError")],
+    ids=["the owner", "an owner that cannot read its record", "one whose successor swept the file away"],
+)
+async def test_who_can_make_no_next_file_says_why_or_that_it_was_fenced(bench, held, answer):
     bench.tail.room = 0
     bench.tail.error = WalWriteError("making the next log file failed: no such file")
-    bench.owner.held = False
+    bench.owner.held = held
     bench.append(2)
     await asyncio.sleep(0)
-    assert bench.answers == [(11, "FencedOutError"), (12, "FencedOutError")]
-
-
-async def test_an_owner_without_a_next_file_and_without_a_readable_record_tells_of_the_file(bench):
-    bench.tail.room = 0
-    bench.tail.error = StorageFullError("no room for the next log file")
-    bench.owner.held = None
-    bench.append(1)
-    await asyncio.sleep(0)
-    assert bench.answers == [(11, "StorageFullError")]
+    assert bench.answers == [(11, answer), (12, answer)]
 
 
 async def test_a_write_that_finds_no_space_is_made_again_and_nothing_else_is_handed_over(bench):

@@ -52,6 +52,10 @@ class Place:
         return owner
 
     def named(self):
+        names = self.names()
+        return names[0] if names else None
+
+    def names(self):
         files = SimulatedFilesystem(self.disk)
         fd = files.open(f"{DIRECTORY}/{OWNER_FILE}", 0)
         slots = []
@@ -60,8 +64,7 @@ class Place:
             files.pread_into(fd, memoryview(data), NEWEST_SLOTS_AT + slot * SLOT_BYTES)
             slots.append(bytes(data))
         files.close(fd)
-        named = find_named(slots)[0]
-        return named[0] if named else None
+        return find_named(slots)[0]
 
 
 class Owner:
@@ -142,3 +145,16 @@ def test_a_file_that_an_owner_makes_and_names_while_another_takes_the_log_is_not
         assert owner.record.epoch == 2
         place.take()
     assert call > 20
+
+
+def test_a_name_that_could_not_be_written_leaves_the_one_before_it():
+    place = Place()
+    owner = place.take()
+    for number in (11, 12):
+        fault = place.disk.fail("pwrite", path=OWNER_FILE)
+        with pytest.raises(OSError, match="Input/output error"):
+            owner.make_file(number)
+        assert fault.met == 1
+        assert place.named().number == number - 1
+        owner.make_file(number)
+    assert [name.number for name in place.names()] == [12, 11]
