@@ -8,15 +8,17 @@ Five rows for each size:
 * ``huge``: the same loop on the log's kind of memory, which the kernel pins faster. The stricter floor.
 * ``sealed``: the ``huge`` loop over as many buffers as the log has frames, with a checksum of each before it
   is written: what any log pays that can tell what it wrote.
-* ``busy``: the log with as many writers, and all frames of its pool handed over: those that find no writer
-  free are written together. This is what the goal is about: at least 0.85 of the floor.
+* ``busy``: the log with as many writers, and all frames of its pool handed over, which is as many as a
+  server lends each of its logs: those that find no writer free are written together. This is what the goal
+  is about: at least 0.85 of the floor.
 * ``slots``: the log with no more frames handed over than it has writers, so that each completion has to
   travel to the event loop and back before the writer goes on. Read its latency, not its rate.
 
 The log runs on the kind of loop that a server has, and its threads take turns as they do there. It recycles
 its files as in steady state: it is truncated as it goes, after a warm-up. What was written is read back.
 
-    python benchmarks/wal.py [--directory DIR] [--rounds N] [--megabytes N] [--in-flight N] [--smoke]
+    python benchmarks/wal.py [--directory DIR] [--rounds N] [--megabytes N] [--in-flight N] [--frames N]
+        [--smoke]
 
 Look at ratios and at CPU per frame; the machine, and who shares it, decide the rest. On a machine that others
 use the ratio of the best rounds (last column) says more than the median of ratios.
@@ -40,6 +42,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from headrace.runtime import loops
+from headrace.standalone.config import StandaloneConfig
 from headrace.wal import FileWal, WalConfig
 from headrace.wal.frame_memory import reserve_pages
 from headrace.wal.record_format import RECORD_HEADER_BYTES
@@ -133,9 +136,11 @@ class RawLoop:
 class Log:
     """The log under test, warm: its files are recycled ones."""
 
-    def __init__(self, directory: str, file_bytes: int, in_flight: int) -> None:
+    def __init__(self, directory: str, file_bytes: int, in_flight: int, frames_max: int) -> None:
         self.directory = f"{directory}/log"
-        self.config = WalConfig(segment_file_bytes=file_bytes, frames_in_flight_max=in_flight)
+        self.config = WalConfig(
+            segment_file_bytes=file_bytes, frames_in_flight_max=in_flight, frames_max=frames_max
+        )
         self.wal = FileWal(self.directory, self.config)
         self.last_address = 0
 
@@ -206,10 +211,17 @@ class Log:
 
 
 async def measure(
-    directory: str, sizes: list[int], *, rounds: int, total_bytes: int, in_flight: int, file_bytes: int
+    directory: str,
+    sizes: list[int],
+    *,
+    rounds: int,
+    total_bytes: int,
+    in_flight: int,
+    frames_max: int,
+    file_bytes: int,
 ) -> list[float]:
     raw = RawLoop(directory, file_bytes)
-    log = Log(directory, file_bytes, in_flight)
+    log = Log(directory, file_bytes, in_flight, frames_max)
     await log.open()
     ratios = []
     print(
@@ -222,7 +234,6 @@ async def measure(
         for _ in range(rounds):
             runs["raw"].append(await asyncio.to_thread(raw.run, size, frames, in_flight, huge=False))
             runs["huge"].append(await asyncio.to_thread(raw.run, size, frames, in_flight))
-            frames_max = log.config.frames_max
             runs["sealed"].append(await asyncio.to_thread(raw.run, size, frames, in_flight, frames_max))
             runs["busy"].append(await log.run(size, frames, frames_max))
             runs["slots"].append(await log.run(size, frames, in_flight))
@@ -257,6 +268,12 @@ def main(arguments: list[str] | None = None) -> list[float]:
         "--megabytes", type=int, default=200, help="written per round and size, at most 4000 frames"
     )
     parser.add_argument("--in-flight", type=int, default=2)
+    parser.add_argument(
+        "--frames",
+        type=int,
+        default=StandaloneConfig().frames_max,
+        help="lent at a time (default: as a server does)",
+    )
     parser.add_argument("--smoke", action="store_true", help="a second's worth, for the test suite")
     options = parser.parse_args(arguments)
     directory = tempfile.mkdtemp(prefix="headrace-wal-", dir=options.directory)
@@ -269,6 +286,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
                 rounds=1 if options.smoke else options.rounds,
                 total_bytes=(2 if options.smoke else options.megabytes) * MIB,
                 in_flight=options.in_flight,
+                frames_max=options.frames,
                 file_bytes=4 * MIB if options.smoke else FILE_BYTES,
             )
         )

@@ -268,12 +268,15 @@ class GroupCommit:
     def _answer(self) -> None:
         """Answer the finished frames at the head, in order."""
         pending = self._pending
+        statistics, now = self._statistics, self._now()
         while pending and pending[0].finished:
             frame = pending.popleft()
             if self.failure is None and frame.error is not None:
                 self._fail(frame.error)
             if self.failure is None:
-                self._count(frame)
+                self.durable_sequence = frame.address
+                statistics.log_bytes += frame.padded
+                statistics.count_frame(frame.length, now - frame.started_at)
             done = frame.done
             frame.done = None
             assert done is not None
@@ -344,12 +347,6 @@ class GroupCommit:
         statistics.disk_by_bucket[bisect_left(LATENCY_EDGES_S, seconds)] += 1
         if not self._starved:
             self._space.end()
-
-    def _count(self, frame: Frame) -> None:
-        self.durable_sequence = frame.address
-        statistics = self._statistics
-        statistics.log_bytes += frame.padded
-        statistics.count_frame(frame.length, self._now() - frame.started_at)
 
     def fill_statistics(self, statistics: WalStatistics) -> None:
         """Add the gauges of now."""
