@@ -64,7 +64,7 @@ async def wander(clients, visits, entropy):
 
 async def storm(sim, *, wanderers=3, visits=8, faults=True):
     store = sim.host("store")
-    addresses, history, planes = [("store", PORT)], History(sim.loop.time), []
+    addresses, history, planes = [("store", PORT)], History(sim.loop.machine_time), []
     evicted = activated = 0
     async with asyncio.TaskGroup() as world:
         watchdog = world.create_task(keep_running(sim, store, program(sim.seed, planes)))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from math import inf
 
 import pytest
 
@@ -17,6 +18,7 @@ from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.ingress.append_session import AppendSession
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
+from headrace.segmentstore.storagewriter.flushing import Flushing
 from headrace.segmentstore.store import SegmentStore
 from headrace.testing.run_seeds import run_one
 from headrace.wal.memory import MemoryWal
@@ -203,7 +205,26 @@ def remove_from_a_table_only_on_condition(monkeypatch):
 
 
 #: Each with the scenario that has to find it, and in how many seeds.
+def forget_a_timer_that_struck_early(monkeypatch):
+    """What it was set for is not due yet, to the last bit, and it counts as one that is still to come."""
+
+    def set_timer(flushing, loop):
+        at = flushing._schedule.wake_at()
+        if flushing._begun:
+            at = min(at, next(iter(flushing._begun.values())) + flushing._config.slow_flush_s)
+        if at == inf or (flushing._timer is not None and loop.time() < flushing._timer_at <= at):
+            return
+        if flushing._timer is not None:
+            flushing._timer.cancel()
+        flushing._timer = loop.call_at(at, flushing._wake.set)
+        flushing._timer_at = at
+
+    monkeypatch.setattr("headrace.segmentstore.storagewriter.flushing._EARLY_S", 0.0)
+    monkeypatch.setattr(Flushing, "_set_timer", set_timer)
+
+
 BUGS = [
+    (forget_a_timer_that_struck_early, "container", 40),
     (acknowledge_before_the_log_has_it, "data_plane", 40),
     (forget_what_a_writer_has_in_flight, "container", 60),
     (take_a_block_again_that_was_acknowledged, "data_plane", 12),

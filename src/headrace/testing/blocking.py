@@ -16,6 +16,7 @@ from typing import Any, Final
 from headrace.runtime.blocking import QUEUE_MAX_DEFAULT, BlockingWork
 from headrace.runtime.bounded_work import BoundedWork, Job
 from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.loop import SimulatedLoop
 
 #: Longest virtual time until a free thread takes a job, or until its answer reaches the loop.
 HAND_OVER_S: Final = 100e-6
@@ -107,5 +108,6 @@ class SimulatedPool(BoundedWork):
         return 0.0 if self._take_cost_s is None else self._take_cost_s()
 
     def _later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> None:
-        assert self._loop is not None
-        self._loop.call_later(delay_s, callback, *args)
+        loop = self._loop
+        assert isinstance(loop, SimulatedLoop)
+        loop.call_at_machine_time(loop.machine_time() + delay_s, callback, *args)

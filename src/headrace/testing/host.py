@@ -38,7 +38,7 @@ class SimulatedHost:
     ) -> None:
         self.name = name
         self.disk = disk
-        self.clock = SimulatedClock(loop.time)
+        self.clock = SimulatedClock(loop.machine_time)
         self.process: SimulatedProcess | None = None
         self._loop = loop
         self._network = network

@@ -6,6 +6,7 @@ Fault model, that is, what this loop may do to a program and a real one does too
 Callbacks
   scheduled by ``call_soon`` keep their order among themselves, as asyncio promises.
 * A process may be killed between any two callbacks; nothing of it runs any more.
+* Time may be told in whole milliseconds, and timers strike a little early: see ``loop_time``.
 
 What it does for the test: an hour of waiting costs nothing, since time jumps to the next timer; a program
 that waits for nothing is a ``DeadlockError``, one that spins is a ``LivelockError``; threads, sockets and
@@ -35,15 +36,13 @@ from headrace.testing.failures import (
     ProcessGoneError,
     TimeLimitError,
 )
+from headrace.testing.loop_time import TIME_START_S, ExactTime, LoopTime
 from headrace.testing.process import CURRENT_PROCESS, SimulatedProcess
 from headrace.testing.tasks import NumberedLoop, SimulatedFuture, SimulatedHandle, SimulatedTask
 from headrace.testing.trace import LINES_KEPT_DEFAULT, Trace
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-#: Virtual seconds at the start; not zero, so that nobody mistakes "no time yet" for a time.
-TIME_START_S: Final = 1_000.0
 
 #: Callbacks that may run while time stands still.
 SPINS_MAX: Final = 200_000
@@ -64,13 +63,14 @@ class SimulatedLoop(NumberedLoop):
         entropy: SeededEntropy,
         *,
         shuffle: bool = True,
+        loop_time: LoopTime | None = None,
         limit_s: float = 3_600.0,
         trace_callbacks: bool = False,
         lines_kept: int | None = None,
     ) -> None:
         self.network: Any = None
         """Set by the simulation that owns the loop; anything with ``connect`` and ``listen``."""
-        self.trace = Trace(self.time, lines_kept=lines_kept or LINES_KEPT_DEFAULT)
+        self.trace = Trace(self.machine_time, lines_kept=lines_kept or LINES_KEPT_DEFAULT)
         self.failures: list[tuple[str, BaseException | None]] = []
         """Exceptions that reached nobody: the message, then the error."""
         self.callbacks_run = 0
@@ -80,6 +80,7 @@ class SimulatedLoop(NumberedLoop):
         self._entropy = entropy
         self._shuffle = shuffle
         self._trace_callbacks = trace_callbacks
+        self._time = ExactTime() if loop_time is None else loop_time
         self._now = TIME_START_S
         self._limit_at = TIME_START_S + limit_s
         self._ready: deque[SimulatedHandle] = deque()
@@ -98,7 +99,15 @@ class SimulatedLoop(NumberedLoop):
     # ---- time and identity
 
     def time(self) -> float:
+        return self._time.read(self._now)
+
+    def machine_time(self) -> float:
+        """Return the time of the world around the program: seconds, exact."""
         return self._now
+
+    def elapsed_s(self) -> float:
+        """Return how many virtual seconds have passed."""
+        return self._now - TIME_START_S
 
     def next_serial(self) -> int:
         """Return the next of the numbers that stand for identity."""
@@ -133,7 +142,7 @@ class SimulatedLoop(NumberedLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self._start_timer(self._time.after(delay, self._now), callback, args, context)
 
     def call_at(
         self,
@@ -141,6 +150,21 @@ class SimulatedLoop(NumberedLoop):
         callback: Callable[[Unpack[Ts]], object],
         *args: *Ts,
         context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._start_timer(self._time.at(when, self._now), callback, args, context)
+
+    def call_at_machine_time(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Do what the world around the program does, at exactly that ``machine_time()``."""
+        return self._start_timer(when, callback, args, context)
+
+    def _start_timer(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> asyncio.TimerHandle:
         assert not self._closed
         context = copy_context() if context is None else context

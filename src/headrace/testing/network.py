@@ -38,6 +38,7 @@ from typing import Any, Final, Self
 
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.connection import SimulatedSocket, SimulatedTransport, connect_pair
+from headrace.testing.loop import SimulatedLoop
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.process import CURRENT_PROCESS, SimulatedProcess, current_host
 from headrace.testing.trace import Trace
@@ -66,7 +67,7 @@ class SimulatedNetwork:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: SimulatedLoop,
         entropy: SeededEntropy,
         config: NetworkConfig | None,
         trace: Trace,
@@ -113,7 +114,8 @@ class SimulatedNetwork:
     def clog(self, source: str, target: str, seconds: float) -> None:
         """Block one direction for a while."""
         self.block(source, target)
-        self.loop.call_later(seconds, self.unblock, source, target, context=self.context)
+        ends = self.loop.machine_time() + seconds
+        self.loop.call_at_machine_time(ends, self.unblock, source, target, context=self.context)
 
     def drop_connections(self, host: str, other: str | None = None) -> int:
         """Drop the connections between two hosts, or all of one, and return how many there were."""
@@ -180,7 +182,8 @@ class SimulatedNetwork:
         self.trace.add("network", "connect", source=f"{here}:{near.port}", target=f"{target}:{port}")
         protocol = factory()
         near.begin(protocol)
-        self.loop.call_later(self.delay_s(), server.accept, far, context=server.context)
+        at = self.loop.machine_time() + self.delay_s()
+        self.loop.call_at_machine_time(at, server.accept, far, context=server.context)
         return near, protocol
 
     async def _reach(self, source: str, target: str, port: int) -> None:

@@ -7,7 +7,6 @@ buffer unless the link is blocked; the receiving transport *takes* it from there
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 from collections import deque
@@ -16,6 +15,7 @@ from enum import Enum
 from typing import Protocol
 
 from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.loop import SimulatedLoop
 from headrace.testing.network_config import NetworkConfig
 
 
@@ -29,7 +29,7 @@ class Signal(Enum):
 class Links(Protocol):
     """What a pipe needs of its network."""
 
-    loop: asyncio.AbstractEventLoop
+    loop: SimulatedLoop
     entropy: SeededEntropy
     config: NetworkConfig
     context: Context
@@ -163,10 +163,10 @@ class Pipe:
     def _send(self, item: bytes | Signal) -> None:
         loop = self._network.loop
         count = len(item) if isinstance(item, bytes) else 0
-        at = max(self._arrives_last, loop.time() + self._network.delay_s(count))
+        at = max(self._arrives_last, loop.machine_time() + self._network.delay_s(count))
         self._arrives_last = at
         self._under_way.append((at, item))
-        loop.call_at(at, self._arrive, context=self._network.context)
+        loop.call_at_machine_time(at, self._arrive, context=self._network.context)
 
     def _forget_written(self) -> None:
         self._written.clear()
@@ -178,12 +178,12 @@ class Pipe:
     def resume(self) -> None:
         """Blocks were taken back: what is stuck moves on."""
         if self._stuck_since is not None:
-            self._network.loop.call_later(
-                self._network.delay_s(), self._arrive, context=self._network.context
-            )
+            loop = self._network.loop
+            at = loop.machine_time() + self._network.delay_s()
+            loop.call_at_machine_time(at, self._arrive, context=self._network.context)
 
     def _arrive(self) -> None:
-        now = self._network.loop.time()
+        now = self._network.loop.machine_time()
         while self._under_way and self._under_way[0][0] <= now:
             if self._network.is_blocked(self.sender.host, self.receiver.host):
                 self._stick(now)
@@ -209,8 +209,9 @@ class Pipe:
     def _stick(self, now: float) -> None:
         if self._stuck_since is None:
             self._stuck_since = now
-            patience_s = self._network.config.stuck_timeout_s
-            self._network.loop.call_later(patience_s, self._give_up, now, context=self._network.context)
+            network = self._network
+            patience_ends = now + network.config.stuck_timeout_s
+            network.loop.call_at_machine_time(patience_ends, self._give_up, now, context=network.context)
 
     def _give_up(self, since: float) -> None:
         if self._stuck_since != since or self.sender.lost:

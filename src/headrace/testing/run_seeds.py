@@ -24,6 +24,8 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from headrace.limits import GIB
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.loop_time import ExactTime, LoopTime, MillisecondTime
 from headrace.testing.reduction import ALL, Reduction, shrink
 from headrace.testing.scenarios.catalogue import SCENARIOS
 from headrace.testing.simulation import SimulationResult, simulate
@@ -49,9 +51,16 @@ class Found:
 
 
 def run_one(
-    scenario: str, seed: int, *, reduction: Reduction = ALL, trace_callbacks: bool = False
+    scenario: str,
+    seed: int,
+    *,
+    reduction: Reduction = ALL,
+    loop_time: LoopTime | None = None,
+    trace_callbacks: bool = False,
 ) -> SimulationResult[Any]:
     """Run one seed of a scenario, in this process.
+
+    ``loop_time``: what the program is told about time; by default the seed decides.
 
     Raises:
         BaseException: what the scenario raises, with a note that names the seed.
@@ -62,9 +71,20 @@ def run_one(
         partial(_run, found.run, reduction),
         network=found.network,
         limit_s=_LIMIT_S,
+        loop_time=draw_time(seed) if loop_time is None else loop_time,
         trace_callbacks=trace_callbacks,
         lines_kept=10_000_000 if trace_callbacks else None,
     )
+
+
+def draw_time(seed: int) -> LoopTime:
+    """Return what the program of a seed is told about time: every other one whole milliseconds, of a machine
+    that was started up to half a year ago.
+    """
+    entropy = SeededEntropy(f"{seed}/time")
+    if entropy.randbelow(2):
+        return ExactTime()
+    return MillisecondTime(entropy.randbelow(1 << entropy.randbelow(35)))
 
 
 def _run(run: Any, reduction: Reduction, sim: Any) -> Any:

@@ -29,7 +29,8 @@ from headrace.testing.clock import SimulatedClock
 from headrace.testing.disk import DiskConfig, SimulatedDisk
 from headrace.testing.failures import ProcessGoneError, SimulationError, UnhandledError
 from headrace.testing.host import SimulatedHost
-from headrace.testing.loop import TIME_START_S, SimulatedLoop
+from headrace.testing.loop import SimulatedLoop
+from headrace.testing.loop_time import LoopTime
 from headrace.testing.network import SimulatedNetwork
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.trace import Trace
@@ -69,7 +70,7 @@ class Simulation:
         self.trace = loop.trace
         self.entropy = entropy.fork("scenario")
         """For the scenario's own choices."""
-        self.clock = SimulatedClock(loop.time)
+        self.clock = SimulatedClock(loop.machine_time)
         self.network = SimulatedNetwork(loop, entropy.fork("network"), network, loop.trace)
         self.hosts: dict[str, SimulatedHost] = {}
         self._entropy = entropy
@@ -107,6 +108,7 @@ def simulate(
     disk: DiskConfig | None = None,
     limit_s: float = 3_600.0,
     shuffle: bool = True,
+    loop_time: LoopTime | None = None,
     trace_callbacks: bool = False,
     lines_kept: int | None = None,
 ) -> SimulationResult[T]:
@@ -120,6 +122,7 @@ def simulate(
         limit_s: virtual seconds the scenario may take.
         shuffle: whether ready tasks run in random order; False is asyncio's order, to look at one thing at
         a time.
+        loop_time: what the program is told about time; None tells it exactly.
         trace_callbacks: whether the trace holds each step of each task. Long.
         lines_kept: how many lines of trace are kept; None keeps a few thousand.
 
@@ -132,6 +135,7 @@ def simulate(
     loop = SimulatedLoop(  # type: ignore[abstract]  # what it lacks would be the real world
         entropy.fork("loop"),
         shuffle=shuffle,
+        loop_time=loop_time,
         limit_s=limit_s,
         trace_callbacks=trace_callbacks,
         lines_kept=lines_kept,
@@ -148,7 +152,7 @@ def simulate(
         finally:
             _bury(loop)
             loop.close()
-    return SimulationResult(value, seed, loop.trace, loop.time() - TIME_START_S, loop.callbacks_run)
+    return SimulationResult(value, seed, loop.trace, loop.elapsed_s(), loop.callbacks_run)
 
 
 def _end_tasks(loop: SimulatedLoop) -> None:
@@ -180,7 +184,7 @@ def _explain(error: BaseException, simulation: Simulation) -> None:
     trace = simulation.trace
     last = "\n".join(f"    {line}" for line in trace.lines[-_LINES_SHOWN:])
     error.add_note(
-        f"simulation: seed {simulation.seed!r}, {simulation.loop.time() - TIME_START_S:.3f} virtual seconds, "
+        f"simulation: seed {simulation.seed!r}, {simulation.loop.elapsed_s():.3f} virtual seconds, "
         f"{trace.count} lines of trace, digest {trace.digest}\n{last}"
     )
 

@@ -59,7 +59,8 @@ class FaultyMemoryWal(MemoryWal):
         if self._begun < self._written + len(self._in_flight):
             # Called once per append: the write begins now and is done some time later, in order.
             self._begun += 1
-            self._simulated.call_later(self._entropy.random() * self.write_s_max, self._finish_next)
+            done_at = self._simulated.machine_time() + self._entropy.random() * self.write_s_max
+            self._simulated.call_at_machine_time(done_at, self._finish_next)
 
     def _finish_next(self) -> None:
         planned = self._planned

@@ -12,7 +12,7 @@ from headrace.testing.failures import (
     TimeLimitError,
     UnhandledError,
 )
-from headrace.testing.loop import TIME_START_S
+from headrace.testing.loop_time import TIME_START_S
 from headrace.testing.simulation import simulate
 
 

@@ -72,7 +72,7 @@ class ContainerWorld:
     def __init__(self, sim: Simulation, profile: ContainerProfile) -> None:
         self.sim = sim
         self.profile = profile
-        self.history = ContainerHistory(sim.loop.time, sim.trace)
+        self.history = ContainerHistory(sim.loop.machine_time, sim.trace)
         self.known: dict[str, bool] = {}
         """Names of all segments that clients have asked for, and whether they are transient."""
         self.foundations = Foundations(sim, profile)

@@ -77,7 +77,7 @@ class StoreWorld:
         self.profile = profile
         self.entropy = sim.entropy.fork("world")
         self.foundations = Foundations(sim, profile)
-        self.history = StoreHistory(sim.loop.time, sim.trace, containers)
+        self.history = StoreHistory(sim.loop.machine_time, sim.trace, containers)
         self.stores: dict[SimulatedHost, SimulatedStore] = {}
         """The last store of each host."""
         self._number = 0

@@ -33,7 +33,7 @@ async def rivalry(
     one = sim.host("one")
     other = sim.host("other", disk=one.disk)
     addresses = [("one", PORT), ("other", PORT)]
-    history = History(sim.loop.time)
+    history = History(sim.loop.machine_time)
     program = data_plane_program(sim.seed)
     async with asyncio.TaskGroup() as world:
         watchdog = world.create_task(keep_running(sim, one, program))

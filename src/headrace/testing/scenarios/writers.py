@@ -127,7 +127,7 @@ async def storm(
     store = sim.host("store")
     addresses = [("store", PORT)]
     faults = HostFaults(sim, store, every_s=every_s, kinds=kinds)
-    history = History(sim.loop.time)
+    history = History(sim.loop.machine_time)
     async with asyncio.TaskGroup() as world:
         watchdog = world.create_task(keep_running(sim, store, data_plane_program(sim.seed)))
         trouble: list[Coroutine[Any, Any, None]] = [faults.run()]
