@@ -10,6 +10,7 @@ import time
 BENCHMARKS = (
     "benchmarks.wal",
     "benchmarks.ingest",
+    "benchmarks.flatness",
     "benchmarks.blocks",
     "benchmarks.latency",
     "benchmarks.catch_up",

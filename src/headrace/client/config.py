@@ -43,6 +43,10 @@ class Credentials:
         return cls(method=method, token=token) if method and token else None
 
 
+_WINDOW_BYTES_LEAST: Final = 32 * MIB
+_WINDOW_BYTES_MOST: Final = 512 * MIB
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterConfig:
     """How events become appends.
@@ -58,8 +62,9 @@ class WriterConfig:
     blocks_in_flight_max: int = 64
     bytes_in_flight_max: int = 8 * MIB
     window_bytes_max: int | None = None
-    """None: 32 MiB, or 128 KiB for each segment of the stream if that is more, at most 128 MiB. Many segments
-    share a window in small blocks, and each block costs a server as much as 30 KB do."""
+    """None: room for two blocks of each segment of the stream, one on its way and one being filled; at least
+    32 MiB and at most 512 MiB. A smaller window is shared in smaller blocks, and each of those costs a server
+    as much as 30 KB do. A writer that calls ``drain`` holds up to half of it."""
     reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
 
     def __post_init__(self) -> None:
@@ -74,7 +79,7 @@ class WriterConfig:
         """Return the window of a writer to a stream of so many segments."""
         if self.window_bytes_max is not None:
             return self.window_bytes_max
-        return min(max(32 * MIB, segments * 128 * KIB), 128 * MIB)
+        return min(max(_WINDOW_BYTES_LEAST, 2 * segments * self.block_bytes_max), _WINDOW_BYTES_MOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,15 @@ from typing import Final
 from headrace.client.blocking import connect
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.writers import BlockingTxnWriter
-from headrace.client.config import ClientConfig, Credentials, ReaderConfig
+from headrace.client.config import ClientConfig, Credentials, ReaderConfig, WriterConfig
+from headrace.limits import MIB
 from headrace.spark.options import ConnectionOptions
 
 _CLIENTS_MAX: Final = 16
 _WRITERS_MAX: Final = 64
+
+_WINDOW_BYTES_MAX: Final = 64 * MIB
+"""Of a task's writer: several tasks share an executor, whose memory outside the virtual machine is small."""
 
 
 class ClientCache:
@@ -83,6 +87,7 @@ def _configuration(connection: ConnectionOptions) -> ClientConfig:
         call_timeout_s=connection.call_timeout_ms / 1000,
         control_attempts=connection.attempts,
         reader=ReaderConfig(read_bytes_max=connection.read_bytes),
+        writer=WriterConfig(window_bytes_max=_WINDOW_BYTES_MAX),
     )
 
 

@@ -42,7 +42,7 @@ def test_credentials_come_from_the_environment_and_stay_out_of_prints():
 
 
 @pytest.mark.parametrize(
-    ("segments", "mebibytes"), [(1, 32), (256, 32), (257, 32.125), (1000, 125), (1024, 128), (100_000, 128)]
+    ("segments", "mebibytes"), [(1, 32), (64, 32), (65, 32.5), (1000, 500), (1024, 512), (100_000, 512)]
 )
 def test_the_window_of_a_writer_fits_its_stream_unless_one_was_chosen(segments, mebibytes):
     assert WriterConfig().window_bytes(segments) == mebibytes * (1 << 20)

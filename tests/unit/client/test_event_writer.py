@@ -319,6 +319,23 @@ async def test_a_full_window_refuses_until_it_is_drained(system, client):
     assert len(in_order(system)) == 11
 
 
+async def test_who_has_to_wait_for_room_gets_room_for_more_than_one_batch(system, client, monkeypatch):
+    """Half of this window are 8,000 bytes, and a batch goes on its way alone if it finds just that."""
+    system.controller.create("s", "t")
+    system.store.ack_gate = asyncio.Event()
+    config = WriterConfig(block_bytes_max=1024, window_bytes_max=16_000)
+    async with client.event_writer("s", "t", config) as writer:
+        for _ in range(10):
+            writer.write(b"x" * 1000)
+        waiting = asyncio.ensure_future(writer.drain())
+        await asyncio.sleep(0)
+        held, honest = [], writer._wake_waiters
+        monkeypatch.setattr(writer, "_wake_waiters", lambda: (held.append(writer.bytes_held), honest()))
+        system.store.ack_gate.set()
+        await waiting
+        assert held == [6 * 1008]  # seven blocks are less than half, and not by a sixteenth
+
+
 async def test_cancelling_a_waiter_does_not_undo_the_write(system, client):
     system.controller.create("s", "t")
     system.store.ack_gate = asyncio.Event()
@@ -498,10 +515,10 @@ async def test_the_window_grows_with_the_stream_and_never_shrinks(system, client
         assert writer.statistics().bytes_held_max == 32 << 20
         successors = system.controller.scale_now("s", "t", [0], split_evenly(FULL_RANGE, 300))
         await writer.write(b"notices", "key")
-        assert writer.statistics().bytes_held_max == 300 * 128 << 10
+        assert writer.statistics().bytes_held_max == 300 * 512 << 10
         system.controller.scale_now("s", "t", successors, [FULL_RANGE])
         await writer.write(b"notices", "key")
-        assert writer.statistics().bytes_held_max == 300 * 128 << 10
+        assert writer.statistics().bytes_held_max == 300 * 512 << 10
     with pytest.raises(ClosedError):
         writer.write(b"late")
 

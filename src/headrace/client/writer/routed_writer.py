@@ -313,7 +313,9 @@ class RoutedWriter(ABC):
     async def drain(self) -> None:
         """Wait until at most half of the window is used, so that there is room for what comes next.
 
-        Call it at least once per half a window; between two calls nothing is refused then.
+        Call it at least once per half a window; between two calls nothing is refused then. Once it has to
+        wait, it waits for a sixteenth of the window more: what is given then is divided among segments at
+        once.
 
         Raises:
             HeadraceError: why the writer failed, if it did.
@@ -394,7 +396,7 @@ class RoutedWriter(ABC):
     def _release(self, size_bytes: int) -> None:
         """Make room in the window."""
         self._held_bytes -= size_bytes
-        if self._room_waiters and self._held_bytes <= self.window_bytes // 2:
+        if self._room_waiters and self._held_bytes <= self.window_bytes // 16 * 7:
             self._wake_waiters()
 
     @abstractmethod
