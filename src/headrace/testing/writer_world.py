@@ -36,6 +36,7 @@ from headrace.testing.storage_faults import FaultyChunkProvider, FaultyRowStore,
 
 QUICK = StorageWriterConfig(
     flush_age_s=0.0,
+    take_interval_s=0.0,
     take_timeout_s=0.001,
     retry_initial_s=0.001,
     retry_max_s=0.004,

@@ -157,6 +157,10 @@ class Wal(Protocol):
     def slots_free(self) -> int:
         """How many frames could be handed over now without waiting behind one another."""
 
+    @property
+    def write_seconds_last(self) -> float:
+        """From ``append`` to the answer, for the frame that was acknowledged last. Cheap."""
+
     def append(self, frame: WalFrame, done: Callable[[WalFrame, Exception | None], None]) -> None:
         """Write ``frame`` durably; ``done`` is called later on the loop, in submission order.
 

@@ -126,6 +126,10 @@ class MemoryWal:
     def slots_free(self) -> int:
         return max(0, self._config.frames_in_flight_max - len(self._in_flight))
 
+    @property
+    def write_seconds_last(self) -> float:
+        return self._statistics.write_seconds_last
+
     def append(self, frame: WalFrame, done: Done) -> None:
         assert isinstance(frame, Frame)
         assert frame.lent

@@ -76,6 +76,13 @@ class StorageWriterConfig:
         simulate=(1, 7),
         help="Operations taken from the memory log at once.",
     )
+    take_interval_s: float = tunable(
+        0.01,
+        low=0.0,
+        high=1.0,
+        simulate=(0.0, 0.005),
+        help="Pause between two takes, unless the cache runs out: appends that follow each other are joined.",
+    )
     take_timeout_s: float = tunable(
         0.25,
         low=0.001,

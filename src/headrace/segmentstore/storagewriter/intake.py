@@ -1,6 +1,7 @@
 """Takes durable operations from the memory log and queues them at their segments.
 
 Nearly all of them are appends that continue the last one of their segment, and only make an item longer.
+Storage is in no hurry: a pause after each take lets the memory log join them before they get here.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class Intake:
             if self._fresh_bytes >= config.pressure_bytes // (16 if self._is_pressed() else 8):
                 self._relieve(now, grows=True)
             self._on_taken()
-            await asyncio.sleep(0)  # a log that is never empty must not keep the loop to itself
+            # A log that is never empty must not keep the loop to itself, nor do lone appends need us at once.
+            whole = len(operations) < config.take_operations_max and not self._is_pressed()
+            await asyncio.sleep(config.take_interval_s if whole else 0)
 
     def _queue(self, operations: Sequence[StorageOperation], now: float) -> None:
         """Queue operations; in a loop of its own those that only make the last item of a segment longer."""

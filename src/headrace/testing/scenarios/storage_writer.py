@@ -207,6 +207,7 @@ def _draw_writer(entropy: SeededEntropy) -> StorageWriterConfig:
         pressure_bytes=100 + entropy.randbelow(2000),
         flushes_max=1 + entropy.randbelow(6),
         take_operations_max=1 + entropy.randbelow(20),
+        take_interval_s=0.01 * entropy.fork("take").randbelow(2),
         take_timeout_s=0.01,
         retry_initial_s=0.01,
         retry_max_s=0.2,

@@ -306,6 +306,10 @@ class FileWal:
         assert self._commit is not None
         return max(0, self._config.frames_in_flight_max - self._commit.frames_pending)
 
+    @property
+    def write_seconds_last(self) -> float:
+        return self._statistics.write_seconds_last
+
     def append(self, frame: WalFrame, done: Callable[[WalFrame, Exception | None], None]) -> None:
         assert isinstance(frame, Frame)
         assert frame.lent

@@ -51,6 +51,10 @@ class ScriptedWal:
     def slots_free(self):
         return self.slots - len(self.waiting)
 
+    @property
+    def write_seconds_last(self):
+        return self.statistics().write_seconds_last
+
     def append(self, frame, done):
         frame.address = (self.stored[-1][0] if self.stored else 0) + len(self.waiting) + 1
         self.waiting.append((frame, done))

@@ -58,8 +58,7 @@ class ThrottleSources:
         frames = self._dispatch.frames_held
         if frames > 1:
             in_flight = self._dispatch.frames_in_flight
-            write_s = self._wal.statistics().write_seconds_last
-            found = wal_queue.delay_s(frames, in_flight, write_s, config)
+            found = wal_queue.delay_s(frames, in_flight, self._wal.write_seconds_last, config)
             if found > delay:
                 delay, source = found, "wal queue"
         return delay, source

@@ -128,6 +128,7 @@ class FrameRules(WalKit):
         assert statistics.log_bytes >= statistics.bytes_written
         assert statistics.write_seconds_total >= statistics.write_seconds_max >= 0
         assert statistics.write_seconds_max >= statistics.write_seconds_last >= 0
+        assert wal.write_seconds_last == statistics.write_seconds_last
         assert len(statistics.write_by_bucket) == len(LATENCY_EDGES_S) + 1
         assert sum(statistics.write_by_bucket) == 10
         assert sum(statistics.disk_by_bucket) == statistics.disk_writes <= 10
