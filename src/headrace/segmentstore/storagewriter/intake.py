@@ -100,8 +100,8 @@ class Intake:
                 self._relieve(now, grows=True)
             self._on_taken()
             # A log that is never empty must not keep the loop to itself, nor do lone appends need us at once.
-            whole = len(operations) < config.take_operations_max and not self._is_pressed()
-            await asyncio.sleep(config.take_interval_s if whole else 0)
+            hurry = len(operations) >= config.take_operations_max or self._is_pressed()
+            await asyncio.sleep(0 if hurry else config.take_interval_s)
 
     def _queue(self, operations: Sequence[StorageOperation], now: float) -> None:
         """Queue operations; in a loop of its own those that only make the last item of a segment longer."""
