@@ -22,6 +22,8 @@ CONTAINER = {
 DATA_PLANE = {
     454: "room for a segment could not be made: the row of another one was larger than the whole log",
     5134: "the judge believed that a removal that removes nothing now would remove nothing later",
+    600244: "a table whose log storage answers slowly was read anew from its beginning at every failure",
+    600389: "the same, with another table",
 }
 
 STORAGE_WRITER = {

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from headrace.errors import DataCorruptionError
+from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.limits import KIB
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
@@ -15,19 +15,37 @@ from headrace.segmentstore.tables.entry_format import LoggedEntry, decode_entrie
 #: Bytes read and decoded without a pause: some milliseconds of small entries.
 SCAN_BYTES: Final = 256 * KIB
 
+SCAN_ATTEMPTS: Final = 4
+"""How often a scan asks for the same byte: each time the container reads a quarter of what it tried."""
+
 
 async def read_exactly(
-    access: SegmentAccess, segment: SegmentState, offset: int, length: int, *, wait: bool = False
+    access: SegmentAccess,
+    segment: SegmentState,
+    offset: int,
+    length: int,
+    *,
+    wait: bool = False,
+    attempts: int = 1,
 ) -> bytes:
     """Return ``length`` bytes from ``offset``; with ``wait``, as soon as they are durable.
 
     Raises:
+        StorageReadError: storage did not answer, ``attempts`` times in a row at the same place.
         SegmentTruncatedError: they are no longer there.
         DataCorruptionError: the segment does not have them.
     """
     pieces: list[bytes] = []
+    failures = 0
     while length > 0:
-        result = await access.read(segment, offset, length, wait=wait)
+        try:
+            result = await access.read(segment, offset, length, wait=wait)
+        except StorageReadError:
+            failures += 1
+            if failures >= attempts:
+                raise
+            continue
+        failures = 0
         piece = result.to_bytes()
         if not piece:
             raise DataCorruptionError("durable bytes are missing", path=segment.name, offset=offset)
@@ -42,16 +60,19 @@ async def scan_log(
 ) -> AsyncIterator[tuple[list[LoggedEntry], bytes]]:
     """Yield the entries in ``[start, end)`` in order, some at a time, with the bytes they were decoded from.
 
-    Both are boundaries of entries. Other work gets its turn between two steps.
+    Both are boundaries of entries. Other work gets its turn between two steps. A read that failed is made
+    again from there: a scan that had to begin anew might never reach the end while storage is slow.
 
     Raises:
+        StorageReadError: storage did not answer, ``SCAN_ATTEMPTS`` times in a row at the same place.
         SegmentTruncatedError: the log was cut beyond the place that was reached.
         DataCorruptionError: the bytes are no sequence of entries.
     """
     rest = b""
     at = start
     while at < end:
-        fresh = await read_exactly(access, segment, at, min(SCAN_BYTES, end - at), wait=wait)
+        size = min(SCAN_BYTES, end - at)
+        fresh = await read_exactly(access, segment, at, size, wait=wait, attempts=SCAN_ATTEMPTS)
         data = rest + fresh if rest else fresh
         begins = at - len(rest)
         at += len(fresh)
