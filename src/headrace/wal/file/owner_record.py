@@ -93,7 +93,9 @@ class OwnerFile:
         def act() -> tuple[T] | None:
             return (action(),) if self.still_held() else None
 
-        outcome = self._run_locked(act)
+        # Who was fenced does not even take the lock: the newest owner, who would find it taken, would believe
+        # that somebody newer has it.
+        outcome = self._run_locked(act) if self.still_held() else None
         if outcome is None:
             raise FencedOutError("a newer owner has taken the log")
         return outcome[0]

@@ -158,3 +158,26 @@ def test_a_name_that_could_not_be_written_leaves_the_one_before_it():
         assert place.named().number == number - 1
         owner.make_file(number)
     assert [name.number for name in place.names()] == [12, 11]
+
+
+def test_an_owner_that_was_fenced_is_never_in_the_way_of_the_newest():
+    """It would be taken for somebody newer: the newest owner would give up the log to nobody."""
+    reached = 0
+    for call in range(1, 8):
+        place, done = Place(), []
+        old = place.take(stopped := Interrupted(place.disk, lambda: None))
+        new = place.take()
+        stopped.meanwhile = lambda new=new, done=done: done.append(_owns(new))
+        stopped.calls_left = call
+        assert not _owns(old)
+        assert done in ([], [True])
+        reached += len(done)
+        assert _owns(new)
+    assert reached > 0
+
+
+def _owns(owner):
+    try:
+        return owner.file.run_owned(lambda: True)
+    except FencedOutError:
+        return False
