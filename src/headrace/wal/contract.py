@@ -191,7 +191,13 @@ class Wal(Protocol):
         """
 
     async def truncate(self, address: int) -> None:
-        """Drop records strictly before ``address``; granularity is the implementation's, never more."""
+        """Drop records strictly before ``address``; granularity is the implementation's, never more.
+
+        Raises:
+            FencedOutError: a newer owner has taken the log; nothing was dropped.
+            DirectoryLockedError: somebody is in the way for too long; nothing was dropped. May be repeated.
+            WalWriteError: whether the records are dropped is unknown. May be repeated.
+        """
 
     async def close(self) -> None:
         """Wait for frames in flight, then let go of files and threads. Idempotent."""

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from headrace.errors import DataCorruptionError, FencedOutError, HeadraceError
+from headrace.errors import DataCorruptionError, DirectoryLockedError, FencedOutError, HeadraceError
 from headrace.runtime.blocking import SystemThreads, Threads
 from headrace.runtime.clock import Clock, SystemClock
 from headrace.runtime.entropy import Entropy, SystemEntropy
@@ -24,6 +24,7 @@ from headrace.wal.file.group_commit import GroupCommit
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.owner_format import OwnerRecord
 from headrace.wal.file.owner_record import OwnerFile
+from headrace.wal.file.owner_wait import run_when_unlocked
 from headrace.wal.file.recovery_plan import LogExtent, RecordCursor, RecoveredLog, recover_log
 from headrace.wal.file.segment_files import FileReader, SegmentFile, SegmentFiles, translate_error
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, short_log_id
@@ -34,9 +35,6 @@ from headrace.wal.frame_pool import FramePool
 
 T = TypeVar("T")
 
-#: Another opener holds the lock of the owner record for milliseconds; after this it is taken to hang.
-_TAKE_OVER_S: Final = 10.0
-_TAKE_OVER_STEP_S: Final = 0.005
 #: An older owner may recycle truncated files while the log is being read; then it is read again.
 _RECOVERY_ATTEMPTS: Final = 3
 #: A log at rest for so long stores that its last records are durable: no later record will vouch for them.
@@ -106,7 +104,9 @@ class FileWal:
         assert self._record is None
         assert not self._closed
         try:
-            self._record = record = await self._take_over()
+            self._record = record = await run_when_unlocked(
+                self._work, self._owner.take, self._clock, self._entropy
+            )
             recovered = await self._recover(record)
             head = FileHead(
                 record.log_id,
@@ -117,24 +117,17 @@ class FileWal:
                 self._config.segment_file_bytes,
             )
             dead = [file.name for file in recovered.dead]
-            first = await self._run(self._owner.run_owned, lambda: self._establish(head, dead))
+            first = await run_when_unlocked(
+                self._work, self._owner.run_owned, lambda: self._establish(head, dead)
+            )
             self._start(recovered, first, head)
+        except DirectoryLockedError as error:
+            raise FencedOutError(
+                f"another process takes the log in {self._directory} or truncates it, and does not come to "
+                "an end: this one has not taken it; if the other hangs, end it, then try again"
+            ) from error
         except OSError as error:
             raise translate_error(error, f"opening the log in {self._directory}") from error
-
-    async def _take_over(self) -> OwnerRecord:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _TAKE_OVER_S
-        while True:
-            record = await self._run(self._owner.try_take, self._clock, self._entropy)
-            if record is not None:
-                return record
-            if loop.time() > deadline:
-                raise FencedOutError(
-                    f"another process takes the log in {self._directory} or truncates it, and does not come "
-                    "to an end: nothing was taken; if it hangs, end it, then try again"
-                )
-            await asyncio.sleep(_TAKE_OVER_STEP_S)
 
     async def _recover(self, record: OwnerRecord) -> RecoveredLog:
         attempts_left = _RECOVERY_ATTEMPTS
@@ -230,9 +223,16 @@ class FileWal:
         with contextlib.suppress(OSError, HeadraceError):  # the next write will tell
             await self._truncation.vouch()
 
-    def _recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile:
-        """Make a file of a truncated one. Its old name goes while no successor reads under it."""
-        self._owner.run_owned(lambda: self._files.make_draft(old, head))
+    def _recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile | None:
+        """Make a file of a truncated one. Its old name goes while no successor reads under it.
+
+        Returns None, and leaves the old file as it was, if the lock is taken: a record may be waiting for the
+        next file, so that one is made without the old one then.
+        """
+        try:
+            self._owner.run_owned(lambda: self._files.make_draft(old, head))
+        except DirectoryLockedError:
+            return None
         return self._create(head, old.zeroed_until)
 
     def _create(self, head: FileHead, zeroed_until: int = DATA_OFFSET) -> SegmentFile:
@@ -334,6 +334,8 @@ class FileWal:
 
         Raises:
             FencedOutError: a newer owner has taken the log; nothing was dropped.
+            DirectoryLockedError: somebody else takes the log, and does not come to an end; nothing was
+                dropped. May be repeated.
             WalWriteError: whether the records are dropped is unknown.
         """
         assert self._truncation is not None

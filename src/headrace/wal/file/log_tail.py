@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from headrace.errors import HeadraceError, StorageFullError
@@ -22,7 +23,11 @@ from headrace.wal.file.space_wait import SpaceWait
 
 
 class LogTail:
-    """The file being written, the one after it, and the spare ones. Used on one loop."""
+    """The file being written, the one after it, and the spare ones. Used on one loop.
+
+    ``create`` and ``recycle`` make a file; ``recycle`` returns None, with nothing done, if it may not touch
+    the old file at this moment. ``on_progress`` is called when :meth:`place` may have another answer.
+    """
 
     def __init__(
         self,
@@ -32,7 +37,7 @@ class LogTail:
         current: SegmentFile,
         head: FileHead,
         create: Callable[[FileHead], SegmentFile],
-        recycle: Callable[[SegmentFile, FileHead], SegmentFile],
+        recycle: Callable[[SegmentFile, FileHead], SegmentFile | None],
         on_progress: Callable[[], None],
         statistics: WalStatistics,
     ) -> None:
@@ -212,7 +217,20 @@ class LogTail:
         head = self._head._replace(number=number, truncation_sequence=self.truncation_sequence)
         self._busy = True
         if self._spare:
-            self._work.submit(self._recycle, (self._spare.popleft(), head), self._on_prepared)
+            old = self._spare.popleft()
+            self._work.submit(self._recycle, (old, head), partial(self._on_recycled, old, head))
+        else:
+            self._work.submit(self._create, (head,), self._on_prepared)
+
+    def _on_recycled(
+        self, old: SegmentFile, head: FileHead, file: SegmentFile | None, error: BaseException | None
+    ) -> None:
+        if file is not None or error is not None:
+            self._on_prepared(file, error)
+            return
+        self._spare.appendleft(old)  # one more than wanted if others have come meanwhile
+        if self._stopped:
+            self._busy = False
         else:
             self._work.submit(self._create, (head,), self._on_prepared)
 

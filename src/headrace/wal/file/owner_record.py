@@ -2,7 +2,8 @@
 
 Taking over publishes a higher epoch in the slot of ``owner`` that is not in force, durably, under the
 file's advisory lock, so that two openers never choose the same epoch. The lock is held for moments only
-(this one, and while an owner truncates or recycles): one that hangs elsewhere keeps no successor out.
+(this one, and while an owner truncates or recycles): one that hangs elsewhere keeps no successor out. Finding
+it taken proves nothing about who owns the log: it means to wait (``owner_wait``).
 
 An owner is fenced as soon as the *other* slot differs from what it was when the owner took over. That is one
 read of 64 bytes, made after a write is durable and before it is acknowledged. ``docs/formats/wal-owner.md``
@@ -17,7 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from headrace.errors import DataCorruptionError, FencedOutError
+from headrace.errors import DataCorruptionError, DirectoryLockedError, FencedOutError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
@@ -64,10 +65,11 @@ class OwnerFile:
         self.named: list[NewestFile] = []
         """The newest file of the log when it was taken and the one before it; empty if that is not known."""
 
-    def try_take(self, clock: Clock, entropy: Entropy) -> OwnerRecord | None:
-        """Publish the next epoch durably and return the record, or None while somebody holds the lock.
+    def take(self, clock: Clock, entropy: Entropy) -> OwnerRecord:
+        """Publish the next epoch durably and return the record.
 
         Raises:
+            DirectoryLockedError: somebody else holds the lock; nothing was published.
             DataCorruptionError: the record in force is damaged, or files it vouches for are missing.
             OSError: nothing was published, or it is unknown; try again.
         """
@@ -87,18 +89,17 @@ class OwnerFile:
         that it has understood changes its meaning afterwards.
 
         Raises:
-            FencedOutError: a newer owner has taken the log, or is about to; ``action`` was not run.
+            FencedOutError: a newer owner has taken the log; ``action`` was not run.
+            DirectoryLockedError: somebody else holds the lock: one that is about to take the log, or one that
+                was fenced and does not know it yet. ``action`` was not run.
         """
 
-        def act() -> tuple[T] | None:
-            return (action(),) if self.still_held() else None
+        def act() -> T:
+            self._check_held()
+            return action()
 
-        # Who was fenced does not even take the lock: the newest owner, who would find it taken, would believe
-        # that somebody newer has it.
-        outcome = self._run_locked(act) if self.still_held() else None
-        if outcome is None:
-            raise FencedOutError("a newer owner has taken the log")
-        return outcome[0]
+        self._check_held()  # who was fenced learns it without waiting, and is in nobody's way
+        return self._run_locked(act)
 
     def note_newest(self, epoch: int, number: int) -> None:
         """Promise, durably, that this file is there: it is made, and nothing older has been removed for it.
@@ -109,8 +110,7 @@ class OwnerFile:
         Raises:
             FencedOutError: a newer owner has taken the log; nothing was promised.
         """
-        if not self.still_held():
-            raise FencedOutError("a newer owner has taken the log")
+        self._check_held()
         slot = choose_newest_slot(epoch, self._names_written)
         self._write(encode_newest(NewestFile(self._log_id, epoch, number)), _newest_at(slot))
         for damaged in self._damaged_names:
@@ -120,14 +120,22 @@ class OwnerFile:
         self._damaged_names = []
         self._names_written += 1  # not before: what failed is written again there, the name before it stays
 
-    def _run_locked(self, action: Callable[[], T]) -> T | None:
-        """Run ``action`` under the lock; return None, at once, if somebody else holds it."""
+    def _run_locked(self, action: Callable[[], T]) -> T:
+        """Run ``action`` under the lock, or raise ``DirectoryLockedError`` if somebody else holds it."""
         fs = self._filesystem
         lock = fs.open(self._path, os.O_RDWR)
         try:
-            return action() if fs.lock(lock) else None
+            if not fs.lock(lock):
+                raise DirectoryLockedError(
+                    self._directory, "somebody who takes the log or removes files of it"
+                )
+            return action()
         finally:
             fs.close(lock)
+
+    def _check_held(self) -> None:
+        if not self.still_held():
+            raise FencedOutError("a newer owner has taken the log")
 
     def still_held(self) -> bool:
         """Say whether no newer owner has begun to exist. One short read; any thread may ask."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import NamedTuple
 
 from headrace.runtime.blocking import BlockingWork
@@ -16,6 +17,7 @@ from headrace.wal.contract import WalStatistics
 from headrace.wal.file.group_commit import GroupCommit
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.owner_record import OwnerFile
+from headrace.wal.file.owner_wait import run_when_unlocked
 from headrace.wal.file.recovery_plan import RecoveredLog
 from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, TruncationMark
@@ -66,6 +68,8 @@ class Truncation:
 
         Raises:
             FencedOutError: a newer owner has taken the log; nothing was dropped.
+            DirectoryLockedError: the lock of the log's owner file has been taken for too long; nothing was
+                dropped. May be repeated.
             OSError: it is unknown whether they are dropped; may be repeated.
         """
         async with self._turn:
@@ -80,7 +84,8 @@ class Truncation:
             names += [segment.name for segment in segments[kept:]]
             file = self._tail.current
             mark = self._make_mark(file, sequence)
-            await self._work.run(self._owner.run_owned, lambda: self._perform(file, mark, segments, names))
+            perform = partial(self._perform, file, mark, segments, names)
+            await run_when_unlocked(self._work, self._owner.run_owned, perform)
             self._forget(older, own)
             self.sequence = self._tail.truncation_sequence = sequence
             for segment in segments[:kept]:
@@ -91,6 +96,7 @@ class Truncation:
 
         Raises:
             FencedOutError: a newer owner has taken the log.
+            DirectoryLockedError: the lock of the log's owner file is taken: it is not waited for.
             OSError: it is unknown whether it is stored; no harm is done.
         """
         async with self._turn:

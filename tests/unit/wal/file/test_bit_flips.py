@@ -155,7 +155,7 @@ class OwnerDisk:
         self.disk = SimulatedDisk(SeededEntropy(2))
         for epoch in (1, 2, 3):
             owner = OwnerFile("/log", SimulatedFilesystem(self.disk))
-            self.taken = owner.try_take(self.clock, self.entropy)
+            self.taken = owner.take(self.clock, self.entropy)
             fs = SimulatedFilesystem(self.disk)
             fs.close(fs.open(f"/log/{format_name(epoch, epoch)}", os.O_RDWR | os.O_CREAT))
         self.whole = bytes(self.disk.find_file("/log/owner").content)
@@ -164,7 +164,7 @@ class OwnerDisk:
         """Return the epoch that a new owner gets, None if it is told of damage."""
         self.disk.find_file("/log/owner").content[:] = content
         try:
-            return OwnerFile("/log", SimulatedFilesystem(self.disk)).try_take(self.clock, self.entropy).epoch
+            return OwnerFile("/log", SimulatedFilesystem(self.disk)).take(self.clock, self.entropy).epoch
         except DataCorruptionError as error:
             return None if names_place(error, ["owner"]) else -1
 

@@ -1,8 +1,10 @@
 """The owner file, while a process stands still at any call."""
 
+import contextlib
+
 import pytest
 
-from headrace.errors import FencedOutError
+from headrace.errors import DirectoryLockedError, FencedOutError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.wal.file.owner_format import (
     NEWEST_SLOT_COUNT,
@@ -44,9 +46,7 @@ class Place:
         """Take the log as a process does that opens it, and make its first file; return the owner."""
         filesystem = SimulatedFilesystem(self.disk) if filesystem is None else filesystem
         owner = Owner(filesystem)
-        record = owner.file.try_take(FixedClock(), self.entropy)
-        assert record is not None, "somebody who stands still holds the lock"
-        owner.record = record
+        owner.record = record = owner.file.take(FixedClock(), self.entropy)
         owner.file.run_owned(lambda: owner.make_file(number=10 * record.epoch))
         self.owners.append(owner)
         return owner
@@ -160,24 +160,55 @@ def test_a_name_that_could_not_be_written_leaves_the_one_before_it():
     assert [name.number for name in place.names()] == [12, 11]
 
 
-def test_an_owner_that_was_fenced_is_never_in_the_way_of_the_newest():
-    """It would be taken for somebody newer: the newest owner would give up the log to nobody."""
-    reached = 0
-    for call in range(1, 8):
+def test_an_owner_that_was_fenced_never_makes_the_newest_give_up():
+    """Also if it was the newest when it looked, and stands still with the lock: then the newest waits."""
+    outcomes = []
+    for call in range(1, 9):
         place, done = Place(), []
         old = place.take(stopped := Interrupted(place.disk, lambda: None))
         new = place.take()
-        stopped.meanwhile = lambda new=new, done=done: done.append(_owns(new))
+
+        def meanwhile(new=new, done=done):
+            done.append(_try_to_own(new))
+
+        stopped.meanwhile = meanwhile
         stopped.calls_left = call
-        assert not _owns(old)
-        assert done in ([], [True])
-        reached += len(done)
-        assert _owns(new)
-    assert reached > 0
+        assert _try_to_own(old) == "fenced"
+        outcomes += done
+        assert _try_to_own(new) == "owned"
+    assert outcomes
+    assert set(outcomes) == {"owned"}
 
 
-def _owns(owner):
+def test_an_owner_that_is_overtaken_between_its_look_and_the_lock_makes_the_newest_wait():
+    answers = []
+    for call in range(1, 9):
+        place = Place()
+        old = place.take(stopped := Interrupted(place.disk, lambda: None))
+
+        def meet(place=place, stopped=stopped):
+            answers.append(_try_to_own(place.owners[-1]))
+            stopped.calls_left = 1  # and so before each call that is left
+
+        def overtake(place=place, stopped=stopped, meet=meet):
+            with contextlib.suppress(DirectoryLockedError):
+                place.take()
+                stopped.meanwhile = meet
+                stopped.calls_left = 1
+
+        stopped.meanwhile = overtake
+        stopped.calls_left = call
+        outcome = _try_to_own(old)
+        stopped.calls_left = -1
+        assert outcome == ("owned" if len(place.owners) == 1 else "fenced")
+        assert _try_to_own(place.owners[-1]) == "owned"
+    assert set(answers) == {"owned", "waits"}
+
+
+def _try_to_own(owner):
     try:
-        return owner.file.run_owned(lambda: True)
+        return owner.file.run_owned(lambda: "owned")
     except FencedOutError:
-        return False
+        return "fenced"
+    except DirectoryLockedError:
+        return "waits"

@@ -1,0 +1,39 @@
+"""Waiting until the lock of a log's owner file is free: everybody holds it for moments only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from headrace.errors import DirectoryLockedError
+from headrace.runtime.blocking import BlockingWork
+
+T = TypeVar("T")
+
+#: Whoever holds the lock for longer is taken to hang.
+LOCK_WAIT_S: Final = 10.0
+LOCK_STEP_S: Final = 0.005
+
+
+async def run_when_unlocked(work: BlockingWork, attempt: Callable[..., T], *args: Any) -> T:
+    """Perform ``attempt(*args)`` away from the loop, again and again while the lock is taken.
+
+    Args:
+        work: performs it.
+        attempt: raises ``DirectoryLockedError`` at once, with nothing done, if somebody else holds the lock.
+        args: what ``attempt`` is called with.
+
+    Raises:
+        DirectoryLockedError: the lock has been taken for ``LOCK_WAIT_S``; nothing was done.
+        Exception: whatever else ``attempt`` raises.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + LOCK_WAIT_S
+    while True:
+        try:
+            return await work.run(attempt, *args)
+        except DirectoryLockedError:
+            if loop.time() > deadline:
+                raise
+        await asyncio.sleep(LOCK_STEP_S)
