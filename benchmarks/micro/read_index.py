@@ -30,7 +30,9 @@ class NoStorage:
     async def read_stored(self, segment: str, offset: int, length: int) -> bytes:
         raise AssertionError((segment, offset, length))
 
-    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
+    def read_at_once(
+        self, segment: str, offset: int, length: int, buffer: memoryview
+    ) -> tuple[int, int, None]:
         raise AssertionError((segment, offset, length, len(buffer)))
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, None], /) -> None:

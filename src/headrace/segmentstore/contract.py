@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.model.attributes import AttributeUpdate
+from headrace.runtime.open_file import FileSpan
 from headrace.segmentstore.container.segment_state import SegmentState
 
 
@@ -42,6 +43,8 @@ class ReadResult:
     at_tail: bool = False
     end_of_segment: bool = False
     on_release: Callable[[], None] | None = None
+    span: FileSpan | None = None
+    """Where else the bytes lie that the only piece holds, in the turn of the loop in which it was read."""
 
     @property
     def length(self) -> int:
@@ -134,13 +137,16 @@ class StorageReader(Protocol):
             DataCorruptionError: what was read is not what was written.
         """
 
-    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
+    def read_at_once(
+        self, segment: str, offset: int, length: int, buffer: memoryview
+    ) -> tuple[int, int, FileSpan | None]:
         """Read up to ``length`` verified bytes and those around them, as far as that takes no waiting.
 
         Returns:
-            ``(begin, end)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]`` those
-            in front of it. An empty range says nothing but that ``read_stored`` has to be asked. Never
-            raises.
+            ``(begin, end, span)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]``
+            those in front of it. An empty range says nothing but that ``read_stored`` has to be asked.
+            ``span``: the file, if it is one, out of which the former were read; good in this turn of the
+            loop. Never raises.
         """
 
 

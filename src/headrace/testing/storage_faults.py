@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.errors import StorageFullError, StorageReadError, StorageWriteError, WalWriteError
+from headrace.runtime.open_file import OpenFile
 from headrace.storage.metadata.contract import RowStore
 from headrace.storage.providers.contract import Buffer, ChunkObject, ChunkProvider, ProviderStatistics
 from headrace.testing.failures import ProcessGoneError
@@ -95,6 +96,9 @@ class FaultyChunkProvider:
 
     def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:  # noqa: ARG002
         return 0  # every read goes where faults and delays are
+
+    def open_file(self, name: str) -> OpenFile | None:  # noqa: ARG002
+        return None
 
     async def info(self, name: str) -> ChunkObject:
         return await self.provider.info(name)

@@ -1,6 +1,7 @@
 """Chunked segment storage: what it promises, what it refuses, whose objects it touches."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -21,10 +22,14 @@ from headrace.errors import (
     ThrottledError,
     WalWriteError,
 )
+from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
+from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.metadata.memory_store import MemoryRowStore
+from headrace.storage.providers.chunk_threads import ChunkThreads
+from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, FaultyRowStore, fail_reads
@@ -177,7 +182,7 @@ async def test_what_is_read_at_once_is_whole_blocks_around_the_offset():
         reads = 0
         while position < len(content):
             buffer = bytearray(size)
-            begin, end = storage.read_at_once("s", position, size, memoryview(buffer))
+            begin, end, _ = storage.read_at_once("s", position, size, memoryview(buffer))
             assert begin < end <= size, position
             assert buffer[:end] == content[position - begin : position - begin + end]
             position += end - begin
@@ -186,12 +191,32 @@ async def test_what_is_read_at_once_is_whole_blocks_around_the_offset():
             inside = position - chunk.start_offset
             assert inside % 8 == 0 or inside == chunk.length
         assert reads <= len(content) // (size - 7) + len(storage.chunks("s"))
-    assert storage.read_at_once("s", 3, 7, memoryview(bytearray(7))) == (0, 0)  # smaller than a block
+    assert storage.read_at_once("s", 3, 7, memoryview(bytearray(7))) == (0, 0, None)  # smaller than a block
     for offset in (-1, 3021, 5000):
-        assert storage.read_at_once("s", offset, 64, memoryview(bytearray(64))) == (0, 0)
-    assert storage.read_at_once("unknown", 0, 64, memoryview(bytearray(64))) == (0, 0)
+        assert storage.read_at_once("s", offset, 64, memoryview(bytearray(64))) == (0, 0, None)
+    assert storage.read_at_once("unknown", 0, 64, memoryview(bytearray(64))) == (0, 0, None)
     await storage.truncate("s", 1000)
-    assert storage.read_at_once("s", 999, 64, memoryview(bytearray(64))) == (0, 0)
+    assert storage.read_at_once("s", 999, 64, memoryview(bytearray(64))) == (0, 0, None)
+
+
+async def test_the_span_of_what_is_read_at_once_holds_the_same_bytes(tmp_path):
+    pool = BlockingPool(2, "chunks")
+    provider = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), ChunkThreads.shared(pool))
+    storage = ChunkedSegmentStorage(provider, MemoryRowStore(), 1, SeededEntropy(1), CONFIG)
+    content = bytes(number % 251 for number in range(1000))
+    for offset in range(0, 1000, 70):  # chunks of 100 bytes and a rest
+        await storage.write("s", offset, [content[offset : offset + 70]], create=True)
+    assert await read_all(storage, "s") == content
+    for offset in range(1000):
+        buffer = bytearray(64)
+        begin, end, span = storage.read_at_once("s", offset, 40, memoryview(buffer))
+        assert begin < end
+        assert buffer[begin:end] == content[offset : offset + end - begin]
+        assert span is not None
+        assert os.pread(span.file.descriptor, end - begin, span.offset) == buffer[begin:end]
+    await provider.close()
+    pool.close()
+    await pool.wait_closed()
 
 
 async def test_a_range_read_at_once_is_not_cut_if_the_buffer_has_room_to_spare():
@@ -203,12 +228,12 @@ async def test_a_range_read_at_once_is_not_cut_if_the_buffer_has_room_to_spare()
     for offset in range(99):
         for length in range(1, 99 - offset):
             buffer = bytearray(length + 14)
-            begin, end = storage.read_at_once("s", offset, length, memoryview(buffer))
+            begin, end, _ = storage.read_at_once("s", offset, length, memoryview(buffer))
             assert end - begin >= length
             assert end - begin - length < 8
             if not length % 8:
                 buffer = bytearray(length + 8)
-                assert storage.read_at_once("s", offset, length, memoryview(buffer)) == (begin, end)
+                assert storage.read_at_once("s", offset, length, memoryview(buffer)) == (begin, end, None)
             assert buffer[begin:end] == content[offset : offset + end - begin]
 
 
@@ -222,13 +247,13 @@ async def test_nothing_behind_a_bit_that_flipped_is_read_at_once():
     for bit in range(8 * 96):
         data[bit // 8] ^= 1 << bit % 8
         buffer = bytearray(96)
-        begin, end = storage.read_at_once("s", 0, 96, memoryview(buffer))
+        begin, end, _ = storage.read_at_once("s", 0, 96, memoryview(buffer))
         assert (begin, end) == (0, bit // 64 * 8)
         assert buffer[:end] == content[:end]
         data[bit // 8] ^= 1 << bit % 8
     assert storage.statistics().checksum_failures == 8 * 96
     del data[50:]
-    assert storage.read_at_once("s", 0, 96, memoryview(bytearray(96))) == (0, 48)
+    assert storage.read_at_once("s", 0, 96, memoryview(bytearray(96))) == (0, 48, None)
 
 
 async def test_without_append_every_write_is_a_chunk_of_its_own():

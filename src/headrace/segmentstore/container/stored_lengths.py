@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.errors import ContainerOfflineError, DataCorruptionError
+from headrace.runtime.open_file import FileSpan
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.contract import ReadIndex, StorageReader
 from headrace.storage.metadata.rows import SEGMENT_PREFIX, decode_segment_row
@@ -24,9 +25,13 @@ class LateStorage:
             raise ContainerOfflineError("the container is still recovering")
         return await self.target.read_stored(segment, offset, length)
 
-    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
+    def read_at_once(
+        self, segment: str, offset: int, length: int, buffer: memoryview
+    ) -> tuple[int, int, FileSpan | None]:
         """See :meth:`StorageReader.read_at_once`."""
-        return (0, 0) if self.target is None else self.target.read_at_once(segment, offset, length, buffer)
+        if self.target is None:
+            return 0, 0, None
+        return self.target.read_at_once(segment, offset, length, buffer)
 
 
 def segment_id_of(storage_name: str) -> int:

@@ -6,6 +6,7 @@ module             decides                                                 does
 listener           who may connect                                         accepts, stops
 connection         in which order requests start, when to stop reading     receives, dispatches
 outbox             when enough is waiting to be sent                       writes
+file_sender        -                                                       sends out of chunk files
 append_session     order, repetition and refusal of appends                -
 read_session       what a read is answered                                 waits at the tail
 segment_session    -                                                       asks the store

@@ -13,10 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.limits import KIB
+from headrace.runtime.open_file import FileSpan
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.ingress.file_sender import CAN_SEND_FILES, FileSender
 
 JOIN_BYTES_MAX: Final = 32 * KIB
 """Answers up to this size are copied and sent with others: a system call costs more."""
+
+SPAN_BYTES_MIN: Final = 256 * KIB
+"""Answers from this size on are sent out of the file that they were read from, if there is one."""
 
 PIECE_BYTES_MIN: Final = 16 * KIB
 """Pieces of larger answers below this size are joined with their neighbours, for the same reason."""
@@ -28,6 +33,9 @@ class OutboxStatistics:
 
     bytes_sent: int = 0
     writes: int = 0
+    bytes_of_files: int = 0
+    """Of those sent: handed over by the system without a copy."""
+
     pauses: int = 0
     results_held: int = 0
 
@@ -38,11 +46,13 @@ class Outbox:
     __slots__ = (
         "_bytes_max",
         "_clogged",
+        "_files",
         "_frames",
         "_held",
         "_loop",
         "_on_drained",
         "_scheduled",
+        "_sends_files",
         "_statistics",
         "_transport",
         "_turn_given",
@@ -62,6 +72,8 @@ class Outbox:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._turn_given = False
         self._writes_vectors = False
+        self._sends_files = False
+        self._files: FileSender | None = None
         self._statistics = OutboxStatistics()
 
     def open(self, transport: asyncio.Transport) -> None:
@@ -70,6 +82,10 @@ class Outbox:
         self._transport = transport
         # asyncio joins what is given to it, which copies; up to 3.11 always, later when the socket is full.
         self._writes_vectors = type(transport).__module__.startswith("uvloop")
+        # What is encrypted passes through the transport, all of it.
+        self._sends_files = (
+            CAN_SEND_FILES and self._writes_vectors and transport.get_extra_info("sslcontext") is None
+        )
 
     @property
     def full(self) -> bool:
@@ -97,8 +113,47 @@ class Outbox:
             frames.append(result.to_bytes())
             self.send(trailer)
         else:
-            self._write_pieces(result.pieces, trailer)
+            if result.span is None or not self._send_span(result, result.span, trailer):
+                self._write_pieces(result.pieces, trailer)
             self._hold(result)
+
+    def _send_span(self, result: ReadResult, span: FileSpan, trailer: bytes) -> bool:
+        """Send an answer out of its file; what the socket does not take now follows from memory.
+
+        Returns:
+            Whether that is possible; nothing was sent if not.
+        """
+        transport, frames = self._transport, self._frames
+        assert transport is not None
+        (piece,) = result.pieces
+        if (
+            not self._sends_files
+            or len(piece) < SPAN_BYTES_MIN
+            or transport.get_write_buffer_size()
+            or transport.is_closing()
+        ):
+            return False
+        if self._files is None:
+            try:
+                self._files = FileSender(transport)
+            except OSError:  # no descriptor is left
+                return False
+        head: list[bytes | memoryview] = []
+        _join(frames, head)
+        sent = self._files.send(head[0], span, len(piece), trailer)
+        rest: list[bytes | memoryview] = []
+        at = 0
+        for part in (head[0], piece, trailer):
+            if sent < at + len(part):
+                rest.append(memoryview(part)[max(0, sent - at) :])
+            at += len(part)
+        if rest:
+            transport.writelines(rest)
+        statistics = self._statistics
+        statistics.writes += 1
+        statistics.bytes_sent += at
+        statistics.bytes_of_files += max(0, min(sent - len(head[0]), len(piece)))
+        return True
 
     def _write_pieces(self, pieces: list[memoryview], trailer: bytes) -> None:
         """Write large pieces as they are, runs of small ones as copies of about ``JOIN_BYTES_MAX`` bytes.
@@ -214,6 +269,9 @@ class Outbox:
         """The connection is lost: forget what was not sent."""
         self._transport = None
         self._clogged = False
+        if self._files is not None:
+            self._files.close()
+            self._files = None
         self._frames.clear()
         self._release_held()
         self.end_turn()

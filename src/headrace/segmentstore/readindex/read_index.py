@@ -256,7 +256,7 @@ class ContainerReadIndex:
         if loan is None:
             return None
         block, memory = loan
-        begin, end = self._storage.read_at_once(index.state.storage_name, start, wanted, memory)
+        begin, end, span = self._storage.read_at_once(index.state.storage_name, start, wanted, memory)
         size = min(end - begin, plan.length)
         if size <= 0:
             self._cache.take_back(block)
@@ -270,9 +270,10 @@ class ContainerReadIndex:
         if size <= COPY_BYTES_MAX:
             piece = memoryview(bytes(piece))
             self._cache.take_back(block)
-            release = None
+            release = span = None
         past = offset + size == segment.durable_length
-        return ReadResult(offset, [piece], past and not segment.sealed, past and segment.sealed, release)
+        sealed = segment.sealed
+        return ReadResult(offset, [piece], past and not sealed, past and sealed, release, span)
 
     def _runs_of(self, index: SegmentIndex) -> SequentialRuns:
         """Return the runs of a segment that is read from storage."""
@@ -370,7 +371,7 @@ class ContainerReadIndex:
         if loan is None:
             return False
         block, memory = loan
-        begin, end = self._storage.read_at_once(index.state.storage_name, offset, 1, memory)
+        begin, end, _ = self._storage.read_at_once(index.state.storage_name, offset, 1, memory)
         self._cache.take_back(block)
         return begin < end
 

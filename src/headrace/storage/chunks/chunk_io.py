@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from headrace.errors import ChecksumMismatchError, StorageReadError, StorageWriteError
+from headrace.runtime.open_file import OpenFile
 from headrace.storage.chunks.append_plan import AppendPiece
 from headrace.storage.chunks.checksums import count_good, verify_blocks
 from headrace.storage.chunks.read_plan import ReadPiece
@@ -83,6 +84,10 @@ class ChunkIO:
         good = count_good(buffer[:done], block, checksums)
         self.checksum_failures += good < done
         return good
+
+    def open_file(self, chunk: str) -> OpenFile | None:
+        """Return the file that :meth:`read_at_once` has read from, if there is one."""
+        return self._provider.open_file(chunk)
 
     async def delete(self, chunks: Sequence[str]) -> None:
         """Delete objects, several at a time. Raises: StorageWriteError if one is left."""

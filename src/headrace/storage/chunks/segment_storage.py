@@ -29,6 +29,7 @@ from headrace.errors import (
     SegmentSealedError,
 )
 from headrace.runtime.entropy import Entropy
+from headrace.runtime.open_file import FileSpan
 from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.chunk_writer import ChunkWriter
@@ -224,29 +225,34 @@ class ChunkedSegmentStorage:
             return data
         raise DataCorruptionError(f"segment {segment!r}: its chunks vanish while they are read")
 
-    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
+    def read_at_once(
+        self, segment: str, offset: int, length: int, buffer: memoryview
+    ) -> tuple[int, int, FileSpan | None]:
         """Read the blocks that hold ``length`` bytes from ``offset`` on, as far as that takes no waiting.
 
         Nothing is cut off at the end if ``buffer`` is larger than ``length`` by two blocks, or by one if
         ``length`` is whole blocks.
 
         Returns:
-            ``(begin, end)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]`` those
-            in front. An empty range says nothing but that :meth:`read_stored` has to be asked. Never raises.
+            ``(begin, end, span)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]``
+            those in front; ``span`` is where else the former lie, for this turn of the loop, if that is an
+            open file. An empty range says nothing but that :meth:`read_stored` has to be asked. Never raises.
         """
         try:
             layout = self._find_layout(segment)
             piece = layout and plan_at_once(layout, offset, length, len(buffer), self._checksums)
         except HeadraceError:
-            return 0, 0  # read_stored will say it
+            return 0, 0, None  # read_stored will say it
         if not piece:
-            return 0, 0
+            return 0, 0, None
         end = self._io.read_at_once(piece, buffer)
         if end <= piece.skip:
-            return 0, 0
+            return 0, 0, None
         self._statistics.reads += 1
         self._statistics.bytes_read += end - piece.skip
-        return piece.skip, end
+        file = self._io.open_file(piece.chunk)
+        span = None if file is None else FileSpan(file, piece.offset + piece.skip)
+        return piece.skip, end, span
 
     # ---------------------------------------------------------------------------------- modifying
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.errors import InvalidArgumentError
+from headrace.runtime.open_file import OpenFile
 
 Buffer = bytes | bytearray | memoryview
 
@@ -98,6 +99,12 @@ class ChunkProvider(Protocol):
         """Copy what can be had without waiting from ``offset`` on; return how many bytes that were.
 
         0 says nothing about the object, only that ``read`` has to be asked. Never raises.
+        """
+
+    def open_file(self, name: str) -> OpenFile | None:
+        """Return the file whose content is the object's, if there is one and it is open.
+
+        Good in this turn of the loop, for who has just read from it.
         """
 
     async def delete(self, name: str) -> None:

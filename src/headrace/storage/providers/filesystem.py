@@ -19,6 +19,7 @@ from typing import Final
 
 from headrace.errors import ChunkOffsetError
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
+from headrace.runtime.open_file import OpenFile
 from headrace.runtime.settings import tunable
 from headrace.storage.providers.chunk_files import (
     KeptDescriptor,
@@ -72,7 +73,7 @@ class FilesystemChunkProvider:
         self._files = filesystem
         self._threads = threads
         self._config = config or FilesystemProviderConfig()
-        self._descriptors: OrderedDict[str, int] = OrderedDict()
+        self._open: OrderedDict[str, OpenFile] = OrderedDict()
         self._synced_directories: set[str] = set()
         # The simulated disk has no page cache to ask.
         self._reads_at_once = bool(_RWF_NOWAIT) and isinstance(filesystem, OsFilesystem)
@@ -127,7 +128,7 @@ class FilesystemChunkProvider:
     async def _read_in_thread(
         self, name: str, view: memoryview, done: int, offset: int, length: int
     ) -> tuple[memoryview, int]:
-        keeps = self._reads_at_once and name not in self._descriptors
+        keeps = self._reads_at_once and name not in self._open
         kept = KeptDescriptor(self._files) if keeps else None
         path = self._path(name)
         try:
@@ -144,28 +145,31 @@ class FilesystemChunkProvider:
 
     def _read_cached(self, name: str, offset: int, length: int) -> tuple[memoryview, int]:
         """Return memory for the bytes, and how many are in it; none if that is for the thread to do."""
-        if name not in self._descriptors or length > self._config.read_at_once_bytes_max:
+        if name not in self._open or length > self._config.read_at_once_bytes_max:
             return memoryview(b""), 0
         view = memoryview(bytearray(length))
         return view, self.read_at_once(name, offset, view)
 
     def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:
         """Copy what the page cache holds; only of files that an earlier read has left open."""
-        descriptor = self._descriptors.get(name)
-        if descriptor is None or offset < 0 or not 0 < len(buffer) <= self._config.read_at_once_bytes_max:
+        file = self._open.get(name)
+        if file is None or offset < 0 or not 0 < len(buffer) <= self._config.read_at_once_bytes_max:
             return 0
         try:
-            done = os.preadv(descriptor, (buffer,), offset, _RWF_NOWAIT)
+            done = os.preadv(file.descriptor, (buffer,), offset, _RWF_NOWAIT)
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:  # some mounted file systems cannot
                 self._reads_at_once = False
-                self._close_descriptors()
+                self._close_files()
             return 0  # not cached, or a failure the thread will meet and translate
-        self._descriptors.move_to_end(name)
+        self._open.move_to_end(name)
         statistics = self._statistics
         statistics.reads_at_once += done == len(buffer)
         statistics.bytes_read += done
         return done
+
+    def open_file(self, name: str) -> OpenFile | None:
+        return self._open.get(name)
 
     async def info(self, name: str) -> ChunkObject:
         length = await self._threads.do(stat_file, self._files, name, self._path(name))
@@ -184,11 +188,15 @@ class FilesystemChunkProvider:
     # ---------------------------------------------------------------------------------- ending
 
     async def close(self) -> None:
-        self._close_descriptors()
+        self._close_files()
 
-    def _close_descriptors(self) -> None:
-        while self._descriptors:
-            self._files.close(self._descriptors.popitem()[1])
+    def _close_files(self) -> None:
+        while self._open:
+            self._close_file(self._open.popitem()[1])
+
+    def _close_file(self, file: OpenFile) -> None:
+        descriptor, file.descriptor = file.descriptor, -1
+        self._files.close(descriptor)
 
     def statistics(self) -> ProviderStatistics:
         return replace(self._statistics)
@@ -209,14 +217,14 @@ class FilesystemChunkProvider:
 
     def _keep(self, name: str, descriptor: int) -> None:
         """Keep a descriptor for the next read, unless another read was faster."""
-        if not self._reads_at_once or name in self._descriptors:
+        if not self._reads_at_once or name in self._open:
             self._files.close(descriptor)
             return
-        self._descriptors[name] = descriptor
-        if len(self._descriptors) > self._config.descriptors_max:
-            self._files.close(self._descriptors.popitem(last=False)[1])
+        self._open[name] = OpenFile(descriptor)
+        if len(self._open) > self._config.descriptors_max:
+            self._close_file(self._open.popitem(last=False)[1])
 
     def _forget(self, name: str) -> None:
-        descriptor = self._descriptors.pop(name, None)
-        if descriptor is not None:
-            self._files.close(descriptor)
+        file = self._open.pop(name, None)
+        if file is not None:
+            self._close_file(file)

@@ -13,6 +13,7 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.limits import INT64_MAX
+from headrace.runtime.open_file import OpenFile
 from headrace.storage.providers.contract import (
     LIST_PAGE_OBJECTS_MAX,
     Buffer,
@@ -80,6 +81,9 @@ class MemoryChunkProvider:
         self._statistics.reads_at_once += 1
         self._statistics.bytes_read += size
         return size
+
+    def open_file(self, name: str) -> OpenFile | None:  # noqa: ARG002
+        return None
 
     async def delete(self, name: str) -> None:
         content = self.objects.pop(name, None)

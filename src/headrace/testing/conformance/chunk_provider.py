@@ -7,6 +7,7 @@ time it is called within one test.
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
@@ -161,6 +162,21 @@ class ChunkProviderContract:
             assert 0 <= done <= max(0, min(size, 200 - offset))
             assert buffer[:done] == content[offset : offset + done]
         assert provider.read_at_once("missing", 0, memoryview(bytearray(10))) == 0
+
+    async def test_an_open_file_holds_the_object_until_it_is_deleted(self) -> None:
+        provider = await self.make()
+        assert provider.open_file("c") is None
+        await provider.create("c", [b"one"])
+        await read_bytes(provider, "c", 0, 3)
+        if provider.supports_append:
+            await provider.append("c", 3, [b"two"])
+        file = provider.open_file("c")
+        if file is None:
+            return
+        assert os.pread(file.descriptor, 100, 0) == (b"onetwo" if provider.supports_append else b"one")
+        await provider.delete("c")
+        assert provider.open_file("c") is None
+        assert file.descriptor == -1
 
     async def test_thousands_of_buffers_are_written_in_order(self) -> None:
         provider = await self.make()

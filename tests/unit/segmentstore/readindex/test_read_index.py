@@ -555,6 +555,7 @@ async def test_a_reader_of_a_warm_history_needs_no_task_and_always_the_same_memo
         assert result.length == min(1 * MIB, segment.durable_length - position)
         assert b"".join(result.pieces) == pattern(position, result.length)
         assert world.cache.statistics().lent_bytes == 1 * MIB or result.length == 300
+        assert result.span == ((world.storage.file, position) if result.length > 300 else None)
         position += result.length
         assert result.at_tail == (position == segment.durable_length)
         result.release()

@@ -6,6 +6,7 @@ import asyncio
 from array import array
 
 from headrace.errors import DataCorruptionError, NoSuchSegmentError, StorageReadError
+from headrace.runtime.open_file import FileSpan, OpenFile
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex import BlockCache, CacheConfig, ContainerReadIndex, ReadIndexConfig
@@ -34,6 +35,7 @@ class FakeStorage:
         self.warm_bytes = 0
         """Bytes at the beginning of every segment that can be read without waiting."""
         self.block_bytes = 1024
+        self.file = OpenFile(7)
         self.reads_at_once: list[tuple[str, int, int]] = []
         self._gate = asyncio.Event()
         self._gate.set()
@@ -62,11 +64,13 @@ class FakeStorage:
             return data[:-1]
         return data
 
-    def read_at_once(self, segment: str, offset: int, length: int, buffer: memoryview) -> tuple[int, int]:
+    def read_at_once(
+        self, segment: str, offset: int, length: int, buffer: memoryview
+    ) -> tuple[int, int, FileSpan | None]:
         """Whole blocks of ``block_bytes`` as far as they are warm, from the one that ``offset`` lies in."""
         content = self.segments.get(segment)
         if content is None or self.failures or not self._gate.is_set():
-            return 0, 0
+            return 0, 0, None
         first = offset - offset % self.block_bytes
         warm = min(len(content), self.warm_bytes)
         whole = min(-(-(offset + length) // self.block_bytes) * self.block_bytes, len(content))
@@ -74,10 +78,10 @@ class FakeStorage:
         if end < len(content):
             end -= end % self.block_bytes
         if end <= offset:
-            return 0, 0
+            return 0, 0, None
         buffer[: end - first] = content[first:end]
         self.reads_at_once.append((segment, offset, end - offset))
-        return offset - first, end - first
+        return offset - first, end - first, FileSpan(self.file, offset)
 
 
 class World:

@@ -1,5 +1,6 @@
 """What goes wrong with chunk files, and how the filesystem provider says so."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,23 @@ async def test_bytes_appended_after_a_file_was_opened_are_read(local):
     await local.read("c", 0, 1)
     await local.append("c", 1, [b"y"])
     assert await local.read("c", 0, 2) == b"xy"
+
+
+async def test_who_was_handed_an_open_file_sees_when_it_is_closed(local):
+    for name in "abc":
+        await local.create(name, [name.encode() * 10])
+        await local.read(name, 0, 10)
+    files = {name: local.open_file(name) for name in "abc"}
+    for name, file in files.items():
+        assert os.pread(file.descriptor, 20, 0) == name.encode() * 10
+    local.read_at_once("a", 0, memoryview(bytearray(1)))  # the one used last
+    await local.create("d", [b"d"])
+    await local.read("d", 0, 1)
+    assert [name for name, file in files.items() if file.descriptor < 0] == ["b"]
+    assert local.open_file("b") is None
+    await local.delete("c")
+    await local.close()
+    assert [file.descriptor for file in files.values()] == [-1, -1, -1]
 
 
 async def test_a_deleted_file_is_not_read_through_an_open_descriptor(local):
