@@ -3,6 +3,7 @@ it."""
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -18,12 +19,14 @@ class ServerDiedError(Exception):
 class ServerProcess:
     """One server process at a time on one data directory. Ports are free ones, new at each start."""
 
-    def __init__(self, directory, *arguments, environment=None, python=()):
+    def __init__(self, directory, *arguments, environment=None, python=(), files_max=None):
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.arguments = arguments
         self.environment = {**os.environ, **(environment or {})}
         self.python = python
+        self.files_max = files_max
+        """How many files the system lets the process open, (soft, hard); None: as many as this one."""
         self.process = None
         self.addresses = {}
         self.starts = 0
@@ -56,6 +59,7 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
                 env=self.environment,
+                preexec_fn=None if self.files_max is None else self._limit_files,  # noqa: PLW1509
             )
         deadline = time.monotonic() + timeout_s
         while not ready_file.exists():
@@ -68,6 +72,9 @@ class ServerProcess:
         self.addresses = json.loads(ready_file.read_text())
         assert self.addresses["pid"] == self.process.pid
         return self.addresses
+
+    def _limit_files(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, self.files_max)
 
     @property
     def uri(self):

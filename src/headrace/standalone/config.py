@@ -45,6 +45,12 @@ class StandaloneConfig:
         high=1024,
         help="Log frames of 2 MiB per container: a legal append of 16 MiB has to find room in them.",
     )
+    connections_max: int = tunable(
+        10_000,
+        low=1,
+        high=1_000_000,
+        help="Connections of the data protocol at a time; fewer if the limit of open files is low.",
+    )
     container: ContainerConfig = field(default_factory=ContainerConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
 

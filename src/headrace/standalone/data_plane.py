@@ -14,14 +14,16 @@ from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.registry import ContainerHealth, ContainerRegistry, OnFailed
+from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.listener import Listener
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.config import StandaloneConfig
+from headrace.standalone.descriptor_plan import DescriptorPlan, plan_descriptors
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
@@ -39,10 +41,22 @@ _TRIM_EVERY_S: Final = 10.0
 
 
 class DataPlane:
-    """Everything below the controller. Runs on the loop that calls :meth:`start`."""
+    """Everything below the controller. Runs on the loop that calls :meth:`start`.
 
-    def __init__(self, config: StandaloneConfig, runtime: Runtime, containers: int) -> None:
+    ``descriptors``: how many files and connections it may have open; None: as many as it is configured for.
+    """
+
+    def __init__(
+        self,
+        config: StandaloneConfig,
+        runtime: Runtime,
+        containers: int,
+        descriptors: DescriptorPlan | None = None,
+    ) -> None:
         self._config = config
+        self._descriptors = descriptors or plan_descriptors(
+            None, containers, config.connections_max, config.chunk_threads
+        )
         self._runtime = runtime
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._frames: FrameMemory | None = None
@@ -83,7 +97,8 @@ class DataPlane:
             files.mkdir(root)
             files.fsync_directory(self._config.data_dir)
         self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
-        return FilesystemChunkProvider(root, files, self._chunk_threads)
+        kept = FilesystemProviderConfig(descriptors_max=self._descriptors.chunk_files_max)
+        return FilesystemChunkProvider(root, files, self._chunk_threads, kept)
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
         assert self._provider is not None
@@ -112,7 +127,9 @@ class DataPlane:
 
     async def listen(self, host: str, port: int) -> int:
         """Accept connections; answer the port. Raises OSError if the address is taken."""
-        self._listener = Listener(self.store)
+        self._listener = Listener(
+            self.store, IngressConfig(connections_max=self._descriptors.connections_max)
+        )
         return await self._listener.start(host, port)
 
     def container_health(self) -> list[ContainerHealth]:

@@ -19,6 +19,7 @@ from typing import Final
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.collector import tune_collector
 from headrace.runtime.context import Runtime, system_runtime
+from headrace.runtime.descriptors import find_limit, raise_limit
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.loops import run as run_loop
 from headrace.runtime.loops import share_interpreter
@@ -27,6 +28,7 @@ from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, Stand
 from headrace.standalone.control_plane import ControlPlane
 from headrace.standalone.data_directory import check_data_directory, containers_of
 from headrace.standalone.data_plane import DataPlane
+from headrace.standalone.descriptor_plan import DescriptorPlan, plan_descriptors
 from headrace.standalone.lost_logs import check_logs
 from headrace.standalone.ready_file import remove_ready_file, write_ready_file
 
@@ -67,6 +69,7 @@ class StandaloneServer:
         Raises:
             DirectoryLockedError: another process serves this directory; the message names it.
             DataCorruptionError: a log or its storage is damaged; the message names file and offset.
+            InvalidArgumentError: the system lets the process open too few files.
             OSError: an address is taken.
         """
         config = self._config
@@ -78,7 +81,8 @@ class StandaloneServer:
                 # Not before the lock is held: the promise of somebody who holds it is still true.
                 remove_ready_file(config.ready_file)
             self._advise_memory(containers)
-            data_plane = self._data_plane = DataPlane(config, self._runtime, containers)
+            descriptors = self._plan_descriptors(containers)
+            data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
             stack.push_async_callback(data_plane.stop)
             segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
             control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore, data_plane)
@@ -94,6 +98,18 @@ class StandaloneServer:
             )
             self._exit = stack.pop_all()
         return addresses
+
+    def _plan_descriptors(self, containers: int) -> DescriptorPlan:
+        config, limit = self._config, find_limit()
+        plan = plan_descriptors(limit, containers, config.connections_max, config.chunk_threads)
+        if plan.connections_max < config.connections_max:
+            _logger.warning(
+                "the system lets this process open %d files: %d connections at a time instead of %d",
+                limit,
+                plan.connections_max,
+                config.connections_max,
+            )
+        return plan
 
     def _advise_memory(self, containers: int) -> None:
         wanted = self._config.cache_bytes_wanted(containers)
@@ -173,6 +189,7 @@ async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Add
 def run(config: StandaloneConfig) -> None:
     """Run a server in this process until it is told to stop; returns after a clean stop."""
     share_interpreter()
+    raise_limit()
     if run_loop(serve(config)):
         logging.shutdown()
         os._exit(0)  # the end of the interpreter would wait for a thread that nothing ends

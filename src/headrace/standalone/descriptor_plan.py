@@ -1,0 +1,62 @@
+"""Divides the descriptors that the system grants a server. Pure.
+
+Logs come first: a log that cannot open its next file ends its container. What clients take is bounded by what
+is left, so that however many of them come, the containers go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.errors import InvalidArgumentError
+from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
+from headrace.storage.providers.filesystem import FilesystemProviderConfig
+
+PROCESS_DESCRIPTORS: Final = 128
+"""For the interpreter, loops, gRPC and REST, whose connections nobody counts: some dozens of them fit."""
+CONTAINER_DESCRIPTORS: Final = 16
+"""Of a container: its log's files in use, next, old and just read, and the owner file, with room to spare."""
+CONNECTION_DESCRIPTORS: Final = 2
+"""Of a connection: its socket, and a second one once chunk files are sent over it."""
+CHUNK_FILES_SHARE: Final = 8
+"""One in so many of what is left is for chunk files that are kept open, up to their own bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorPlan:
+    """What clients may take, and what is kept open for their reads."""
+
+    connections_max: int
+    chunk_files_max: int
+
+
+def plan_descriptors(
+    limit: int | None, containers: int, connections_max: int, threads: ChunkThreadsConfig
+) -> DescriptorPlan:
+    """Divide ``limit`` descriptors (None: there is no limit) of a server.
+
+    Args:
+        limit: what the system grants the process.
+        containers: how many run here.
+        connections_max: never plan for more connections.
+        threads: each has a chunk file open at a time.
+
+    Raises:
+        InvalidArgumentError: there are too few for a single connection.
+    """
+    files_max = FilesystemProviderConfig().descriptors_max
+    if limit is None:
+        return DescriptorPlan(connections_max, files_max)
+    reserved = PROCESS_DESCRIPTORS + CONTAINER_DESCRIPTORS * containers
+    reserved += threads.writes + threads.reads + threads.chores
+    left = limit - reserved
+    files = min(files_max, left // CHUNK_FILES_SHARE)
+    connections = min(connections_max, (left - files) // CONNECTION_DESCRIPTORS)
+    if files < 1 or connections < 1:
+        raise InvalidArgumentError(
+            f"the system lets this process open {limit} files; {containers} containers need "
+            f"{reserved + CHUNK_FILES_SHARE} and every connection {CONNECTION_DESCRIPTORS} more: raise the "
+            "limit (ulimit -n, LimitNOFILE) or run fewer containers"
+        )
+    return DescriptorPlan(connections, files)
