@@ -16,7 +16,7 @@ CONTAINER = {
     212342: "a write that took so many calls that one of them always failed was made again and again, whole",
     905931: "who asked for a segment while the log failed under the eviction for its room was told the same",
     2002716: "the clients did not expect that a catalogue in storage could not be read at their first look",
-    221627: "the judge took the repeated merge that a fenced owner answered for a new one",
+    221627: "a fenced owner answered a repeated merge by what it remembered, without a write",
 }
 
 DATA_PLANE = {
@@ -24,6 +24,7 @@ DATA_PLANE = {
     5134: "the judge believed that a removal that removes nothing now would remove nothing later",
     600244: "a table whose log storage answers slowly was read anew from its beginning at every failure",
     600389: "the same, with another table",
+    801111: "a fenced owner acknowledged the removal of a key that its successor had put, without a write",
 }
 
 STORAGE_WRITER = {

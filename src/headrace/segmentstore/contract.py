@@ -232,6 +232,16 @@ class ReadIndex(Protocol):
 class SegmentAccess(Protocol):
     """What table segments need from the container that holds them. All calls run on the container's loop."""
 
+    def check_owner(self) -> None:
+        """Ask who owns the container before a request to change something is answered without a write.
+
+        A write finds out by itself. What an answer says is true of the moment of this call.
+
+        Raises:
+            FencedOutError: somebody else owns the container: what is known here proves nothing.
+            ContainerOfflineError: the container has ended.
+        """
+
     def find_segment(self, name: str) -> SegmentState | None:
         """Return the live segment of that name, or None, also if it is not in memory."""
 

@@ -148,8 +148,6 @@ def judgeable(operations: list[Operation], *, contested: bool) -> list[Operation
     """Return what the model can judge, in the words of the model.
 
     * A merge seals its source first: if it came to nothing, that is one more operation, perhaps.
-    * A merge that was made before changes nothing, however often it is repeated: with two owners its answer
-      may be old like that of any look.
     * A refusal may be about operations that are accepted and not yet durable: it is judged as if it had
       been told when they were answered, and not at all if that never happened.
     """
@@ -160,7 +158,7 @@ def judgeable(operations: list[Operation], *, contested: bool) -> list[Operation
             judged.extend(_seal_of_source(operation, operations[-1]))
         if operation.outcome is Outcome.UNKNOWN and isinstance(call, _LOOKS):
             continue
-        if contested and (isinstance(call, _LOOKS) or _is_repeated_merge(operation, operations)):
+        if contested and isinstance(call, _LOOKS):
             continue
         if operation.outcome is Outcome.REFUSED:
             if operation.reason in _ANY_TIME or contested:
@@ -172,28 +170,6 @@ def judgeable(operations: list[Operation], *, contested: bool) -> list[Operation
                 operation = replace(operation, ended=end)
         judged.append(operation)
     return judged
-
-
-def _is_repeated_merge(operation: Operation, operations: list[Operation]) -> bool:
-    """Whether the source was merged before, for sure, and not created since."""
-    merge: Any = operation.call
-    if not isinstance(merge, _MERGES) or operation.outcome is not Outcome.OK:
-        return False
-    source: str = merge.source
-    merged_at = NEVER
-    for other in operations:
-        call: Any = other.call
-        if isinstance(call, _MERGES) and call.source == source and call.segment == merge.segment:
-            if other.outcome is Outcome.OK and other.ended < operation.started:
-                merged_at = min(merged_at, other.ended)
-        elif (
-            isinstance(call, CreateSegmentCall)
-            and call.segment == source
-            and merged_at < other.ended
-            and other.started < operation.ended
-        ):
-            return False
-    return merged_at < NEVER
 
 
 def _seal_of_source(merge: Operation, observation: Operation) -> list[Operation]:

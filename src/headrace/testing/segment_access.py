@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import (
     ContainerOfflineError,
+    FencedOutError,
     HeadraceError,
     NoSuchSegmentError,
     OffsetMismatchError,
@@ -57,6 +58,8 @@ class MemorySegmentAccess:
         self.auto_commit = auto_commit
         """Make each operation durable at once, in the next turn of the loop."""
         self.read_bytes_max = 1 << 21
+        self.fenced = False
+        """Whether somebody else owns the container, which writes find out by themselves."""
         self.hold_reads: asyncio.Event | None = None
         """If set, reads wait for it once they know that their bytes are durable."""
         self.refuse_next: HeadraceError | None = None
@@ -117,6 +120,10 @@ class MemorySegmentAccess:
         self.disks[name].sealed = self._segments[name].sealed = self._segments[name].accepted_sealed = True
 
     # ---- SegmentAccess
+
+    def check_owner(self) -> None:
+        if self.fenced:
+            raise FencedOutError("a newer owner has taken the container")
 
     def find_segment(self, name: str) -> SegmentState | None:
         segment = self._segments.get(name)

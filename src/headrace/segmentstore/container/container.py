@@ -147,6 +147,10 @@ class SegmentContainer:
 
     # -------------------------------------------------------------------------------------- look-up
 
+    def check_owner(self) -> None:
+        """See :meth:`SegmentAccess.check_owner`."""
+        self._tenure.check_owner()
+
     def find_segment(self, name: str) -> SegmentState | None:
         """Return the live segment of that name if it is in memory."""
         self._tenure.check_online(name)

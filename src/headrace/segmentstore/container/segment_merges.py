@@ -30,13 +30,19 @@ success."""
 class Changes(Protocol):
     """What a merge needs of the container besides."""
 
+    def check_owner(self) -> None: ...
+
     async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None: ...
 
     async def delete(self, segment: SegmentState) -> None: ...
 
 
 class SegmentMerges:
-    """The merges of one container."""
+    """The merges of one container.
+
+    A merge that was made before is answered without a write. A former owner must not: it would say so of
+    sources that it has never heard of, and a transaction would count as committed.
+    """
 
     def __init__(self, directory: SegmentDirectory, log: DurableLog, changes: Changes) -> None:
         self._directory = directory
@@ -79,6 +85,8 @@ class SegmentMerges:
         lengths: list[int] = []
         for outcome in await asyncio.gather(*started, return_exceptions=True):
             if isinstance(outcome, NoSuchSegmentError) and not target.accepted_deleted:
+                await self._log.flush()  # who removed the source may not be durable
+                self._changes.check_owner()
                 lengths.append(lengths[-1] if lengths else target.durable_length)
             elif isinstance(outcome, BaseException):
                 raise outcome
@@ -124,6 +132,7 @@ class SegmentMerges:
         return self._finish(target, source, sealing, merging)
 
     async def _merge_again(self, target: SegmentState, source_name: str) -> int:
+        self._changes.check_owner()
         if source_name not in self._merged:
             raise NoSuchSegmentError(source_name)
         return target.durable_length
@@ -146,6 +155,7 @@ class SegmentMerges:
             await self._log.flush()
             if not source.merged:  # somebody else's merge, and the log failed before it was durable
                 raise ContainerOfflineError(f"{source.name!r} was not merged") from None
+            self._changes.check_owner()
             return target.durable_length
         self._remember(source)
         return int(ticket.operation.offset + ticket.operation.length)
@@ -171,6 +181,7 @@ class SegmentMerges:
             await self._log.flush()
             if not source.deleted and not source.merged:
                 raise ContainerOfflineError(f"{source.name!r} was not merged") from None
+            self._changes.check_owner()
         self._remember(source)
         return target.durable_length
 

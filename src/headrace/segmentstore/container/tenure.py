@@ -35,6 +35,20 @@ class Tenure:
         if not self.online and not (self.is_finishing and name == self._catalogue):
             raise ContainerOfflineError(f"container {self._container_id} is not running here now")
 
+    def check_owner(self) -> None:
+        """Refuse what would be answered without a write, if what is known here may be out of date.
+
+        One short read. A write finds out by itself.
+
+        Raises:
+            FencedOutError: a newer owner has taken the container.
+            ContainerOfflineError: the tenure has ended.
+        """
+        if self.ended:
+            raise ContainerOfflineError(f"container {self._container_id} has ended here")
+        if self._wal.is_fenced():
+            raise FencedOutError(f"a newer owner has taken container {self._container_id}")
+
     def begin(self) -> None:
         """Everything is recovered: accept calls."""
         self.online = True

@@ -169,6 +169,9 @@ class ContainerTables:
         """Remove keys, all or none; conditions and errors are those of :meth:`table_update`.
 
         Removing a key that does not exist succeeds and changes nothing.
+
+        Raises:
+            FencedOutError: there is nothing to remove, as far as a former owner of the container can know.
         """
         check_keys(key_length_of(await self._tables.get_segment(segment)), keys)
         names = dict.fromkeys(item.key for item in keys)
@@ -179,6 +182,7 @@ class ContainerTables:
             present = [key for key in names if state.is_touched(key) or state.index.find(key) != REMOVED]
             if not present:
                 table.pass_turn()
+                self._access.check_owner()  # a key that its successor knows is none of "absent"
                 return
             data, _ = encode_removals(present)
             tail = state.tail

@@ -1,8 +1,14 @@
-"""An owner that was fenced and does not know it yet: nothing it finds is proof of damage."""
+"""An owner that was fenced and does not know it yet: nothing it finds is proof of damage, and nothing it
+remembers is an answer to who wants something changed.
+"""
+
+import dataclasses
 
 import pytest
 
 from headrace.errors import ContainerOfflineError, DataCorruptionError, FencedOutError
+from headrace.limits import MIB
+from headrace.model.tables import TableEntry, TableKey
 from headrace.segmentstore.ingress.reply_mapping import question_of, reply_to
 from headrace.wal.memory import MemoryWal
 from headrace.wire import commands as c
@@ -112,3 +118,66 @@ async def test_a_read_that_fails_while_its_container_ends_does_not_speak_of_dama
         await owner.read(segment, 0, 3, wait=False)
     owner._read_index = index
     await owner.stop()
+
+
+T = "s/table"
+KEY = b"key"
+
+
+def bench_of_two():
+    """Nothing is stored by itself: the former owner learns nothing from a write of its own."""
+    bench = Bench()
+    writer = dataclasses.replace(bench.config.storage_writer, flush_age_s=1e9, flush_bytes=16 * MIB)
+    bench.config = dataclasses.replace(bench.config, storage_writer=writer)
+    return bench
+
+
+async def start_beside(bench):
+    """Start a successor while the former owner goes on."""
+    bench.container = None
+    return await bench.start()
+
+
+async def test_a_removal_is_not_acknowledged_by_who_cannot_know_the_key():
+    """It was: its successor had the key, and kept it."""
+    bench = bench_of_two()
+    former = await bench.start()
+    await former.tables.create_table(T)
+    await former.tables.table_remove(T, [TableKey(KEY)])
+    successor = await start_beside(bench)
+    await successor.tables.table_update(T, [TableEntry(KEY, b"value")])
+    with pytest.raises(FencedOutError) as caught:
+        await former.tables.table_remove(T, [TableKey(KEY)])
+    request = c.RemoveTableKeys(7, T, "", [])
+    assert reply_to(caught.value, question_of(request)) == c.WrongHost(7, T, "", "")
+    assert len(await successor.tables.table_get(T, [KEY])) == 1
+    await successor.tables.table_remove(T, [TableKey(KEY)])
+    await successor.tables.table_remove(T, [TableKey(KEY)])
+    assert await successor.tables.table_get(T, [KEY]) == [None]
+    await former.stop()
+    await successor.stop()
+
+
+async def test_a_merge_counts_as_made_before_only_for_who_can_know_that():
+    """A batch passes over sources that are gone: to a former owner those of its successor look like that."""
+    bench = bench_of_two()
+    former = await bench.start()
+    target = await former.create(A, {})
+    await former.create("s/old", {})
+    await append(former, "s/old", b"old")
+    await former.create("s/empty", {})
+    assert await former.merge_batch(target, ["s/old", "s/empty", "s/never"]) == [3, 3, 3]
+    assert await former.merge(target, "s/old") == 3
+    successor = await start_beside(bench)
+    await successor.create("s/new", {})
+    await append(successor, "s/new", b"new")
+    for name in ("s/new", "s/old", "s/empty"):
+        with pytest.raises(FencedOutError):
+            await former.merge_batch(target, [name])
+        with pytest.raises(FencedOutError):
+            await former.merge(target, name)
+    again = await successor.resolve(A)
+    assert await successor.merge_batch(again, ["s/old", "s/new"]) == [6, 6]
+    assert await read_all(successor, A) == b"oldnew"
+    await former.stop()
+    await successor.stop()

@@ -5,6 +5,7 @@ import pytest
 from headrace.errors import (
     ContainerOfflineError,
     DataCorruptionError,
+    FencedOutError,
     InvalidArgumentError,
     NoSuchSegmentError,
     OffsetMismatchError,
@@ -123,6 +124,19 @@ async def test_removing_an_absent_key_succeeds_and_writes_nothing(tables):
     info = await tables.table_info(T)
     assert (info.length, info.entry_count) == (36, 0)
     assert await tables.table_get(T, [b"a"]) == [None]
+
+
+async def test_removing_an_absent_key_is_refused_by_who_is_not_the_owner_any_more():
+    access = MemorySegmentAccess()
+    tables = ContainerTables(access)
+    await tables.create_table(T)
+    await tables.table_update(T, [entry("a")])
+    access.fenced = True
+    with pytest.raises(FencedOutError):
+        await tables.table_remove(T, [TableKey(b"b")])
+    access.fenced = False
+    await tables.table_remove(T, [TableKey(b"b")])
+    assert (await tables.table_info(T)).length == 18
 
 
 async def test_a_key_twice_in_one_update_ends_as_its_last_entry(tables):
