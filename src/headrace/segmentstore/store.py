@@ -8,7 +8,8 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from headrace.errors import (
     AttributeMismatchError,
@@ -50,6 +51,23 @@ class SegmentStore:
             raise NoSuchSegmentError(name)
         return self._registry.get(name)
 
+    @contextmanager
+    def _owning(self, name: str) -> Iterator[SegmentContainer]:
+        """Give the container of a segment that is to be changed; believe a refusal only of its owner.
+
+        That a segment exists, is sealed or is gone is an answer that many callers take for success. It needs
+        no write, so a former owner would give it as well, by what it remembers.
+
+        Raises:
+            FencedOutError, ContainerOfflineError: instead of such a refusal.
+        """
+        container = self._container(name)
+        try:
+            yield container
+        except SegmentError:
+            container.check_owner()
+            raise
+
     async def _segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
         container = self._container(name)
         return container, await container.resolve(name)
@@ -66,14 +84,13 @@ class SegmentStore:
     ) -> None:
         """Create an empty segment. Raises SegmentExistsError, InvalidArgumentError."""
         check_segment_name(segment)
-        await self._container(segment).create(
-            segment,
-            {
-                attr.SCALE_POLICY_TYPE: scale_type,
-                attr.SCALE_POLICY_RATE: target_rate,
-                attr.ROLLOVER_SIZE: max(0, rollover_bytes),
-            },
-        )
+        attributes = {
+            attr.SCALE_POLICY_TYPE: scale_type,
+            attr.SCALE_POLICY_RATE: target_rate,
+            attr.ROLLOVER_SIZE: max(0, rollover_bytes),
+        }
+        with self._owning(segment) as container:
+            await container.create(segment, attributes)
 
     async def create_transient_segment(self, parent: str, writer_id: bytes) -> str:
         """Create a scratch segment beside ``parent`` (which is not checked) and return its name."""
@@ -100,18 +117,21 @@ class SegmentStore:
 
     async def seal_segment(self, segment: str) -> int:
         """Seal and answer the final length. Raises SegmentSealedError if it was sealed already."""
-        container, state = await self._stream_segment(segment)
-        return await container.seal(state)
+        with self._owning(segment):
+            container, state = await self._stream_segment(segment)
+            return await container.seal(state)
 
     async def truncate_segment(self, segment: str, offset: int) -> None:
         """Drop the head. Raises SegmentTruncatedError outside [start, length], NoSuchSegmentError."""
-        container, state = await self._stream_segment(segment)
-        await container.truncate(state, offset)
+        with self._owning(segment):
+            container, state = await self._stream_segment(segment)
+            await container.truncate(state, offset)
 
     async def delete_segment(self, segment: str) -> None:
         """Delete a segment (of any kind). Raises NoSuchSegmentError."""
-        container, state = await self._segment(segment)
-        await container.delete(state)
+        with self._owning(segment):
+            container, state = await self._segment(segment)
+            await container.delete(state)
 
     async def merge_segments(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> int:
         """Append all of ``source`` to ``target`` and remove it; answer the new length of the target.
@@ -219,10 +239,12 @@ class SegmentStore:
     async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Create a table: hash (``key_length`` 0) or fixed key. Raises SegmentExistsError."""
         check_segment_name(segment)
-        await self._container(segment).tables.create_table(segment, key_length, rollover_bytes)
+        with self._owning(segment) as container:
+            await container.tables.create_table(segment, key_length, rollover_bytes)
 
     async def delete_table(self, segment: str, *, must_be_empty: bool) -> None:
-        await self._container(segment).tables.delete_table(segment, must_be_empty)
+        with self._owning(segment) as container:
+            await container.tables.delete_table(segment, must_be_empty)
 
     async def table_info(self, segment: str) -> TableInfo:
         return await self._container(segment).tables.table_info(segment)

@@ -6,10 +6,19 @@ import dataclasses
 
 import pytest
 
-from headrace.errors import ContainerOfflineError, DataCorruptionError, FencedOutError
+from headrace.errors import (
+    ContainerOfflineError,
+    DataCorruptionError,
+    FencedOutError,
+    NoSuchSegmentError,
+    SegmentExistsError,
+    SegmentSealedError,
+)
 from headrace.limits import MIB
 from headrace.model.tables import TableEntry, TableKey
+from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.ingress.reply_mapping import question_of, reply_to
+from headrace.segmentstore.store import SegmentStore
 from headrace.wal.memory import MemoryWal
 from headrace.wire import commands as c
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
@@ -179,5 +188,46 @@ async def test_a_merge_counts_as_made_before_only_for_who_can_know_that():
     again = await successor.resolve(A)
     assert await successor.merge_batch(again, ["s/old", "s/new"]) == [6, 6]
     assert await read_all(successor, A) == b"oldnew"
+    await former.stop()
+    await successor.stop()
+
+
+class Registry:
+    """Of one container, whatever the segment."""
+
+    def __init__(self, container):
+        self.get = lambda _: container
+
+
+async def test_what_counts_as_success_is_not_refused_by_who_only_remembers_it():
+    """A segment that exists, is sealed or is gone: for its successor all of that may have changed."""
+    bench = bench_of_two()
+    former = await bench.start()
+    old = SegmentStore(Registry(former), SeededEntropy(1))
+    await old.create_segment(A)
+    await old.seal_segment(A)
+    with pytest.raises(SegmentSealedError):
+        await old.seal_segment(A)
+    with pytest.raises(NoSuchSegmentError):
+        await old.delete_segment("s/new")
+    successor = await start_beside(bench)
+    new = SegmentStore(Registry(successor), SeededEntropy(2))
+    await new.create_segment("s/new")
+    await new.delete_segment(A)
+    for change in (
+        lambda: old.create_segment(A),
+        lambda: old.create_table(A),
+        lambda: old.seal_segment(A),
+        lambda: old.seal_segment("s/new"),
+        lambda: old.delete_segment("s/new"),
+        lambda: old.delete_table("s/new", must_be_empty=True),
+        lambda: old.truncate_segment("s/new", 0),
+    ):
+        with pytest.raises(FencedOutError):
+            await change()
+    with pytest.raises(NoSuchSegmentError):
+        await new.seal_segment(A)
+    with pytest.raises(SegmentExistsError):
+        await new.create_segment("s/new")
     await former.stop()
     await successor.stop()
