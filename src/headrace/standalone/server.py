@@ -81,7 +81,8 @@ class StandaloneServer:
                 # Not before the lock is held: the promise of somebody who holds it is still true.
                 remove_ready_file(config.ready_file)
             self._advise_memory(containers)
-            descriptors = self._plan_descriptors(containers)
+            limit = find_limit()
+            descriptors = plan_descriptors(limit, containers, config.connections_max, config.chunk_threads)
             data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
             stack.push_async_callback(data_plane.stop)
             segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
@@ -96,20 +97,19 @@ class StandaloneServer:
                 f"{config.host}:{segmentstore}",
                 f"{config.host}:{control_plane.rest_port}",
             )
+            self._advise_files(limit, descriptors)
             self._exit = stack.pop_all()
         return addresses
 
-    def _plan_descriptors(self, containers: int) -> DescriptorPlan:
-        config, limit = self._config, find_limit()
-        plan = plan_descriptors(limit, containers, config.connections_max, config.chunk_threads)
-        if plan.connections_max < config.connections_max:
+    def _advise_files(self, limit: int | None, planned: DescriptorPlan) -> None:
+        wanted = self._config.connections_max
+        if planned.connections_max <= wanted // 2:
             _logger.warning(
                 "the system lets this process open %d files: %d connections at a time instead of %d",
                 limit,
-                plan.connections_max,
-                config.connections_max,
+                planned.connections_max,
+                wanted,
             )
-        return plan
 
     def _advise_memory(self, containers: int) -> None:
         wanted = self._config.cache_bytes_wanted(containers)

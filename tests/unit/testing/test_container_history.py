@@ -2,7 +2,12 @@
 
 import pytest
 
-from headrace.testing.container_calls import CreateSegmentCall, LengthAnswer, MergeSegmentsCall
+from headrace.testing.container_calls import (
+    CreateSegmentCall,
+    LengthAnswer,
+    MergeSegmentsCall,
+    ReadSegmentCall,
+)
 from headrace.testing.container_history import judgeable
 from headrace.testing.history import Operation, Outcome
 
@@ -24,20 +29,19 @@ def operations(*calls):
 
 
 MERGE = MergeSegmentsCall("s", "t")
+LOOK = ReadSegmentCall("s", 0, 10, wait=False)
 
 
-@pytest.mark.parametrize(
-    ("calls", "judged"),
-    [
-        ([MERGE], 1),
-        ([MERGE, MERGE], 1),
-        ([MERGE, MERGE, MERGE], 1),
-        ([MERGE, MergeSegmentsCall("s", "u")], 2),
-        ([MERGE, MergeSegmentsCall("u", "t")], 2),
-        ([MERGE, CreateSegmentCall("t"), MERGE], 3),
-        ([CreateSegmentCall("t"), MERGE, MERGE], 2),
-    ],
-)
-def test_a_merge_that_was_made_before_is_a_look_where_two_owners_answer(calls, judged):
-    assert len(judgeable(operations(*calls), contested=True)) == judged
-    assert len(judgeable(operations(*calls), contested=False)) == len(calls)
+@pytest.mark.parametrize("contested", [False, True])
+def test_changes_are_judged_whoever_answers_and_looks_only_of_one_owner(contested):
+    """A former owner may look at old things; it acknowledges nothing, and repeats no acknowledgement."""
+    calls = [CreateSegmentCall("t"), MERGE, LOOK, MERGE, CreateSegmentCall("t"), LOOK]
+    judged = [operation.call for operation in judgeable(operations(*calls), contested=contested)]
+    assert judged == [call for call in calls if not (contested and call is LOOK)]
+
+
+def test_a_refusal_is_judged_only_of_one_owner():
+    refused = operations(CreateSegmentCall("t"))
+    refused[0].outcome, refused[0].reason = Outcome.REFUSED, "SegmentExists"
+    assert len(judgeable(refused, contested=False)) == 1
+    assert judgeable(refused, contested=True) == []
