@@ -82,11 +82,13 @@ class SegmentMerges:
         self, target: SegmentState, names: Sequence[str], sources: Sequence[SegmentState | None]
     ) -> list[int]:
         started = [self._start(target, name, source, ()) for name, source in zip(names, sources, strict=True)]
+        outcomes = await asyncio.gather(*started, return_exceptions=True)
+        if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
+            await self._log.flush()  # what removed a source may not be durable
+            self._changes.check_owner()
         lengths: list[int] = []
-        for outcome in await asyncio.gather(*started, return_exceptions=True):
+        for outcome in outcomes:
             if isinstance(outcome, NoSuchSegmentError) and not target.accepted_deleted:
-                await self._log.flush()  # who removed the source may not be durable
-                self._changes.check_owner()
                 lengths.append(lengths[-1] if lengths else target.durable_length)
             elif isinstance(outcome, BaseException):
                 raise outcome

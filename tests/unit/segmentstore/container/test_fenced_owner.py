@@ -2,6 +2,7 @@
 remembers is an answer to who wants something changed.
 """
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -10,9 +11,11 @@ from headrace.errors import (
     ContainerOfflineError,
     DataCorruptionError,
     FencedOutError,
+    HeadraceError,
     NoSuchSegmentError,
     SegmentExistsError,
     SegmentSealedError,
+    WalWriteError,
 )
 from headrace.limits import MIB
 from headrace.model.tables import TableEntry, TableKey
@@ -190,6 +193,39 @@ async def test_a_merge_counts_as_made_before_only_for_who_can_know_that():
     assert await read_all(successor, A) == b"oldnew"
     await former.stop()
     await successor.stop()
+
+
+class BreakingWal(MemoryWal):
+    """Fails its next write once ``broken`` is set."""
+
+    broken = False
+
+    def _find_failure(self, frame):
+        return WalWriteError("broken") if self.broken else super()._find_failure(frame)
+
+
+@pytest.mark.parametrize("remove", ["merge", "delete"])
+async def test_a_batch_believes_that_a_source_is_gone_only_once_that_is_durable(remove):
+    """The container fails with the log, so all that a batch passed over would be there again."""
+    bench = bench_of_two()
+    bench.make_wal = BreakingWal
+    container = await bench.start()
+    target = await container.create(A, {})
+    source = await container.create("s/source", {})
+    await append(container, "s/source", b"bytes")
+    BreakingWal.broken = True
+    try:
+        first = container.merge(target, "s/source") if remove == "merge" else container.delete(source)
+        outcomes = await asyncio.gather(
+            first, container.merge_batch(target, ["s/source"]), return_exceptions=True
+        )
+    finally:
+        BreakingWal.broken = False
+    assert all(isinstance(outcome, HeadraceError) for outcome in outcomes), outcomes
+    await bench.stopping
+    again = await bench.start()
+    assert await read_all(again, "s/source") == b"bytes"
+    await bench.stop()
 
 
 class Registry:
