@@ -24,6 +24,7 @@ from typing import Final, Protocol
 Buffer = bytes | bytearray | memoryview
 
 _SYNC_FILE_RANGE_WRITE: Final = 2
+_FADV_DONTNEED: Final = getattr(os, "POSIX_FADV_DONTNEED", None)
 
 
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
@@ -58,6 +59,12 @@ class Filesystem(Protocol):
         """Have the system begin to store bytes just written, while the caller goes on.
 
         Nothing is promised, and no error told: a later ``fdatasync`` waits for less, and tells.
+        """
+
+    def drop_cached(self, fd: int, offset: int, length: int) -> None:
+        """Have the system forget pages of the file that lie in the range and are stored.
+
+        Nothing is promised; later reads go to the disk.
         """
 
     def fdatasync(self, fd: int) -> None: ...
@@ -125,6 +132,10 @@ class OsFilesystem:
     def start_writing_back(self, fd: int, offset: int, length: int) -> None:
         if _sync_file_range is not None:
             _sync_file_range(fd, offset, length, _SYNC_FILE_RANGE_WRITE)
+
+    def drop_cached(self, fd: int, offset: int, length: int) -> None:
+        if _FADV_DONTNEED is not None:
+            os.posix_fadvise(fd, offset, length, _FADV_DONTNEED)
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)

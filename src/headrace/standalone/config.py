@@ -10,6 +10,7 @@ from headrace.limits import GIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
+from headrace.storage.providers.filesystem import FilesystemProviderConfig
 from headrace.wal.config import WalConfig
 
 CONTAINERS_DEFAULT: Final = 4
@@ -53,6 +54,7 @@ class StandaloneConfig:
     )
     container: ContainerConfig = field(default_factory=ContainerConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
+    chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
 
     def check(self) -> None:
         """Check relations between settings."""

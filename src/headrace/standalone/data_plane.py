@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Final
 
 from headrace.runtime.allocator import return_free_memory
@@ -20,10 +21,10 @@ from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.descriptor_plan import DescriptorPlan, plan_descriptors
+from headrace.standalone.descriptor_plan import DescriptorPlan
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
+from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
@@ -54,9 +55,8 @@ class DataPlane:
         descriptors: DescriptorPlan | None = None,
     ) -> None:
         self._config = config
-        self._descriptors = descriptors or plan_descriptors(
-            None, containers, config.connections_max, config.chunk_threads
-        )
+        files_max = config.chunk_files.descriptors_max
+        self._descriptors = descriptors or DescriptorPlan(config.connections_max, files_max)
         self._runtime = runtime
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._frames: FrameMemory | None = None
@@ -97,7 +97,7 @@ class DataPlane:
             files.mkdir(root)
             files.fsync_directory(self._config.data_dir)
         self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
-        kept = FilesystemProviderConfig(descriptors_max=self._descriptors.chunk_files_max)
+        kept = replace(self._config.chunk_files, descriptors_max=self._descriptors.chunk_files_max)
         return FilesystemChunkProvider(root, files, self._chunk_threads, kept)
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:

@@ -11,7 +11,6 @@ from typing import Final
 
 from headrace.errors import InvalidArgumentError
 from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
-from headrace.storage.providers.filesystem import FilesystemProviderConfig
 
 PROCESS_DESCRIPTORS: Final = 128
 """For the interpreter, loops, gRPC and REST, whose connections nobody counts: some dozens of them fit."""
@@ -32,7 +31,11 @@ class DescriptorPlan:
 
 
 def plan_descriptors(
-    limit: int | None, containers: int, connections_max: int, threads: ChunkThreadsConfig
+    limit: int | None,
+    containers: int,
+    connections_max: int,
+    threads: ChunkThreadsConfig,
+    chunk_files_max: int,
 ) -> DescriptorPlan:
     """Divide ``limit`` descriptors (None: there is no limit) of a server.
 
@@ -41,17 +44,17 @@ def plan_descriptors(
         containers: how many run here.
         connections_max: never plan for more connections.
         threads: each has a chunk file open at a time.
+        chunk_files_max: never plan for more chunk files kept open.
 
     Raises:
         InvalidArgumentError: there are too few for a single connection.
     """
-    files_max = FilesystemProviderConfig().descriptors_max
     if limit is None:
-        return DescriptorPlan(connections_max, files_max)
+        return DescriptorPlan(connections_max, chunk_files_max)
     reserved = PROCESS_DESCRIPTORS + CONTAINER_DESCRIPTORS * containers
     reserved += threads.writes + threads.reads + threads.chores
     left = limit - reserved
-    files = min(files_max, left // CHUNK_FILES_SHARE)
+    files = min(chunk_files_max, left // CHUNK_FILES_SHARE)
     connections = min(connections_max, (left - files) // CONNECTION_DESCRIPTORS)
     if files < 1 or connections < 1:
         raise InvalidArgumentError(

@@ -82,7 +82,13 @@ class StandaloneServer:
                 remove_ready_file(config.ready_file)
             self._advise_memory(containers)
             limit = find_limit()
-            descriptors = plan_descriptors(limit, containers, config.connections_max, config.chunk_threads)
+            descriptors = plan_descriptors(
+                limit,
+                containers,
+                config.connections_max,
+                config.chunk_threads,
+                config.chunk_files.descriptors_max,
+            )
             data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
             stack.push_async_callback(data_plane.stop)
             segmentstore = await data_plane.listen(config.host, config.segmentstore_port)

@@ -161,6 +161,10 @@ class SimulatedFilesystem:
     def start_writing_back(self, fd: int, offset: int, length: int) -> None:  # noqa: ARG002 - a mere hint
         self._file(fd, os.O_WRONLY)
 
+    def drop_cached(self, fd: int, offset: int, length: int) -> None:
+        handle = self._file(fd, os.O_RDONLY)[0]
+        self._begin("drop_cached", handle.path, offset=offset, length=length)
+
     def fdatasync(self, fd: int) -> None:
         self._sync("fdatasync", fd)
 

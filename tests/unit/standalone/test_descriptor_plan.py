@@ -30,9 +30,9 @@ def test_clients_and_their_files_get_what_logs_and_threads_leave(limit, containe
     reserved += threads.writes + threads.reads + threads.chores
     if limit < reserved + CHUNK_FILES_SHARE:
         with pytest.raises(InvalidArgumentError, match=f"lets this process open {limit} files"):
-            plan_descriptors(limit, containers, connections, threads)
+            plan_descriptors(limit, containers, connections, threads, 256)
         return
-    plan = plan_descriptors(limit, containers, connections, threads)
+    plan = plan_descriptors(limit, containers, connections, threads, 256)
     assert 1 <= plan.connections_max <= connections
     assert 1 <= plan.chunk_files_max <= 256
     taken = plan.connections_max * CONNECTION_DESCRIPTORS + plan.chunk_files_max
@@ -42,10 +42,10 @@ def test_clients_and_their_files_get_what_logs_and_threads_leave(limit, containe
 
 
 def test_common_limits():
-    assert plan_descriptors(None, 4, 10_000, THREADS) == DescriptorPlan(10_000, 256)
-    assert plan_descriptors(524_288, 4, 10_000, THREADS) == DescriptorPlan(10_000, 256)
-    assert plan_descriptors(1024, 4, 10_000, THREADS) == DescriptorPlan(360, 102)
+    assert plan_descriptors(None, 4, 10_000, THREADS, 256) == DescriptorPlan(10_000, 256)
+    assert plan_descriptors(524_288, 4, 10_000, THREADS, 256) == DescriptorPlan(10_000, 256)
+    assert plan_descriptors(1024, 4, 10_000, THREADS, 256) == DescriptorPlan(360, 102)
     with pytest.raises(
         InvalidArgumentError, match="lets this process open 256 files; 16 containers need 401"
     ):
-        plan_descriptors(256, 16, 10_000, THREADS)
+        plan_descriptors(256, 16, 10_000, THREADS, 256)

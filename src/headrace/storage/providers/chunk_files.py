@@ -23,6 +23,7 @@ from headrace.limits import MIB
 from headrace.runtime.filesystem import Filesystem
 from headrace.storage.providers.chunk_paths import FILE_SUFFIX, decode_chunk_path
 from headrace.storage.providers.contract import Buffer, ChunkObject
+from headrace.storage.providers.written_window import StaleRange
 
 _VECTORS_MAX: Final = 1024
 _WRITE_BACK_BYTES: Final = 4 * MIB
@@ -127,6 +128,26 @@ def _write_all(files: Filesystem, descriptor: int, buffers: Sequence[Buffer], of
             first += 1
         if count:
             pending[first] = pending[first][count:]
+
+
+def drop_from_cache(files: Filesystem, stale: Sequence[tuple[str, StaleRange]]) -> int:
+    """Have the system forget pages of files, each given by its path; return how many bytes that were at most.
+
+    Files that are gone, and failures, are passed over: this changes where bytes are read from, not what they
+    are.
+    """
+    dropped = 0
+    for path, (_, offset, length) in stale:
+        try:
+            descriptor = files.open(path, os.O_RDONLY)
+            try:
+                files.drop_cached(descriptor, offset, length)
+                dropped += length
+            finally:
+                files.close(descriptor)
+        except OSError:
+            continue
+    return dropped
 
 
 class KeptDescriptor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from headrace.runtime.blocking import BlockingWork, Threads
-from headrace.runtime.bounded_work import BlockingStatistics
+from headrace.runtime.bounded_work import BlockingStatistics, Done
 from headrace.runtime.settings import tunable
 
 T = TypeVar("T")
@@ -62,6 +62,14 @@ class ChunkThreads:
     async def do(self, fn: Callable[..., T], *args: Any) -> T:
         """Perform anything that nobody waits for impatiently."""
         return await perform(self._chores, fn, *args)
+
+    def begin(self, fn: Callable[..., Any], args: tuple[Any, ...], done: Done) -> None:
+        """Perform something that nobody waits for; ``done(result, error)`` is called on the loop behind it.
+
+        Raises:
+            MailboxFullError, ClosedError: it was not begun.
+        """
+        self._chores.submit(fn, args, done)
 
     def close(self) -> None:
         """Accept no more; what is queued is still performed. Idempotent."""

@@ -51,6 +51,8 @@ class ProviderStatistics:
     reads: int = 0
     reads_at_once: int = 0
     """Reads answered without leaving the loop."""
+    bytes_dropped: int = 0
+    """Of what was written, that the system was told to forget: later reads of them go to the medium."""
 
 
 class ChunkProvider(Protocol):

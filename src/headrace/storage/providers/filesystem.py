@@ -5,6 +5,8 @@ in threads (:mod:`.chunk_threads`) and share no state with the loop. Only the lo
 reads of what is in the page cache: those are tried without blocking first, because a hop to a thread costs
 twice as much as a warm read.
 
+What was written longest ago leaves the page cache (:mod:`.written_window`); what readers fetch comes back.
+
 Directories are never removed: one per stream that ever had a chunk here.
 """
 
@@ -17,7 +19,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.errors import ChunkOffsetError
+from headrace.errors import ChunkOffsetError, ClosedError, MailboxFullError
+from headrace.limits import GIB, MIB
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
 from headrace.runtime.open_file import OpenFile
 from headrace.runtime.settings import tunable
@@ -26,6 +29,7 @@ from headrace.storage.providers.chunk_files import (
     append_file,
     create_file,
     delete_file,
+    drop_from_cache,
     list_some,
     read_file,
     stat_file,
@@ -38,6 +42,7 @@ from headrace.storage.providers.contract import (
     ProviderStatistics,
     check_chunk_name,
 )
+from headrace.storage.providers.written_window import WrittenWindow
 
 _SYNCED_DIRECTORIES_MAX: Final = 10_000
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
@@ -45,17 +50,28 @@ _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesystemProviderConfig:
-    """How chunk files are read."""
+    """Which chunk files are kept open, and what of them stays in the page cache."""
 
     descriptors_max: int = tunable(
-        256, low=1, high=100_000, simulate=(1, 3), help="Files kept open for reads."
+        256,
+        low=1,
+        high=100_000,
+        simulate=(1, 3),
+        help="Files kept open for reads; fewer if the limit of open files is low.",
     )
     read_at_once_bytes_max: int = tunable(
-        1 << 20,
+        MIB,
         low=0,
-        high=64 << 20,
+        high=64 * MIB,
         simulate=(0, 100),
         help="Longer reads go to a thread even if they are warm: copying would hold up the loop.",
+    )
+    written_bytes_cached: int = tunable(
+        GIB,
+        low=0,
+        high=1 << 50,
+        simulate=(0, 4096),
+        help="So much of what was written last stays in the page cache; older bytes come back when read.",
     )
 
 
@@ -75,6 +91,9 @@ class FilesystemChunkProvider:
         self._config = config or FilesystemProviderConfig()
         self._open: OrderedDict[str, OpenFile] = OrderedDict()
         self._synced_directories: set[str] = set()
+        self._written = WrittenWindow(self._config.written_bytes_cached)
+        self._dropping: frozenset[str] = frozenset()
+        """Chunks of which something is leaving the page cache, in a thread."""
         # The simulated disk has no page cache to ask.
         self._reads_at_once = bool(_RWF_NOWAIT) and isinstance(filesystem, OsFilesystem)
         self._statistics = ProviderStatistics()
@@ -97,20 +116,37 @@ class FilesystemChunkProvider:
             self._synced_directories.clear()
         self._synced_directories.add(directory)
         self._statistics.objects_created += 1
-        self._statistics.bytes_written += sum(map(len, buffers))
+        self._note_written(name, 0, sum(map(len, buffers)))
 
     async def append(
         self, name: str, offset: int, buffers: Sequence[Buffer], beside: Callable[[], None] | None = None
     ) -> None:
         path = self._path(name)
         await self._threads.write(append_file, self._files, name, path, offset, buffers, beside)
-        self._statistics.bytes_written += sum(map(len, buffers))
+        self._note_written(name, offset, sum(map(len, buffers)))
 
     async def delete(self, name: str) -> None:
         self._forget(name)
         removed = await self._threads.do(delete_file, self._files, name, self._path(name))
-        self._forget(name)  # a read may have opened it meanwhile
+        self._forget(name)  # a read may have opened it meanwhile, or a late write have noted it
         self._statistics.objects_deleted += removed
+
+    def _note_written(self, name: str, offset: int, length: int) -> None:
+        self._statistics.bytes_written += length
+        self._written.note(name, offset, length)
+        if self._dropping or not self._written.is_over:
+            return
+        stale = [(self._path(each.name), each) for each in self._written.take_stale()]
+        self._dropping = frozenset(each.name for _, each in stale)
+        try:
+            self._threads.begin(drop_from_cache, (self._files, stale), self._dropped)
+        except (MailboxFullError, ClosedError):
+            self._dropping = frozenset()  # the system drops them when it likes
+
+    def _dropped(self, dropped: int | None, error: BaseException | None) -> None:
+        del error  # it changes nothing but what is in memory
+        self._dropping = frozenset()
+        self._statistics.bytes_dropped += dropped or 0
 
     # ---------------------------------------------------------------------------------- reading
 
@@ -169,7 +205,8 @@ class FilesystemChunkProvider:
         return done
 
     def open_file(self, name: str) -> OpenFile | None:
-        return self._open.get(name)
+        # What was read a moment ago may have left the page cache since, and would come from the disk again.
+        return None if name in self._dropping else self._open.get(name)
 
     async def info(self, name: str) -> ChunkObject:
         length = await self._threads.do(stat_file, self._files, name, self._path(name))
@@ -225,6 +262,7 @@ class FilesystemChunkProvider:
             self._close_file(self._open.popitem(last=False)[1])
 
     def _forget(self, name: str) -> None:
+        self._written.forget(name)
         file = self._open.pop(name, None)
         if file is not None:
             self._close_file(file)

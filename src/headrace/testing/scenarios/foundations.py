@@ -10,7 +10,7 @@ from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.providers.chunk_threads import ChunkThreads, ChunkThreadsConfig
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.scenarios.container_profile import ContainerProfile
 from headrace.testing.simulation import Simulation
@@ -23,6 +23,7 @@ from headrace.wal.memory import MemoryLogStore
 CHUNKS: Final = "/data/chunks"
 
 _THREADS: Final = ChunkThreadsConfig(writes=2, reads=2)
+_FILES: Final = FilesystemProviderConfig(written_bytes_cached=4096)
 
 
 class Foundations:
@@ -67,7 +68,8 @@ class Foundations:
                 files.mkdir(CHUNKS)
                 for directory in ("/data", "/"):
                     files.fsync_directory(directory)
-            provider = FilesystemChunkProvider(CHUNKS, files, ChunkThreads.start(runtime.threads, _THREADS))
+            threads = ChunkThreads.start(runtime.threads, _THREADS)
+            provider = FilesystemChunkProvider(CHUNKS, files, threads, _FILES)
         faulty = FaultyChunkProvider(provider, self._inject)
         faulty.on_read = self._on_read
         faulty.delay_s = self._delay_s

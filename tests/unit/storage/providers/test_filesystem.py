@@ -8,12 +8,13 @@ import pytest
 from headrace.errors import (
     ChunkExistsError,
     ChunkOffsetError,
+    MailboxFullError,
     NoSuchChunkError,
     StorageFullError,
     StorageReadError,
     StorageWriteError,
 )
-from headrace.limits import KIB
+from headrace.limits import KIB, MIB
 from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
@@ -280,3 +281,108 @@ async def test_the_disk_works_on_a_large_write_while_the_rest_is_copied(tmp_path
     files.calls.clear()
     await provider.append("s/large", position, [b"small"])
     assert [call[0] for call in files.calls] == ["write", "sync"]
+
+
+# ---- what leaves the page cache
+
+
+class ForgettingFilesystem(OsFilesystem):
+    """Notes which pages it is told to forget."""
+
+    def __init__(self):
+        self.dropped = []
+        self.fails = False
+
+    def drop_cached(self, fd, offset, length):
+        if self.fails:
+            raise OSError("not here")
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        self.dropped.append((path.name.removesuffix(".chunk"), offset, length))
+        super().drop_cached(fd, offset, length)
+
+
+class ChoresLater(InlineWork):
+    """Performs at once what is awaited; the rest when ``catch_up`` is called."""
+
+    def __init__(self):
+        self.later = []
+        self.full = False
+
+    def submit(self, fn, args, done):
+        if self.full:
+            raise MailboxFullError("full")
+        self.later.append((fn, args, done))
+
+    def catch_up(self):
+        for fn, args, done in self.later:
+            done(fn(*args), None)
+        self.later.clear()
+
+
+def forgetting(tmp_path, written_bytes_cached=64 * KIB):
+    files, work = ForgettingFilesystem(), ChoresLater()
+    config = FilesystemProviderConfig(written_bytes_cached=written_bytes_cached)
+    return files, work, FilesystemChunkProvider(str(tmp_path), files, ChunkThreads.shared(work), config)
+
+
+async def test_what_was_written_longest_ago_leaves_the_page_cache(tmp_path):
+    files, work, provider = forgetting(tmp_path)
+    contents = {f"s/{number}": bytes([number]) * (20 * KIB) for number in range(8)}
+    for name, content in contents.items():
+        await provider.create(name, [content])
+        work.catch_up()
+    assert files.dropped == [(str(number), 0, 20 * KIB) for number in range(5)]
+    assert provider.statistics().bytes_dropped == 100 * KIB
+    for name, content in contents.items():
+        assert await provider.read(name, 0, 20 * KIB) == content
+
+
+async def test_pages_of_a_chunk_that_grows_leave_from_its_beginning(tmp_path):
+    files, work, provider = forgetting(tmp_path, 8 * MIB)
+    await provider.create("c", [b"x" * 5000])
+    for number in range(13):
+        await provider.append("c", 5000 + number * MIB, [bytes([number]) * MIB])
+        work.catch_up()
+    position = 0
+    for name, offset, length in files.dropped:
+        assert (name, offset) == ("c", position)
+        position += length
+    assert 13 * MIB - 8 * MIB <= position <= 13 * MIB - 4 * MIB
+    assert await provider.read("c", 4999, MIB + 2) == b"x" + bytes([0]) * MIB + bytes([1])
+
+
+async def test_a_chunk_that_is_gone_and_a_failure_are_passed_over(tmp_path):
+    files, work, provider = forgetting(tmp_path, 0)
+    await provider.create("gone", [b"x" * 8192])
+    await provider.create("fails", [b"y" * 8192])
+    await provider.delete("gone")  # while the thread is on its way
+    files.fails = True
+    work.catch_up()
+    assert provider.statistics().bytes_dropped == 0
+    files.fails = False
+    await provider.create("next", [b"z" * 8192])
+    work.catch_up()
+    assert files.dropped == [("fails", 0, 8192), ("next", 0, 8192)]
+
+
+async def test_threads_that_have_no_room_leave_the_pages_to_the_system(tmp_path):
+    files, work, provider = forgetting(tmp_path, 0)
+    work.full = True
+    await provider.create("a", [b"x" * 8192])
+    work.full = False
+    await provider.create("b", [b"y" * 8192])
+    work.catch_up()
+    assert files.dropped == [("b", 0, 8192)]
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="the loop reads no files itself here")
+async def test_a_file_whose_pages_are_leaving_is_not_lent(tmp_path):
+    _, work, provider = forgetting(tmp_path, 16 * KIB)
+    await provider.create("c", [b"x" * 12 * KIB])
+    await provider.read("c", 0, 10)
+    assert provider.open_file("c") is not None
+    await provider.create("d", [b"y" * 12 * KIB])
+    assert provider.open_file("c") is None, "what was verified may come from the disk again"
+    work.catch_up()
+    assert provider.open_file("c") is not None
+    await provider.close()
