@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.errors import DataCorruptionError
 
@@ -11,12 +11,22 @@ CHECKPOINTS_MAX: Final = 4096
 """More are thinned out: with storage so far behind, cutting a little less exactly costs nothing."""
 
 
+class _Waiting(NamedTuple):
+    """A checkpoint that was not acknowledged."""
+
+    sequence: int
+    bytes_before: int
+    """Taken before it."""
+
+
 class Acknowledgements:
     """Sequence numbers on their way to being acknowledged. No I/O."""
 
     def __init__(self) -> None:
-        self._checkpoints: deque[int] = deque()
+        self._checkpoints: deque[_Waiting] = deque()
         self._taken = -1
+        self.bytes_taken = 0
+        """Appended by what was taken."""
         self.acknowledged = -1
         """The newest sequence number that was acknowledged."""
 
@@ -33,7 +43,7 @@ class Acknowledgements:
         self._taken = sequence
 
     def on_checkpoint(self, sequence: int) -> None:
-        self._checkpoints.append(sequence)
+        self._checkpoints.append(_Waiting(sequence, self.bytes_taken))
         if len(self._checkpoints) > CHECKPOINTS_MAX:
             self._checkpoints = deque(list(self._checkpoints)[::2])
 
@@ -44,7 +54,7 @@ class Acknowledgements:
             lowest_pending: sequence number of the oldest operation not yet stored; None if there is none.
         """
         found = None
-        for sequence in self._checkpoints:
+        for sequence, _ in self._checkpoints:
             if lowest_pending is not None and sequence > lowest_pending:
                 break
             found = sequence
@@ -53,7 +63,7 @@ class Acknowledgements:
     def on_acknowledged(self, sequence: int) -> None:
         assert sequence > self.acknowledged
         self.acknowledged = sequence
-        while self._checkpoints and self._checkpoints[0] <= sequence:
+        while self._checkpoints and self._checkpoints[0].sequence <= sequence:
             self._checkpoints.popleft()
 
     @property
@@ -64,10 +74,18 @@ class Acknowledgements:
     @property
     def first_checkpoint(self) -> int | None:
         """The oldest checkpoint that was not acknowledged."""
-        return self._checkpoints[0] if self._checkpoints else None
+        return self._checkpoints[0].sequence if self._checkpoints else None
+
+    @property
+    def bytes_behind(self) -> int:
+        """How many bytes were taken behind the first of these, about: what the log could be without."""
+        return self.bytes_taken - self._checkpoints[0].bytes_before if self._checkpoints else 0
 
     def check(self) -> None:
         """Assert the invariants."""
         assert self.acknowledged <= self._taken
-        assert list(self._checkpoints) == sorted(set(self._checkpoints))
-        assert all(self.acknowledged < sequence <= self._taken for sequence in self._checkpoints)
+        sequences = [waiting.sequence for waiting in self._checkpoints]
+        assert sequences == sorted(set(sequences))
+        assert all(self.acknowledged < sequence <= self._taken for sequence in sequences)
+        before = [waiting.bytes_before for waiting in self._checkpoints]
+        assert [*before, self.bytes_taken] == sorted([*before, self.bytes_taken])

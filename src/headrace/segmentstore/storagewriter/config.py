@@ -41,6 +41,13 @@ class StorageWriterConfig:
         simulate=(0.0, 0.05),
         help="A checkpoint waiting longer for the log to be cut there makes flush what stands in the way.",
     )
+    checkpoint_bytes_behind: int = tunable(
+        128 * MIB,
+        low=1,
+        high=16 * GIB,
+        simulate=(1, 16 * KIB),
+        help="So does a checkpoint with so many bytes behind it, however young it is.",
+    )
     write_bytes_max: int = tunable(
         16 * MIB,
         low=1,

@@ -120,6 +120,7 @@ class Intake:
                     continue
             self._add(operation, now)
         self._fresh_bytes += fresh_bytes
+        self._acknowledgements.bytes_taken += fresh_bytes
 
     def _add(self, operation: StorageOperation, now: float) -> None:
         """Queue one operation. Raises: DataCorruptionError if it contradicts what is known."""
@@ -142,6 +143,7 @@ class Intake:
             case StoredAppend():
                 aggregator.add_append(sequence, operation.offset, operation.length)
                 self._fresh_bytes += operation.length
+                self._acknowledgements.bytes_taken += operation.length
             case StoredMerge():
                 source = self._pending.get(operation.source, now)
                 aggregator.add_merge(sequence, operation.offset, operation.length, source)

@@ -57,6 +57,7 @@ class LogCutting:
         """The segment whose oldest operation kept the log from being cut, when that was last looked at."""
         self._blocked_checkpoint: int | None = None
         self._blocked_since = 0.0
+        self._hurried = False
 
     def on_progress(self) -> None:
         """Something was taken from the log, or stored."""
@@ -117,9 +118,14 @@ class LogCutting:
         """Flush what stands before a checkpoint that waits too long: so the log stays short under load."""
         first = self._acknowledgements.first_checkpoint
         now = asyncio.get_running_loop().time()
-        if first is None or first != self._blocked_checkpoint:
-            self._blocked_checkpoint, self._blocked_since = first, now
-        elif now - self._blocked_since >= self._config.checkpoint_age_s:
-            self._blocked_since = now
+        if first != self._blocked_checkpoint:
+            self._blocked_checkpoint, self._blocked_since, self._hurried = first, now, False
+        if first is None:
+            return
+        is_old = now - self._blocked_since >= max(self._config.checkpoint_age_s, _PRESS_INTERVAL_MIN_S)
+        is_far = self._acknowledgements.bytes_behind >= self._config.checkpoint_bytes_behind
+        if is_old or (is_far and not self._hurried):
+            # By its age again and again, since storage may fail; by the log's length once, as soon as may be.
+            self._blocked_since, self._hurried = now, self._hurried or is_far
             self._schedule.press(self._pending.all(), first, now)
             self._on_pressed()

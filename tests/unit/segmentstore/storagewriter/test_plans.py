@@ -337,6 +337,24 @@ def test_the_newest_checkpoint_with_nothing_pending_before_it_is_the_candidate()
     found.check()
 
 
+def test_bytes_behind_are_counted_from_the_first_checkpoint_that_waits():
+    found = Acknowledgements()
+    behind = []
+    for sequence in range(1, 10):
+        found.on_taken(sequence)
+        if sequence % 3 == 0:
+            found.on_checkpoint(sequence)
+        else:
+            found.bytes_taken += 10
+        behind.append(found.bytes_behind)
+    assert behind == [0, 0, 0, 10, 20, 20, 30, 40, 40]
+    found.on_acknowledged(3)
+    assert found.bytes_behind == 20
+    found.on_acknowledged(9)
+    assert found.bytes_behind == 0
+    found.check()
+
+
 def test_checkpoints_are_bounded_and_thinned_evenly():
     found = Acknowledgements()
     for sequence in range(1, 10 * CHECKPOINTS_MAX):

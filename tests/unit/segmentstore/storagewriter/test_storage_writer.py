@@ -567,6 +567,58 @@ async def test_a_checkpoint_that_waits_makes_those_flush_that_it_waits_for():
 
 
 @simulated
+async def test_a_checkpoint_far_behind_does_not_wait_until_it_is_old():
+    config = replace(CONFIG, flush_age_s=300.0, checkpoint_age_s=300.0, checkpoint_bytes_behind=20_000)
+    world = make_world(writer_config=config)
+    async with running(world):
+        world.append("small", b"x")
+        world.checkpoint()
+        first = world.sequence
+        for _ in range(10):  # large enough to be stored without being asked
+            world.append("large", b"x" * 1000)
+            await asyncio.sleep(0.5)
+        assert world.acknowledged == -1
+        assert world.segments["small"].stored_length == 0
+        for _ in range(11):
+            world.append("large", b"x" * 1000)
+            await asyncio.sleep(0.5)
+        assert world.segments["small"].stored_length == 1
+        assert world.acknowledged == first
+        world.append("small", b"x")
+        world.checkpoint()
+        world.append("large", b"x" * 1000)
+        await asyncio.sleep(60.0)
+        assert world.segments["small"].stored_length == 1, "the log is short now"
+
+
+@simulated
+async def test_a_checkpoint_far_behind_hurries_what_is_in_its_way_once():
+    config = replace(CONFIG, checkpoint_age_s=5.0, checkpoint_bytes_behind=1000, acknowledge_interval_s=0.01)
+    world = make_world(writer_config=config)
+    heal = failing(world, "bad")
+    pressed = []
+    press = world.writer._schedule.press
+
+    def counted(aggregators, sequence, now):
+        pressed.append(now)
+        press(aggregators, sequence, now)
+
+    world.writer._schedule.press = counted
+    async with running(world):
+        world.append("bad", b"x")
+        world.checkpoint()
+        first = world.sequence
+        began = asyncio.get_running_loop().time()
+        for _ in range(120):
+            world.append("good", b"x" * 1000)
+            await asyncio.sleep(0.1)
+        assert [round(at - began) for at in pressed] == [0, 5, 10]
+        heal()
+        await asyncio.sleep(60.0)
+        assert world.acknowledged == first
+
+
+@simulated
 async def test_seals_and_truncations_do_not_wait_as_long_as_bytes():
     world = make_world(writer_config=replace(CONFIG, flush_age_s=300.0))
     async with running(world):
