@@ -21,7 +21,7 @@ from headrace.errors import (
 )
 from headrace.limits import MIB
 from headrace.runtime.filesystem import Filesystem
-from headrace.storage.providers.chunk_paths import FILE_SUFFIX, decode_chunk_path
+from headrace.storage.providers.chunk_paths import FILE_SUFFIX, decode_chunk_path, encode_chunk_path
 from headrace.storage.providers.contract import Buffer, ChunkObject
 from headrace.storage.providers.written_window import StaleRange
 
@@ -130,16 +130,16 @@ def _write_all(files: Filesystem, descriptor: int, buffers: Sequence[Buffer], of
             pending[first] = pending[first][count:]
 
 
-def drop_from_cache(files: Filesystem, stale: Sequence[tuple[str, StaleRange]]) -> int:
-    """Have the system forget pages of files, each given by its path; return how many bytes that were at most.
+def drop_from_cache(files: Filesystem, root: str, stale: Sequence[StaleRange]) -> int:
+    """Have the system forget pages of chunks below ``root``; return how many bytes that were at most.
 
     Files that are gone, and failures, are passed over: this changes where bytes are read from, not what they
     are.
     """
     dropped = 0
-    for path, (_, offset, length) in stale:
+    for name, offset, length in stale:
         try:
-            descriptor = files.open(path, os.O_RDONLY)
+            descriptor = files.open(f"{root}/{encode_chunk_path(name)}", os.O_RDONLY)
             try:
                 files.drop_cached(descriptor, offset, length)
                 dropped += length

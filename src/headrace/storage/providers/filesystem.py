@@ -136,10 +136,10 @@ class FilesystemChunkProvider:
         self._written.note(name, offset, length)
         if self._dropping or not self._written.is_over:
             return
-        stale = [(self._path(each.name), each) for each in self._written.take_stale()]
-        self._dropping = frozenset(each.name for _, each in stale)
+        stale = self._written.take_stale()
+        self._dropping = frozenset(each.name for each in stale)
         try:
-            self._threads.begin(drop_from_cache, (self._files, stale), self._dropped)
+            self._threads.begin(drop_from_cache, (self._files, self._root, stale), self._dropped)
         except (MailboxFullError, ClosedError):
             self._dropping = frozenset()  # the system drops them when it likes
 
