@@ -1,9 +1,8 @@
 """Flatness (P5): durable ingest of 1 KiB events into 1,000 segments beside 10, by turns.
 
-Each round has a server of its own, whose first turn does not count: log and cache are touched for the first
-time then. The next one is not measured on what the last one has left in the page cache: on a virtual machine
-whose free memory goes back to its host, a server's pages get dearer after some gigabytes. Who comes first
-changes with every round. What a MB costs both sides is steadier than the rate.
+Each round has a server of its own, whose first turn does not count: log, cache and the window of the page
+cache that a server fills are touched for the first time then. Who comes first changes with every round. What
+a MB costs both sides is steadier than the rate.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{'round':>6} {'segments':>8} {'MB/s':>7}  CPU per MB: server, client (ms)")
     for number in range(1 if args.smoke else args.rounds):
         with BenchServer() as server:
-            loops.run(ingest(server, "warm", EVENT_BYTES, few, total))
+            loops.run(ingest(server, "warm", EVENT_BYTES, few, 2 * total))
             for count in (few, many) if number % 2 else (many, few):
                 row = loops.run(ingest(server, f"s{count}", EVENT_BYTES, count, total))
                 rates[count].append(row["mb_s"])
