@@ -52,8 +52,8 @@ class ReadOnlyFiles:
     def start_writing_back(self, fd: int, offset: int, length: int) -> None:  # noqa: ARG002 - as above
         _refuse(f"descriptor {fd}")
 
-    def drop_cached(self, fd: int, offset: int, length: int) -> None:
-        self._files.drop_cached(fd, offset, length)
+    def drop_cached(self, fd: int, offset: int, length: int) -> None:  # noqa: ARG002 - as above
+        _refuse(f"descriptor {fd}")
 
     def fdatasync(self, fd: int) -> None:
         _refuse(f"descriptor {fd}")
