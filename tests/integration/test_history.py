@@ -1,4 +1,4 @@
-"""History through a cache that is far too small: read from chunks, damaged, deleted, killed in between."""
+"""History through caches that are far too small: read from chunks, damaged, deleted, killed in between."""
 
 import asyncio
 import hashlib
@@ -21,6 +21,8 @@ cache_bytes = "32 MiB"
 [container]
 unstored_bytes_max = "8 MiB"
 checkpoint_bytes = "16 MiB"
+[chunk_files]
+written_cache_bytes = "1 MiB"
 """
 
 

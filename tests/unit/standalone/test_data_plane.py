@@ -13,6 +13,8 @@ from headrace.runtime.clock import SystemClock
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
+from headrace.runtime.setting_values import parse_value
+from headrace.runtime.settings import walk
 from headrace.runtime.settings_sources import load
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
@@ -67,6 +69,11 @@ async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkey
     assert not again.hangs
 
 
+@pytest.mark.parametrize("key", [each.key for each in walk(StandaloneConfig) if "bytes" in each.key])
+def test_every_number_of_bytes_may_be_given_as_a_text_with_its_unit(key):
+    assert parse_value(key, int, "1 MiB") == MIB
+
+
 def test_the_cache_keeps_as_much_as_the_frames_hold():
     with pytest.raises(InvalidArgumentError, match=r"frames_max = 13 .*accepted_bytes_max"):
         load(StandaloneConfig, overrides={"frames_max": 13})
@@ -92,3 +99,23 @@ async def test_containers_share_the_frames_of_their_logs_and_give_all_of_them_ba
         await container.append(await container.create("s/b", {}), b"y" * (7 * MIB))
     await plane.stop()
     assert plane.statistics()["frames"].frames_lent == 0
+
+
+async def test_what_is_set_about_chunk_files_reaches_them(tmp_path):
+    config = load(
+        StandaloneConfig,
+        overrides={
+            "data_dir": str(tmp_path),
+            "chunk_files.written_cache_bytes": 0,
+            "container.storage_writer.flush_age_s": 0.0,
+        },
+    )
+    runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
+    plane = DataPlane(config, runtime, 1)
+    await plane.start()
+    container = plane.registry.running()[0]
+    await container.append(await container.create("s/a", {}), b"x" * 100_000)
+    async with asyncio.timeout(20):
+        while plane.statistics()["chunks"].bytes_dropped < 100_000:  # noqa: ASYNC110 - a gauge tells nobody
+            await asyncio.sleep(0)
+    await plane.stop()

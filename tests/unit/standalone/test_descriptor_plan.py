@@ -23,18 +23,21 @@ THREADS = ChunkThreadsConfig()
     containers=st.integers(1, 1024),
     connections=st.integers(1, 1_000_000),
     reads=st.integers(1, 256),
+    files=st.integers(1, 1000),
 )
-def test_clients_and_their_files_get_what_logs_and_threads_leave(limit, containers, connections, reads):
+def test_clients_and_their_files_get_what_logs_and_threads_leave(
+    limit, containers, connections, reads, files
+):
     threads = ChunkThreadsConfig(reads=reads)
     reserved = PROCESS_DESCRIPTORS + containers * CONTAINER_DESCRIPTORS
     reserved += threads.writes + threads.reads + threads.chores
     if limit < reserved + CHUNK_FILES_SHARE:
         with pytest.raises(InvalidArgumentError, match=f"lets this process open {limit} files"):
-            plan_descriptors(limit, containers, connections, threads, 256)
+            plan_descriptors(limit, containers, connections, threads, files)
         return
-    plan = plan_descriptors(limit, containers, connections, threads, 256)
+    plan = plan_descriptors(limit, containers, connections, threads, files)
     assert 1 <= plan.connections_max <= connections
-    assert 1 <= plan.chunk_files_max <= 256
+    assert 1 <= plan.chunk_files_max <= files
     taken = plan.connections_max * CONNECTION_DESCRIPTORS + plan.chunk_files_max
     assert reserved + taken <= limit
     if plan.connections_max < connections:

@@ -25,12 +25,11 @@ class Acknowledgements:
     def __init__(self) -> None:
         self._checkpoints: deque[_Waiting] = deque()
         self._taken = -1
-        self.bytes_taken = 0
-        """Appended by what was taken."""
+        self._bytes_taken = 0
         self.acknowledged = -1
         """The newest sequence number that was acknowledged."""
 
-    def on_taken(self, sequence: int) -> None:
+    def on_taken(self, sequence: int, bytes_appended: int = 0) -> None:
         """An operation came from the memory log.
 
         Raises:
@@ -41,9 +40,10 @@ class Acknowledgements:
                 f"operation {sequence} follows operation {self._taken} in the memory log"
             )
         self._taken = sequence
+        self._bytes_taken += bytes_appended
 
     def on_checkpoint(self, sequence: int) -> None:
-        self._checkpoints.append(_Waiting(sequence, self.bytes_taken))
+        self._checkpoints.append(_Waiting(sequence, self._bytes_taken))
         if len(self._checkpoints) > CHECKPOINTS_MAX:
             self._checkpoints = deque(list(self._checkpoints)[::2])
 
@@ -78,8 +78,8 @@ class Acknowledgements:
 
     @property
     def bytes_behind(self) -> int:
-        """How many bytes were taken behind the first of these, about: what the log could be without."""
-        return self.bytes_taken - self._checkpoints[0].bytes_before if self._checkpoints else 0
+        """How many bytes were appended behind the first of these: so long, at least, the log is."""
+        return self._bytes_taken - self._checkpoints[0].bytes_before if self._checkpoints else 0
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -88,4 +88,4 @@ class Acknowledgements:
         assert sequences == sorted(set(sequences))
         assert all(self.acknowledged < sequence <= self._taken for sequence in sequences)
         before = [waiting.bytes_before for waiting in self._checkpoints]
-        assert [*before, self.bytes_taken] == sorted([*before, self.bytes_taken])
+        assert [*before, self._bytes_taken] == sorted([*before, self._bytes_taken])

@@ -41,7 +41,7 @@ class StorageWriterConfig:
         simulate=(0.0, 0.05),
         help="A checkpoint waiting longer for the log to be cut there makes flush what stands in the way.",
     )
-    checkpoint_bytes_behind: int = tunable(
+    checkpoint_distance_bytes: int = tunable(
         128 * MIB,
         low=1,
         high=16 * GIB,

@@ -113,19 +113,19 @@ class Intake:
                 segment, offset, length = operation.segment, operation.offset, operation.length
                 aggregator = find(segment)
                 if aggregator is not None and aggregator.grow(offset, length):
-                    on_taken(operation.sequence)
+                    on_taken(operation.sequence, length)
                     fresh_bytes += length
                     if offset + length - segment.stored_length >= flush_bytes:
                         self._schedule.update(aggregator, now)
                     continue
             self._add(operation, now)
         self._fresh_bytes += fresh_bytes
-        self._acknowledgements.bytes_taken += fresh_bytes
 
     def _add(self, operation: StorageOperation, now: float) -> None:
         """Queue one operation. Raises: DataCorruptionError if it contradicts what is known."""
         sequence = operation.sequence
-        self._acknowledgements.on_taken(sequence)
+        length = operation.length if isinstance(operation, StoredAppend) else 0
+        self._acknowledgements.on_taken(sequence, length)
         if isinstance(operation, StoredCheckpoint):
             self._acknowledgements.on_checkpoint(sequence)
             return
@@ -143,7 +143,6 @@ class Intake:
             case StoredAppend():
                 aggregator.add_append(sequence, operation.offset, operation.length)
                 self._fresh_bytes += operation.length
-                self._acknowledgements.bytes_taken += operation.length
             case StoredMerge():
                 source = self._pending.get(operation.source, now)
                 aggregator.add_merge(sequence, operation.offset, operation.length, source)

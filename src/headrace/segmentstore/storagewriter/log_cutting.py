@@ -123,7 +123,7 @@ class LogCutting:
         if first is None:
             return
         is_old = now - self._blocked_since >= max(self._config.checkpoint_age_s, _PRESS_INTERVAL_MIN_S)
-        is_far = self._acknowledgements.bytes_behind >= self._config.checkpoint_bytes_behind
+        is_far = self._acknowledgements.bytes_behind >= self._config.checkpoint_distance_bytes
         if is_old or (is_far and not self._hurried):
             # By its age again and again, since storage may fail; by the log's length once, as soon as may be.
             self._blocked_since, self._hurried = now, self._hurried or is_far

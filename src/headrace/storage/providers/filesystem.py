@@ -66,7 +66,7 @@ class FilesystemProviderConfig:
         simulate=(0, 100),
         help="Longer reads go to a thread even if they are warm: copying would hold up the loop.",
     )
-    written_bytes_cached: int = tunable(
+    written_cache_bytes: int = tunable(
         GIB,
         low=0,
         high=1 << 50,
@@ -91,7 +91,7 @@ class FilesystemChunkProvider:
         self._config = config or FilesystemProviderConfig()
         self._open: OrderedDict[str, OpenFile] = OrderedDict()
         self._synced_directories: set[str] = set()
-        self._written = WrittenWindow(self._config.written_bytes_cached)
+        self._written = WrittenWindow(self._config.written_cache_bytes)
         self._dropping: frozenset[str] = frozenset()
         """Chunks of which something is leaving the page cache, in a thread."""
         # The simulated disk has no page cache to ask.
@@ -134,9 +134,9 @@ class FilesystemChunkProvider:
     def _note_written(self, name: str, offset: int, length: int) -> None:
         self._statistics.bytes_written += length
         self._written.note(name, offset, length)
-        if self._dropping or not self._written.is_over:
+        stale = self._written.take_stale() if not self._dropping else []
+        if not stale:
             return
-        stale = self._written.take_stale()
         self._dropping = frozenset(each.name for each in stale)
         try:
             self._threads.begin(drop_from_cache, (self._files, self._root, stale), self._dropped)

@@ -23,7 +23,7 @@ from headrace.wal.memory import MemoryLogStore
 CHUNKS: Final = "/data/chunks"
 
 _THREADS: Final = ChunkThreadsConfig(writes=2, reads=2)
-_FILES: Final = FilesystemProviderConfig(written_bytes_cached=4096)
+_FILES: Final = FilesystemProviderConfig(written_cache_bytes=4096)
 
 
 class Foundations:

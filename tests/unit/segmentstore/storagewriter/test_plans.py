@@ -341,11 +341,9 @@ def test_bytes_behind_are_counted_from_the_first_checkpoint_that_waits():
     found = Acknowledgements()
     behind = []
     for sequence in range(1, 10):
-        found.on_taken(sequence)
+        found.on_taken(sequence, 10 if sequence % 3 else 0)
         if sequence % 3 == 0:
             found.on_checkpoint(sequence)
-        else:
-            found.bytes_taken += 10
         behind.append(found.bytes_behind)
     assert behind == [0, 0, 0, 10, 20, 20, 30, 40, 40]
     found.on_acknowledged(3)

@@ -568,7 +568,7 @@ async def test_a_checkpoint_that_waits_makes_those_flush_that_it_waits_for():
 
 @simulated
 async def test_a_checkpoint_far_behind_does_not_wait_until_it_is_old():
-    config = replace(CONFIG, flush_age_s=300.0, checkpoint_age_s=300.0, checkpoint_bytes_behind=20_000)
+    config = replace(CONFIG, flush_age_s=300.0, checkpoint_age_s=300.0, checkpoint_distance_bytes=20_000)
     world = make_world(writer_config=config)
     async with running(world):
         world.append("small", b"x")
@@ -593,7 +593,9 @@ async def test_a_checkpoint_far_behind_does_not_wait_until_it_is_old():
 
 @simulated
 async def test_a_checkpoint_far_behind_hurries_what_is_in_its_way_once():
-    config = replace(CONFIG, checkpoint_age_s=5.0, checkpoint_bytes_behind=1000, acknowledge_interval_s=0.01)
+    config = replace(
+        CONFIG, checkpoint_age_s=5.0, checkpoint_distance_bytes=1000, acknowledge_interval_s=0.01
+    )
     world = make_world(writer_config=config)
     heal = failing(world, "bad")
     pressed = []

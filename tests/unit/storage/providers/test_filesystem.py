@@ -319,9 +319,9 @@ class ChoresLater(InlineWork):
         self.later.clear()
 
 
-def forgetting(tmp_path, written_bytes_cached=64 * KIB):
+def forgetting(tmp_path, written_cache_bytes=64 * KIB):
     files, work = ForgettingFilesystem(), ChoresLater()
-    config = FilesystemProviderConfig(written_bytes_cached=written_bytes_cached)
+    config = FilesystemProviderConfig(written_cache_bytes=written_cache_bytes)
     return files, work, FilesystemChunkProvider(str(tmp_path), files, ChunkThreads.shared(work), config)
 
 
