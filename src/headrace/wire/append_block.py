@@ -32,6 +32,9 @@ RUN_BYTES_MAX: Final = 256 * KIB
 
 RUN_COUNT_MAX: Final = 4096
 
+_RUN_EVENTS: Final = 0x7FFF_FFFF
+"""So does one that claims more events than this: with those of one more append they fit 32 bits."""
+
 _END_HEAD: Final = struct.Struct(">ii16sii")  # type, length, writer, size of whole events, size of data
 _END_TAIL: Final = struct.Struct(">iqq")  # events, last event number, request id
 _END_TAIL_OLD: Final = struct.Struct(">iq")  # the same from peers that know no request id here
@@ -100,7 +103,7 @@ class AppendRun:
         assert len(self.numbers) == len(self.request_ids) <= RUN_COUNT_MAX
         assert self.size == sum(len(piece) for piece in self.pieces)
         assert all(a < b for a, b in zip(self.numbers, self.numbers[1:], strict=False))
-        assert self.event_count >= len(self.numbers)
+        assert len(self.numbers) <= self.event_count < 1 << 32
 
 
 def take_run(buffer: bytearray, view: memoryview, begin: int, end: int, run: AppendRun) -> int:
@@ -180,7 +183,7 @@ def take_run(buffer: bytearray, view: memoryview, begin: int, end: int, run: App
             number_last = number
             event_count += events
             begin = after
-            if size >= RUN_BYTES_MAX or len(numbers) >= RUN_COUNT_MAX:
+            if size >= RUN_BYTES_MAX or len(numbers) >= RUN_COUNT_MAX or event_count > _RUN_EVENTS:
                 break
     except ProtocolError:
         if not numbers:

@@ -302,3 +302,15 @@ def test_garbage_is_appends_then_nothing_or_a_protocol_error():
         except ProtocolError:
             refused += 1
     assert 100 < refused < 5000
+
+
+def test_what_a_run_claims_to_hold_fits_32_bits():
+    """Nobody verifies how many events a writer claims, but the log counts those of a run in 32 bits."""
+    claimed = 0x7FFF_FFFF
+    stream = b"".join(shape_a(b"x", number, claimed) for number in range(1, 6))
+    begin, counts = 0, []
+    while begin < len(stream):
+        begin, run = take(stream, begin)
+        run.check()
+        counts.append(run.event_count)
+    assert counts == [2 * claimed, 2 * claimed, claimed]

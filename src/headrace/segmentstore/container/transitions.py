@@ -234,6 +234,11 @@ def _set_values(attributes: dict[bytes, int], values: Mapping[bytes, int]) -> No
             attributes[key] = value
 
 
+def _add_events(attributes: dict[bytes, int], count: int) -> None:
+    """What writers claim is believed, up to what an attribute holds. The append path does this inline."""
+    attributes[attr.EVENT_COUNT] = min(INT64_MAX, attributes.get(attr.EVENT_COUNT, 0) + count)
+
+
 def accept(container: ContainerState, operation: Operation) -> None:
     """Change the accepted side. The operation was proposed against exactly this state, or is being
     replayed.
@@ -269,7 +274,7 @@ def accept(container: ContainerState, operation: Operation) -> None:
             segment.accepted_length += len(operation.data)
             counts = segment.accepted_attributes
             counts[operation.writer_id] = operation.last_event_number
-            counts[attr.EVENT_COUNT] = counts.get(attr.EVENT_COUNT, 0) + operation.event_count
+            _add_events(counts, operation.event_count)
         case ops.Append():
             segment.accepted_length += len(operation.data)
             _set_values(segment.accepted_attributes, operation.values)
@@ -348,7 +353,7 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
             segment.durable_length = operation.offset + len(operation.data)
             values = segment.attributes
             values[operation.writer_id] = operation.last_event_number
-            values[attr.EVENT_COUNT] = values.get(attr.EVENT_COUNT, 0) + operation.event_count
+            _add_events(values, operation.event_count)
         case ops.Append():
             segment.durable_length = operation.offset + len(operation.data)
             _set_values(segment.attributes, operation.values)

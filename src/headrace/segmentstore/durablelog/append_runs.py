@@ -16,8 +16,10 @@ from headrace.errors import (
     ContainerOfflineError,
     EventTooLargeError,
     HeadraceError,
+    InvalidArgumentError,
     OffsetMismatchError,
 )
+from headrace.limits import INT64_MAX
 from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
@@ -115,6 +117,7 @@ class AppendRuns:
             AttributeMismatchError: the writer's attribute is not ``previous_event_number``; nothing changed.
             OffsetMismatchError: the segment's length is not ``expected_offset``; nothing changed.
             EventTooLargeError: the frames of the log cannot hold it; nothing changed.
+            InvalidArgumentError: more events are claimed than a run can count; nothing changed.
         """
         if self.ended:
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
@@ -134,11 +137,14 @@ class AppendRuns:
             run.owner is not owner
             or run.segment is not segment
             or expected_offset >= 0
+            or run.event_count + event_count > codec.RUN_EVENTS_MAX
             or run.frame.used + size > run.frame.capacity  # type: ignore[union-attr]  # open runs have a frame
         ):
             self.close()
             run = None
         if run is None:
+            if event_count > codec.RUN_EVENTS_MAX:
+                raise InvalidArgumentError(f"an append cannot have {event_count} events")
             run = self._open(owner, segment, offset, pieces, size)
         if run.frame is not None:
             frame = run.frame
@@ -154,7 +160,8 @@ class AppendRuns:
         run.last_event_number = last_event_number
         run.request_id = request_id
         attributes[writer_id] = last_event_number
-        attributes[EVENT_COUNT] = attributes.get(EVENT_COUNT, 0) + event_count
+        count = attributes.get(EVENT_COUNT, 0) + event_count
+        attributes[EVENT_COUNT] = min(INT64_MAX, count)
         segment.accepted_length = offset + size
         segment.checkpoint_row = None
         self._stats.blocks += 1
@@ -196,9 +203,9 @@ class AppendRuns:
         run = self.current
         if run is None:
             return
-        self.current = None
         frame = run.frame
         assert frame is not None
+        # If this failed the run would stay open, so that its frame, whose head is not written, never leaves.
         ENTRY_HEADER.pack_into(frame.view, run.at, _RUN_HEAD + run.length, WHOLE)
         codec.RUN.pack_into(
             frame.view,
@@ -214,6 +221,7 @@ class AppendRuns:
             run.event_count,
             run.length,
         )
+        self.current = None
         frame.items.append(run)
         self._stats.runs += 1
         self._stats.bytes_appended += run.length

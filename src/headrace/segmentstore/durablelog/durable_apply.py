@@ -5,6 +5,7 @@ Source: ``docs/flows/append.md``, steps 9 and 10.
 
 from __future__ import annotations
 
+from headrace.limits import INT64_MAX
 from headrace.model.attributes import EVENT_COUNT
 from headrace.runtime.clock import Clock
 from headrace.segmentstore.container import transitions
@@ -59,7 +60,8 @@ class DurableApply:
                 segment.durable_length = item.offset + item.length
                 values = segment.attributes
                 values[item.owner.writer_id] = item.last_event_number
-                values[EVENT_COUNT] = values.get(EVENT_COUNT, 0) + item.event_count
+                count = values.get(EVENT_COUNT, 0) + item.event_count
+                values[EVENT_COUNT] = min(INT64_MAX, count)
                 segment.last_modified_ms = time_ms
                 append(segment, item.offset, data)
                 add_append(item.sequence, segment, item.offset, item.length)

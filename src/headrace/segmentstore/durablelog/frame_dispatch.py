@@ -9,6 +9,7 @@ Source: ``docs/flows/append.md``, steps 7 to 9.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -22,6 +23,8 @@ from headrace.segmentstore.durablelog.loop_turn import LoopTurn
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
 from headrace.segmentstore.durablelog.request_queue import Ticket
 from headrace.wal.contract import Wal, WalFrame
+
+_logger = logging.getLogger(__name__)
 
 FRAMES_AHEAD_MAX: Final = 4
 """Full frames handed to the log, written or waiting for one of its writers."""
@@ -82,6 +85,12 @@ class FrameDispatch:
         """Hand over what may go now."""
         if self._ended:
             return
+        try:
+            self._send()
+        except Exception as error:  # noqa: BLE001 - a bug of ours: nobody may wait for ever
+            self._on_bug(error)
+
+    def _send(self) -> None:
         builder = self._builder
         wal = self._wal
         while True:
@@ -114,14 +123,20 @@ class FrameDispatch:
             return
         try:
             self._apply(open_frame)
+            self._in_flight.popleft()  # not before: whoever waits for a frame that fails has to be told
+            self._stats.frames_durable += 1
+            self._wal.release_frame(frame)
+            self._on_durable(open_frame.used)
         except HeadraceError as failure:
             # A durable operation that cannot be made readable ends this owner (CacheFullError, corruption).
             self._on_failed(failure)
-            return
-        self._in_flight.popleft()  # not before: whoever waits for a frame that fails has to be told
-        self._stats.frames_durable += 1
-        self._wal.release_frame(frame)
-        self._on_durable(open_frame.used)
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._on_bug(failure)
+
+    def _on_bug(self, error: Exception) -> None:
+        """State and log may differ now: this owner ends, and the next one is built from the log."""
+        _logger.error("the operation processor failed", exc_info=error)
+        self._on_failed(WalWriteError(f"a bug ended the operation processor: {error!r}"))
 
     def end(self) -> list[Any]:
         """Send and apply nothing more; return the items of every frame that is not known to be durable."""

@@ -30,6 +30,8 @@ VERSION_WITH_STORAGE: Final = 2
 HEAD: Final = struct.Struct(">BBHqq")
 RUN: Final = struct.Struct(">BBHqqq16sqII")
 """Head of an append run with everything in front of its data; built in place on the append path."""
+RUN_EVENTS_MAX: Final = 0xFFFF_FFFF
+"""Events that the head of a run can count: writers claim numbers that nobody verifies."""
 
 _I64: Final = struct.Struct(">q")
 _I64_PAIR: Final = struct.Struct(">qq")

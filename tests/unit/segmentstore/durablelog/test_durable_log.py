@@ -10,15 +10,18 @@ from headrace.errors import (
     AttributeMismatchError,
     ContainerOfflineError,
     DataCorruptionError,
+    InvalidArgumentError,
     OffsetMismatchError,
     SegmentSealedError,
     WalWriteError,
 )
+from headrace.limits import INT64_MAX
 from headrace.model.attributes import EVENT_COUNT
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations.codec import RUN_EVENTS_MAX
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 
@@ -419,3 +422,57 @@ async def test_a_cut_that_failed_is_made_again_when_it_is_asked_for_again():
 
 async def failing_cut(address):
     raise WalWriteError("the disk is away")
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_claimed_events_never_leave_the_fields_that_count_them(large):
+    """Writers may claim any number of events: runs end before they are full, a segment's count stays full."""
+    bench = await Bench(frame_bytes=4096).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    data = bytes(6000 if large else 1)
+    with pytest.raises(InvalidArgumentError):
+        bench.append(segment, owner, data, last=1, count=RUN_EVENTS_MAX + 1)
+    assert (segment.accepted_length, segment.accepted_attributes) == (0, {})
+    for number in range(1, 5):
+        bench.append(segment, owner, data, last=number, count=RUN_EVENTS_MAX)
+        if large:
+            await bench.settle()
+    await bench.settle()
+    assert segment.attribute(EVENT_COUNT) == 4 * RUN_EVENTS_MAX
+    segment.attributes[EVENT_COUNT] = segment.accepted_attributes[EVENT_COUNT] = INT64_MAX - 5
+    bench.append(segment, owner, data, last=5, count=6)
+    await bench.settle()
+    assert segment.attributes[EVENT_COUNT] == segment.accepted_attributes[EVENT_COUNT] == INT64_MAX
+    writing = asyncio.ensure_future(bench.log.write_checkpoint())
+    while not writing.done():
+        await bench.settle()
+    await writing
+    recovered = await bench.recover()
+    assert recovered.state.get("s").attribute(EVENT_COUNT) == 4 * RUN_EVENTS_MAX + 6  # as the log counts
+    assert recovered.state.get("s").attribute(owner.writer_id) == 5
+
+
+async def test_a_bug_while_a_durable_frame_is_applied_ends_the_owner_and_tells_everybody():
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.index.append = lambda *_: {}["a bug"]
+    bench.append(segment, owner, b"x", last=1)
+    request = bench.log.submit(partial(transitions.propose_seal, segment))
+    await bench.settle()
+    assert [type(error) for error in owner.failures] == [WalWriteError]
+    with pytest.raises(WalWriteError):
+        await request
+    assert [type(error) for error in bench.failed] == [WalWriteError]
+    await asyncio.wait_for(bench.log.stop(), 5)
+    with pytest.raises(ContainerOfflineError):
+        bench.append(segment, owner, b"y", last=2)
+
+
+async def test_a_bug_while_frames_are_sent_ends_the_owner_and_tells_everybody(monkeypatch):
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.append(segment, owner, b"x", last=1)
+    monkeypatch.setattr(bench.wal, "append", lambda *_: {}["a bug"])
+    await bench.settle()
+    assert [type(error) for error in owner.failures + bench.failed] == [WalWriteError] * 2
+    await asyncio.wait_for(bench.log.stop(), 5)
