@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from headrace.errors import ContainerOfflineError
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -36,7 +37,34 @@ class ContainerAppendTarget:
         """The last event number of the writer that is durable, or ATTRIBUTE_NULL."""
         return self.state.attributes.get(writer_id, ATTRIBUTE_NULL)
 
+    def accepted_event_number(self, writer_id: bytes) -> int:
+        """The last event number of the writer that was accepted, durable or not, or ATTRIBUTE_NULL."""
+        return self.state.accepted_attributes.get(writer_id, ATTRIBUTE_NULL)
+
+    async def settle(self, writer_id: bytes) -> None:
+        """Wait until what was accepted from a writer before this call is durable.
+
+        Raises:
+            ContainerOfflineError: this owner ended, and it is durable or not.
+        """
+        await self._processor.flush()
+        number = self.last_event_number(writer_id)
+        if self._processor.has_ended and number != self.accepted_event_number(writer_id):
+            raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
+
     def can_accept(self, size_bytes: int) -> bool:
+        """See :meth:`OperationProcessor.can_accept`.
+
+        False also while a seal or the end of the segment is on its way to the log: to refuse an append for
+        what may not come true would be final for a writer, who goes on in another segment.
+        """
+        state = self.state
+        if (
+            (state.accepted_sealed or state.accepted_deleted)
+            and not state.end_is_durable
+            and not self._processor.has_ended
+        ):
+            return False
         return self._processor.can_accept(size_bytes)
 
     def wait_capacity(self, resume: Callable[[], None]) -> None:

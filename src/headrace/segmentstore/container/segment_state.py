@@ -77,6 +77,15 @@ class SegmentState:
         )
 
     @property
+    def end_is_durable(self) -> bool:
+        """Whether the log has what keeps appends away: a seal, a merge or a deletion that was accepted."""
+        return (
+            self.sealed is self.accepted_sealed
+            and self.merged is self.accepted_merged
+            and self.deleted is self.accepted_deleted
+        )
+
+    @property
     def storage_name(self) -> str:
         """The name under which long-term storage knows this segment: unique even if the name is used
         again.

@@ -343,6 +343,11 @@ class OperationProcessor:
         self._release_barriers()
 
     @property
+    def has_ended(self) -> bool:
+        """Whether every further append block is refused."""
+        return self._runs.ended
+
+    @property
     def idle(self) -> bool:
         """Whether everything accepted so far is durable (or has failed), and nothing waits."""
         return self._failed is not None or not (self._dispatch.frames_held or self._queue.count)

@@ -167,7 +167,12 @@ class AppendSession:
     def _on_refused(self, error: HeadraceError, number: int, request_id: int) -> None:
         if self._closing:
             return  # one conflict ends the connection; what came with it needs no answer
-        if isinstance(error, AttributeMismatchError):
+        if isinstance(error, AttributeMismatchError) or (
+            # What a former connection of the writer sent came in behind the set-up and in front of the seal:
+            # a writer that heard of the seal alone would send it again, into another segment.
+            isinstance(error, SegmentSealedError)
+            and self.target.accepted_event_number(self.writer_id) != self._accepted
+        ):
             self._conflict(number, request_id)
         elif isinstance(error, OffsetMismatchError):
             self._refuse(ConditionalCheckFailed(self.writer_id, number, request_id))

@@ -55,7 +55,7 @@ _REQUESTS: Final = 4  # too many requests of this connection run
 _ADMISSION: Final = 8  # too many bytes of requests of all connections are in memory
 _TURN: Final = 16  # a request was started and takes its first step before the next one is parsed
 _CLOSING: Final = 32
-_SETUP: Final = 64  # the segment of a writer comes back to memory; its appends follow in this buffer
+_SETUP: Final = 64  # what a writer wrote last is not known yet; its appends follow in this buffer
 
 _REASONS: Final = {
     _CAPACITY: "capacity",
@@ -282,17 +282,28 @@ class Connection(asyncio.BufferedProtocol):
             return
         if target is None:
             self._wait_for_target(command)
-        else:
+        elif (
+            target.last_event_number(writer_id) == target.accepted_event_number(writer_id)
+            or self._find_busy(writer_id, segment) is not None
+        ):
             self._set_up(command, target)
+        else:
+            target.close()
+            self._wait_for_target(command)
+
+    def _find_busy(self, writer_id: bytes, segment: str) -> AppendSession | None:
+        """Return the session of a writer that is to be set up once more, if it has appends in flight."""
+        former = self._writers.get(writer_id)
+        return former if former is not None and former.segment == segment and former.in_flight else None
 
     def _set_up(self, command: c.SetupAppend, target: AppendTarget) -> None:
         writer_id, segment = command.writer_id, command.segment
-        former = self._writers.get(writer_id)
+        writer = self._find_busy(writer_id, segment)
         registration = self._session.register(writer_id, segment)
-        if former is not None and former.segment == segment and former.in_flight:
+        if writer is not None:
             target.close()
-            writer = former
         else:
+            former = self._writers.get(writer_id)
             if former is not None:
                 former.target.close()
             writer = self._writers[writer_id] = AppendSession(self, target, registration)
@@ -308,7 +319,10 @@ class Connection(asyncio.BufferedProtocol):
         self.on_error(command, error)
 
     def _wait_for_target(self, command: c.SetupAppend) -> None:
-        """Parse nothing more until the segment of a writer is back in memory and the writer is set up."""
+        """Parse nothing more until the writer is set up: its segment comes back to memory, or what it sent
+        over another connection becomes durable. An answer that does not count that would be wrong for ever if
+        the segment is sealed meanwhile: the writer would send it again, to the segment's successors.
+        """
         try:
             self._home.supervisor.spawn("setup", self._open_target(command))
         except ClosedError:
@@ -319,6 +333,11 @@ class Connection(asyncio.BufferedProtocol):
     async def _open_target(self, command: c.SetupAppend) -> None:
         try:
             target = await self._store.open_target(command.segment)
+            try:
+                await target.settle(command.writer_id)
+            except BaseException:
+                target.close()
+                raise
         except HeadraceError as error:
             self._on_setup_failed(command, error)
         except Exception:  # a bug of ours: only this connection ends

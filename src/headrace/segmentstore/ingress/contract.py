@@ -32,8 +32,21 @@ class AppendTarget(Protocol):
     def last_event_number(self, writer_id: bytes) -> int:
         """Return the durable event number of a writer, ATTRIBUTE_NULL if it never wrote."""
 
+    def accepted_event_number(self, writer_id: bytes) -> int:
+        """Return the event number that the next append of a writer continues, durable or not."""
+
+    async def settle(self, writer_id: bytes) -> None:
+        """Wait until what was accepted from a writer so far is durable.
+
+        Raises:
+            ContainerOfflineError: it is durable or not.
+        """
+
     def can_accept(self, size_bytes: int) -> bool:
-        """Say whether an append of this size finds room now. If not, stop reading and ``wait_capacity``."""
+        """Say whether an append of this size finds room now. If not, stop reading and ``wait_capacity``.
+
+        False also while it is not certain yet that the segment is sealed or gone.
+        """
 
     def wait_capacity(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` once, later, on the loop, when there may be room."""

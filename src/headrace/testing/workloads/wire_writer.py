@@ -26,8 +26,11 @@ from headrace.wire.commands import (
     ConditionalBlockEnd,
     ConditionalCheckFailed,
     DataAppended,
+    GetSegmentAttribute,
     InvalidEventNumber,
     NoSuchSegment,
+    SealSegment,
+    SegmentAttribute,
     SegmentIsSealed,
     SetupAppend,
     WrongHost,
@@ -75,6 +78,8 @@ class WireWriter:
         self._waiting: deque[_Block] = deque()
         """Sent or to be sent, and not acknowledged."""
         self._last: _Block | None = None
+        self._sealed_behind: int | None = None
+        """Number of the last block in the segment, as far as a refusal of the next one says."""
         self._in_flight: deque[tuple[int, int, Operation]] = deque()
         """Number, request id, operation."""
 
@@ -152,6 +157,8 @@ class WireWriter:
             await wire.send(commands, _TIMEOUT_S)
             while self._in_flight:
                 taken = self._take(await wire.receive(limit_s), {b.number: b for b in blocks}) and taken
+            if self._sealed_behind is not None:
+                await self._check_sealed(wire)
         except ConnectionLostError:
             for _, _, operation in self._in_flight:
                 self._history.of(operation).lose(operation, "ConnectionLost")
@@ -159,6 +166,20 @@ class WireWriter:
             self._wire = None
             raise
         return taken
+
+    async def _check_sealed(self, wire: WireClient) -> None:
+        """Who hears of a seal goes on elsewhere, behind what is in this segment: it must be just that."""
+        known, self._sealed_behind = self._sealed_behind, None
+        seal = SealSegment(wire.new_request_id(), self.segment, "")
+        if not isinstance(await wire.call(seal, _TIMEOUT_S), SegmentIsSealed):
+            return  # deleted meanwhile, or somebody else's now
+        question = GetSegmentAttribute(wire.new_request_id(), self.segment, self._writer_id, "")
+        reply = await wire.call(question, _TIMEOUT_S)
+        if isinstance(reply, SegmentAttribute) and reply.value != known:
+            raise SimulationError(
+                f"{self.name} was told that {self.segment} is sealed when it knew of {known}; "
+                f"{reply.value} is in there"
+            )
 
     def _start(self, block: _Block) -> Operation:
         block.previous = self._known
@@ -187,6 +208,8 @@ class WireWriter:
                 return False
             case SegmentIsSealed() | NoSuchSegment():
                 sealed = isinstance(reply, SegmentIsSealed)
+                if sealed and self._sealed_behind is None:
+                    self._sealed_behind = blocks[self._in_flight[0][0]].previous
                 self._refuse(reply.request_id, "SegmentSealed" if sealed else STALE_TARGET)
                 self._waiting.clear()
                 self._wire = None

@@ -32,6 +32,13 @@ class FakeTarget:
     def last_event_number(self, writer_id):
         return self.state.attributes.get(writer_id, ATTRIBUTE_NULL)
 
+    def accepted_event_number(self, writer_id):
+        return self.state.accepted_attributes.get(writer_id, ATTRIBUTE_NULL)
+
+    async def settle(self, writer_id):
+        while self.last_event_number(writer_id) != self.accepted_event_number(writer_id):
+            await self.store.changed.wait()
+
     def can_accept(self, size_bytes):
         return self.store.capacity is None or size_bytes <= self.store.capacity
 

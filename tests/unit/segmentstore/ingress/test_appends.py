@@ -22,7 +22,8 @@ from tests.unit.segmentstore.ingress.world import (
 
 async def test_a_writer_is_told_its_durable_event_number(peer, store):
     assert await peer.set_up(request_id=5) == c.AppendSetup(5, SEGMENT, WRITER, NULL)
-    store.segments[SEGMENT].state.attributes[OTHER] = 41
+    state = store.segments[SEGMENT].state
+    state.attributes[OTHER] = state.accepted_attributes[OTHER] = 41
     assert await peer.set_up(OTHER) == c.AppendSetup(1, SEGMENT, OTHER, 41)
 
 
