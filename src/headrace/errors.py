@@ -114,6 +114,18 @@ class InvalidArgumentError(RequestError):
     """An argument is outside its documented range."""
 
 
+class TooManyAttributesError(InvalidArgumentError):
+    """A segment holds as many attributes as it may: also each writer that it ever had is one."""
+
+    def __init__(self, segment: str, count_max: int) -> None:
+        super().__init__(
+            f"segment {segment!r} holds {count_max} attributes and takes no further writer or attribute: "
+            "scale its stream, so that writers go on in the segment's successors"
+        )
+        self.segment = segment
+        self.count_max = count_max
+
+
 class EventTooLargeError(InvalidArgumentError):
     """An event or append exceeds the documented bound."""
 

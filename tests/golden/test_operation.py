@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
+from headrace.segmentstore.container.metadata_checkpoint import (
+    cut_row,
+    decode_segment_row,
+    encode_segment_row,
+    join_rows,
+)
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.operations import catalogue as ops
@@ -54,6 +59,15 @@ def test_an_operation_that_takes_rows_of_storage_along_has_the_bytes_it_always_h
     golden = read_golden(f"operation/v2/{name}.hex")
     assert b"".join(bytes(piece) for piece in encode(WITH_STORAGE[name])) == golden
     assert decode(memoryview(golden)) == WITH_STORAGE[name]
+
+
+def test_a_row_in_pieces_has_the_bytes_it_always_had():
+    row = read_golden("operation/v1/segment_row.hex")
+    pieces = list(cut_row(row, 40))
+    assert pieces == [
+        bytes.fromhex(line) for line in (HERE / "operation/v1/segment_row_pieces.hex").read_text().split()
+    ]
+    assert list(join_rows(pieces)) == [row]
 
 
 def test_a_segment_row_has_the_bytes_it_always_had():

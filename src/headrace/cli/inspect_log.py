@@ -11,7 +11,7 @@ from headrace.cli.inspect_data import InspectedData, open_data, time_text
 from headrace.cli.output import print_columns, print_fields, print_json, print_line
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row
+from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, join_rows
 from headrace.segmentstore.inspection.container_log import ContainerLog
 from headrace.segmentstore.inspection.frames import FoundOperation, read_operations, summarise_frames
 from headrace.segmentstore.inspection.operation_words import OperationWords, describe_operation
@@ -303,14 +303,16 @@ def _described(found: ContainerLog, names: dict[int, str]) -> Iterator[tuple[Fou
 def _names_of_first_checkpoint(found: ContainerLog) -> dict[int, str]:
     """Names of the segments the log begins with: operations mention their ids only."""
     names: dict[int, str] = {}
+    rows: list[ops.Buffer] = []
     try:
         for item in read_operations(found.frames()):
             if isinstance(item.operation, ops.CheckpointPart):
-                for row in item.operation.segment_rows:
-                    state = decode_segment_row(row)
-                    names[state.segment_id] = state.name
+                rows += item.operation.segment_rows
             elif isinstance(item.operation, ops.CheckpointEnd):
                 break
+        for row in join_rows(rows):
+            state = decode_segment_row(row)
+            names[state.segment_id] = state.name
     except DataCorruptionError:
         pass  # said again, in its place, by the reading that follows
     return names

@@ -17,6 +17,9 @@ they describe the state right before *begin*, whatever happens between the parts
     34   2+n name
     ..   ..  attributes as in operations
 
+A row larger than a part travels in pieces, entries of their own that follow each other: a first byte of 2, or
+of 3 for the last piece, then bytes of the row. So it fits the log however many writers a segment has had.
+
 Source: ``docs/formats/operation.md``.
 """
 
@@ -37,6 +40,9 @@ ROW_VERSION: Final = 1
 _SEALED: Final = 1
 _MERGED: Final = 2
 _DELETED: Final = 4
+
+_PIECE: Final = 2
+_LAST_PIECE: Final = 3
 
 
 def encode_segment_row(state: SegmentState) -> bytes:
@@ -98,6 +104,40 @@ def decode_segment_row(row: Buffer) -> SegmentState:
     )
 
 
+def cut_row(row: bytes, bytes_max: int) -> Iterator[bytes]:
+    """Yield a row as it goes into checkpoint parts: whole, or in pieces of at most ``bytes_max`` bytes."""
+    if len(row) <= bytes_max:
+        yield row
+        return
+    step = max(1, bytes_max - 1)
+    last = (len(row) - 1) // step * step
+    for begin in range(0, len(row), step):
+        kind = _LAST_PIECE if begin == last else _PIECE
+        yield bytes((kind,)) + row[begin : begin + step]
+
+
+def join_rows(rows: Iterable[Buffer]) -> Iterator[Buffer]:
+    """Yield the whole rows that checkpoint parts hold, in their order.
+
+    Raises:
+        DataCorruptionError: pieces of a row are missing.
+    """
+    pieces: list[Buffer] = []
+    for row in rows:
+        kind = row[0] if len(row) else ROW_VERSION
+        if kind in (_PIECE, _LAST_PIECE):
+            pieces.append(memoryview(row)[1:])
+            if kind == _LAST_PIECE:
+                yield b"".join(pieces)
+                pieces = []
+        elif pieces:
+            break
+        else:
+            yield row
+    if pieces:
+        raise DataCorruptionError("a segment row of a checkpoint ends in the middle")
+
+
 class CheckpointSnapshot:
     """The rows of one checkpoint, taken at one instant."""
 
@@ -111,11 +151,12 @@ class CheckpointSnapshot:
         rows: dict[str, bytes] = {}
         size = 0
         for row in self.segment_rows:
-            segments.append(row)
-            size += len(row) + 4
-            if size >= bytes_max:
-                yield segments, rows
-                segments, rows, size = [], {}, 0
+            for piece in cut_row(row, bytes_max):
+                segments.append(piece)
+                size += len(piece) + 4
+                if size >= bytes_max:
+                    yield segments, rows
+                    segments, rows, size = [], {}, 0
         for key, value in self.storage_rows:
             rows[key] = value
             size += len(key) + len(value) + 8

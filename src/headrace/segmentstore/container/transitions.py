@@ -13,7 +13,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from headrace.errors import (
@@ -29,6 +29,7 @@ from headrace.errors import (
     SegmentSealedError,
     SegmentTruncatedError,
     TooManyActiveSegmentsError,
+    TooManyAttributesError,
 )
 from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model import attributes as attr
@@ -41,6 +42,8 @@ from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer, Operation
 
 TRANSIENT_ATTRIBUTES_MAX = 16
+SEGMENT_ATTRIBUTES_MAX = 250_000
+"""Each writer that a segment ever had is one; they are in memory, and in every checkpoint, with 26 bytes."""
 _UNMODIFIABLE = frozenset({attr.SEGMENT_TYPE, attr.ATTRIBUTE_ID_LENGTH})
 
 
@@ -104,13 +107,24 @@ def evaluate(segment: SegmentState, updates: Sequence[AttributeUpdate]) -> dict[
         if not INT64_MIN <= new <= INT64_MAX:
             raise InvalidArgumentError(f"attribute {key.hex()} would become {new}")
         values[key] = new
-    if segment.is_transient:
-        count = sum(1 for key in (segment.accepted_attributes | values) if not attr.is_core_attribute(key))
-        if count > TRANSIENT_ATTRIBUTES_MAX:
-            raise InvalidArgumentError(
-                f"a transient segment holds at most {TRANSIENT_ATTRIBUTES_MAX} attributes"
-            )
+    check_attribute_room(segment, values)
     return values
+
+
+def check_attribute_room(segment: SegmentState, keys: Iterable[bytes]) -> None:
+    """Raise TooManyAttributesError if the segment has no room for those of ``keys`` that it does not hold."""
+    held = segment.accepted_attributes
+    added = [key for key in keys if key not in held]
+    if not added:
+        return
+    if segment.is_transient:
+        count = sum(not attr.is_core_attribute(key) for key in [*held, *added])
+        count_max = TRANSIENT_ATTRIBUTES_MAX
+    else:
+        count = len(held) + len(added)
+        count_max = SEGMENT_ATTRIBUTES_MAX
+    if count > count_max:
+        raise TooManyAttributesError(segment.name, count_max)
 
 
 def propose_append(

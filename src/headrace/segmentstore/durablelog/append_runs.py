@@ -117,6 +117,7 @@ class AppendRuns:
             AttributeMismatchError: the writer's attribute is not ``previous_event_number``; nothing changed.
             OffsetMismatchError: the segment's length is not ``expected_offset``; nothing changed.
             EventTooLargeError: the frames of the log cannot hold it; nothing changed.
+            TooManyAttributesError: the segment has had too many writers to take another one; nothing changed.
             InvalidArgumentError: more events are claimed than a run can count; nothing changed.
         """
         if self.ended:
@@ -131,6 +132,8 @@ class AppendRuns:
         offset = segment.accepted_length
         if expected_offset >= 0 and expected_offset != offset:
             raise OffsetMismatchError(segment.name, expected_offset, offset)
+        if existing == ATTRIBUTE_NULL:
+            transitions.check_attribute_room(segment, (writer_id,))
 
         run = self.current
         if run is not None and (

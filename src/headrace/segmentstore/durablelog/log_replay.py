@@ -114,7 +114,7 @@ class LogReplay:
         self._parts = []
 
     def _install(self, begin: ops.CheckpointBegin, end: ops.CheckpointEnd) -> None:
-        rows = [row for part in self._parts for row in part.segment_rows]
+        rows = list(metadata_checkpoint.join_rows(row for part in self._parts for row in part.segment_rows))
         storage_rows: dict[str, bytes] = {}
         for part in self._parts:
             storage_rows.update(part.storage_rows)

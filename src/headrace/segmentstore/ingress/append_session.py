@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from headrace.errors import (
     AttributeMismatchError,
     HeadraceError,
+    InvalidArgumentError,
     OffsetMismatchError,
     SegmentSealedError,
 )
@@ -184,6 +185,10 @@ class AppendSession:
                 self._connection.close_after_replies(f"an append failed: {error}")
             else:
                 self._refuse(reply)
+                if isinstance(error, InvalidArgumentError):
+                    # No acknowledgement of a later append may seem to cover this one.
+                    self._closing = True
+                    self._connection.close_after_replies(f"an append was refused: {error}")
 
     def _conflict(self, number: int, request_id: int) -> None:
         """The writer's history went on elsewhere, or repeats itself: it has to reconnect and learn where it

@@ -13,11 +13,19 @@ from headrace.errors import (
     InvalidArgumentError,
     OffsetMismatchError,
     SegmentSealedError,
+    TooManyAttributesError,
     WalWriteError,
 )
 from headrace.limits import INT64_MAX
-from headrace.model.attributes import EVENT_COUNT
+from headrace.model.attributes import (
+    EVENT_COUNT,
+    SEGMENT_TYPE,
+    TYPE_TRANSIENT,
+    AttributeUpdate,
+    UpdateKind,
+)
 from headrace.segmentstore.container import transitions
+from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.operations import catalogue as ops
@@ -476,3 +484,50 @@ async def test_a_bug_while_frames_are_sent_ends_the_owner_and_tells_everybody(mo
     await bench.settle()
     assert [type(error) for error in owner.failures + bench.failed] == [WalWriteError] * 2
     await asyncio.wait_for(bench.log.stop(), 5)
+
+
+async def test_a_segment_whose_row_is_larger_than_all_frames_is_checkpointed_and_recovered():
+    bench = await Bench(frame_bytes=1000, frames=4).start()
+    segment = await bench.map("s")
+    for number in range(1, 301):
+        bench.append(segment, Owner(number), b"x", last=number)
+        await bench.settle()
+    assert len(encode_segment_row(segment)) > 4 * 1000
+    writing = asyncio.ensure_future(bench.log.write_checkpoint())
+    while not writing.done():
+        await bench.settle()
+    begin = writing.result()
+    segment.stored_length = segment.durable_length
+    await bench.log.acknowledge(bench.state.sequence)
+    assert bench.log.truncated_sequence == begin
+    recovered = await bench.recover()
+    assert recovered.state.get("s").accepted_attributes == segment.accepted_attributes
+    assert not bench.failed
+
+
+async def test_a_segment_takes_so_many_writers_and_no_more(monkeypatch):
+    monkeypatch.setattr(transitions, "SEGMENT_ATTRIBUTES_MAX", 4)
+    bench = await Bench().start()
+    segment = await bench.map("s")
+    for number in range(1, 4):  # and the count of events
+        bench.append(segment, Owner(number), b"x", last=1)
+    before = (segment.accepted_length, dict(segment.accepted_attributes), bench.state.sequence)
+    with pytest.raises(TooManyAttributesError, match="scale its stream"):
+        bench.append(segment, Owner(4), b"x", last=1)
+    with pytest.raises(TooManyAttributesError):
+        transitions.evaluate(segment, [AttributeUpdate(bytes(16), UpdateKind.REPLACE, 1)])
+    assert before == (segment.accepted_length, segment.accepted_attributes, bench.state.sequence)
+    bench.append(segment, Owner(3), b"x", last=2)
+    await bench.settle()
+    assert segment.durable_length == 4
+
+
+async def test_a_transient_segment_takes_sixteen_writers():
+    bench = await Bench().start()
+    segment = await bench.map("s")
+    segment.accepted_attributes[SEGMENT_TYPE] = TYPE_TRANSIENT
+    for number in range(1, 17):
+        bench.append(segment, Owner(number), b"x", last=1)
+    with pytest.raises(TooManyAttributesError):
+        bench.append(segment, Owner(17), b"x", last=1)
+    assert segment.accepted_length == 16

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from headrace.errors import ContainerOfflineError, WalWriteError, WrongHostError
+from headrace.errors import ContainerOfflineError, TooManyAttributesError, WalWriteError, WrongHostError
 from headrace.wire import commands as c
 from headrace.wire.frames import encode
 from tests.unit.segmentstore.ingress.world import (
@@ -252,6 +252,16 @@ async def test_two_connections_of_one_writer_conflict_and_the_loser_learns_where
     assert (await third.set_up()).last_event_number == 2
     assert await third.ask(append(3, b"c")) == [acked(3, 2, 3)]
     assert store.segments[SEGMENT].data == b"abc"
+
+
+async def test_an_append_that_is_refused_for_good_is_never_covered_by_a_later_acknowledgement(peer, store):
+    await peer.set_up()
+    store.offline = TooManyAttributesError(SEGMENT, 4)
+    replies = await peer.ask(append(1, request_id=8), append(2, request_id=9))
+    assert [type(reply) for reply in replies] == [c.ErrorMessage]
+    assert "scale its stream" in replies[0].message
+    assert peer.closed
+    assert not store.segments[SEGMENT].data
 
 
 async def test_a_conflict_is_told_after_the_acknowledgements_before_it(home, store):

@@ -28,6 +28,7 @@ EXPECTED = {
     "SegmentNotSealedError": c.ErrorMessage,
     "InvalidArgumentError": c.ErrorMessage,
     "EventTooLargeError": c.ErrorMessage,
+    "TooManyAttributesError": c.ErrorMessage,
     "UnsupportedError": c.OperationUnsupported,
     "AccessDeniedError": c.AuthTokenCheckFailed,
     "TokenExpiredError": c.AuthTokenCheckFailed,
