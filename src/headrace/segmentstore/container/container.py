@@ -201,7 +201,9 @@ class SegmentContainer:
             attr.CREATION_EPOCH: self._state.epoch,
             **attributes,
         }
-        return await self._directory.create(name, values)
+        segment = await self._directory.create(name, values)
+        self._merges.on_created(name)
+        return segment
 
     async def delete(self, segment: SegmentState) -> None:
         """Delete a live segment. Raises NoSuchSegmentError if it is gone already."""

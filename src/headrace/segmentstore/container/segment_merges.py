@@ -48,7 +48,8 @@ class SegmentMerges:
         self._directory = directory
         self._log = log
         self._changes = changes
-        self._merged: OrderedDict[str, SegmentState] = OrderedDict()
+        self._merged: OrderedDict[str, tuple[SegmentState, int]] = OrderedDict()
+        """By name of the source: the source, and the id of the target that has its bytes."""
 
     async def merge(
         self, target: SegmentState, source_name: str, updates: Sequence[AttributeUpdate] = ()
@@ -127,7 +128,9 @@ class SegmentMerges:
             return self._merge_empty(target, source, updates, sealing)
 
         def propose(sequence: int) -> ops.Merge:
-            return transitions.propose_merge(target, source, sequence, updates)
+            operation = transitions.propose_merge(target, source, sequence, updates)
+            self._remember(source, target)
+            return operation
 
         merging = self._log.submit(propose, 300 * len(updates), segments=(target, source))
         merging.add_done_callback(_look_at)
@@ -135,9 +138,18 @@ class SegmentMerges:
 
     async def _merge_again(self, target: SegmentState, source_name: str) -> int:
         self._changes.check_owner()
-        if source_name not in self._merged:
-            raise NoSuchSegmentError(source_name)
+        self._check_repeated(target, source_name)
         return target.durable_length
+
+    def _check_repeated(self, target: SegmentState, source_name: str) -> None:
+        """Raise NoSuchSegmentError unless the newest segment of this name was merged, and into ``target``."""
+        source, target_id = self._merged.get(source_name, (None, -1))
+        if source is None or target_id != target.segment_id or not (source.merged or source.deleted):
+            raise NoSuchSegmentError(source_name)
+
+    def on_created(self, name: str) -> None:
+        """A segment begins under this name: what was merged under it is forgotten."""
+        self._merged.pop(name, None)
 
     async def _finish(
         self,
@@ -158,8 +170,8 @@ class SegmentMerges:
             if not source.merged:  # somebody else's merge, and the log failed before it was durable
                 raise ContainerOfflineError(f"{source.name!r} was not merged") from None
             self._changes.check_owner()
+            self._check_repeated(target, source.name)
             return target.durable_length
-        self._remember(source)
         return int(ticket.operation.offset + ticket.operation.length)
 
     async def _merge_empty(
@@ -184,11 +196,13 @@ class SegmentMerges:
             if not source.deleted and not source.merged:
                 raise ContainerOfflineError(f"{source.name!r} was not merged") from None
             self._changes.check_owner()
-        self._remember(source)
+            if source.name in self._merged:
+                self._check_repeated(target, source.name)
+        self._remember(source, target)
         return target.durable_length
 
-    def _remember(self, source: SegmentState) -> None:
-        self._merged[source.name] = source
+    def _remember(self, source: SegmentState, target: SegmentState) -> None:
+        self._merged[source.name] = (source, target.segment_id)
         if len(self._merged) > MERGED_NAMES_MAX:
             self._merged.popitem(last=False)
 

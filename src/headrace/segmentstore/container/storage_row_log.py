@@ -38,6 +38,7 @@ class LogRowStore:
         Raises:
             WalWriteError: it may have happened; the container is ending.
             ContainerOfflineError: the container has ended.
+            ThrottledError: too many requests wait; nothing happened.
         """
         size = sum(len(key) + len(value or b"") + 8 for key, value in changes.items())
         # Rows are what frees memory and log: they must not wait behind the appends they make room for.

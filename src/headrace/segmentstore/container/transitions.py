@@ -362,6 +362,7 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
             pass  # about one segment: below
     segment = container.by_id[operation.segment_id]
     segment.last_modified_ms = time_ms
+    segment.checkpoint_row = None  # one that was made since the operation was accepted has the former time
     match operation:
         case ops.AppendRun():
             segment.durable_length = operation.offset + len(operation.data)

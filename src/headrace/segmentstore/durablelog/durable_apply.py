@@ -63,6 +63,7 @@ class DurableApply:
                 count = values.get(EVENT_COUNT, 0) + item.event_count
                 values[EVENT_COUNT] = min(INT64_MAX, count)
                 segment.last_modified_ms = time_ms
+                segment.checkpoint_row = None
                 append(segment, item.offset, data)
                 add_append(item.sequence, segment, item.offset, item.length)
             else:

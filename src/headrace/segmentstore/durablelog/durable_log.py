@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from headrace.errors import ClosedError, DataCorruptionError, HeadraceError
+from headrace.errors import ClosedError, DataCorruptionError, HeadraceError, ThrottledError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
@@ -36,6 +37,8 @@ from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPo
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.wal.contract import Wal, WalStatistics
+
+_logger = logging.getLogger(__name__)
 
 _CONFIRMED_AT_ONCE: Final = 500
 """Operations that recovery adds to the log in flight at a time."""
@@ -203,7 +206,13 @@ class DurableLog:
         if self._policy.on_frame(size_bytes) and not self._checkpointing:
             self._checkpointing = True
             with contextlib.suppress(ClosedError):  # the container stops: what it still accepted is enough
-                self._supervisor.spawn("metadata checkpoint", self.write_new_checkpoint())
+                self._supervisor.spawn("metadata checkpoint", self._write_due_checkpoint())
+
+    async def _write_due_checkpoint(self) -> None:
+        try:
+            await self.write_new_checkpoint()
+        except ThrottledError as error:
+            _logger.warning("container %d: a checkpoint was put off: %s", self._container.container_id, error)
 
     async def write_checkpoint(self) -> int:
         """Write the whole metadata into the log; once durable, the log may be cut in front of it.

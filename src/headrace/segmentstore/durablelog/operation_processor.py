@@ -23,7 +23,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.errors import ContainerOfflineError, EventTooLargeError, HeadraceError, WalWriteError
+from headrace.errors import (
+    ContainerOfflineError,
+    EventTooLargeError,
+    HeadraceError,
+    ThrottledError,
+    WalWriteError,
+)
 from headrace.limits import MIB
 from headrace.runtime.clock import Clock
 from headrace.segmentstore.container import transitions
@@ -49,6 +55,9 @@ __all__ = ["AppendOwner", "OperationProcessor", "ProcessorLimits", "ProcessorSta
 
 _REQUEST_OVERHEAD: Final = 128
 """Upper bound of what an operation takes besides its payload, values and names."""
+
+_FRAMES_KEPT_FOR: Final = 32
+"""Durable frames, each of which wakes who waits, after which a large block would have asked again."""
 
 
 @dataclass(slots=True)
@@ -82,6 +91,10 @@ class OperationProcessor:
         self._report_failure = on_failed
         self._on_frame_durable = on_frame_durable
         self._waiters: deque[Callable[[], None]] = deque()
+        self._frames_kept = 0
+        """Frames that small blocks leave alone, for a large one that waits."""
+        self._kept_until = -1
+        """How many frames are durable when the large block is taken to have left."""
         self._memory_timer: asyncio.TimerHandle | None = None
         self._failed: HeadraceError | None = None
         self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -140,7 +153,7 @@ class OperationProcessor:
         return (
             (
                 (frame is not None and frame.used + size_in_frame <= frame.capacity)
-                or self._has_frames(size_in_frame)
+                or self._has_frames_for_block(size_in_frame)
             )
             and self._has_memory()
             and (not self._throttle.active or self._throttle.enter(size_bytes))
@@ -161,6 +174,25 @@ class OperationProcessor:
             return free > 0
         needed = self._builder.frames_needed(size_bytes)
         return free >= needed or needed > free + self._dispatch.frames_held
+
+    def _has_frames_for_block(self, size_bytes: int) -> bool:
+        """As :meth:`_has_frames`, of a block that does not fit the open frame.
+
+        A block of several frames would starve beside writers of small ones, who take each frame that comes
+        back: so once it was refused frames are kept for it, until it was let in or does not ask any more.
+        """
+        if size_bytes >= self._builder.content_bytes_max:
+            if self._has_frames(size_bytes):
+                self._frames_kept = 0
+                return True
+            self._frames_kept = self._builder.frames_needed(size_bytes)
+            self._kept_until = self._stats.frames_durable + _FRAMES_KEPT_FOR
+            return False
+        free = self._wal.frames_free
+        if free > self._frames_kept or self._kept_until < self._stats.frames_durable:
+            return free > 0
+        # As long as a frame is out somebody is woken; if none is, nobody waits for the frames that are kept.
+        return free > 0 and not self._dispatch.frames_held
 
     def _check_fits(self, size_bytes: int) -> None:
         """Raise EventTooLargeError if not even all frames of the log could hold ``size_bytes``."""
@@ -231,6 +263,7 @@ class OperationProcessor:
 
         Raises (through the future):
             ContainerOfflineError: this owner has ended and the request had not begun.
+            ThrottledError: too many requests wait; it had not begun.
             EventTooLargeError: all frames of the log together cannot hold it.
             WalWriteError: it may have happened.
         """
@@ -253,7 +286,9 @@ class OperationProcessor:
             line = priority
             waits = not self._admit(request)
         if waits and not self._queue.push(request, line):
-            future.set_exception(ContainerOfflineError("too many requests wait; send again"))
+            future.set_exception(
+                ThrottledError("too many requests wait, and this one was not begun: send again")
+            )
         elif waits:
             self._watch_memory()
         return future

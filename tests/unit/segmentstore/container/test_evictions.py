@@ -1,6 +1,7 @@
 """Segments leave memory and come back: same id, same bytes, same writers, whatever ends in between."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -11,6 +12,7 @@ from headrace.errors import (
     NoSuchSegmentError,
     SegmentExistsError,
     SegmentSealedError,
+    ThrottledError,
     TooManyActiveSegmentsError,
 )
 from headrace.model import attributes as attr
@@ -433,3 +435,25 @@ async def test_a_cancelled_caller_does_not_keep_a_departed_segment_in_memory(ben
     await bench.evict()
     assert source.segment_id not in container.state.by_id
     assert not container.state.departing
+
+
+async def test_a_run_that_finds_too_many_requests_waiting_is_put_off_not_given_up(bench, caplog):
+    """Only the end of the container ends its evictions: an answer of "send again" is no such end."""
+    container = bench.container
+    refused = asyncio.Event()
+
+    async def evict():
+        if not refused.is_set():
+            refused.set()
+            raise ThrottledError("too many requests wait")
+        evicted.set()
+        return 0
+
+    evicted = asyncio.Event()
+    container.evictions.evict = evict
+    container.evictions._config = dataclasses.replace(container.evictions._config, eviction_interval_s=0.001)
+    running = asyncio.ensure_future(container.evictions.run())
+    await asyncio.wait_for(evicted.wait(), 10)
+    assert refused.is_set()
+    assert "put off" in caplog.text
+    running.cancel()

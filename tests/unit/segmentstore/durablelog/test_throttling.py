@@ -316,3 +316,69 @@ async def test_a_block_that_no_number_of_frames_can_hold_is_refused_and_does_not
     bench.append(segment, owner, b"fine", last=1)
     await bench.settle()
     assert owner.acks == [(1, 0, 4)]
+
+
+async def test_a_block_of_several_frames_gets_its_turn_beside_writers_of_small_ones():
+    """They take each frame that comes back, so the large one never found as many as it needs."""
+    bench = await Bench(frame_bytes=500, frames=6, slots=2).start()
+    segment, large = await bench.map("s"), Owner(1000)
+    processor = bench.log.processor
+    numbers = iter(range(1, 10_000))
+    stopped = False
+
+    def fill():
+        """Write as long as there is room, and again whenever there is."""
+        while not stopped and processor.can_accept(400):
+            bench.append(segment, Owner(next(numbers)), bytes(400), last=1)
+        if not stopped:
+            processor.wait_capacity(fill)
+
+    def write_large():
+        if processor.can_accept(1800):
+            bench.append(segment, large, bytes(1800), last=1)
+        else:
+            processor.wait_capacity(write_large)
+
+    fill()
+    write_large()
+
+    async def store_frames(count):
+        for _ in range(count):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            bench.wal.step()
+
+    await store_frames(30)
+    assert large.acks
+    before = next(numbers)
+    await store_frames(20)
+    assert next(numbers) > before + 15, "the others go on"
+    stopped = True
+    await bench.settle()
+
+
+async def test_frames_kept_for_a_large_block_that_went_away_are_used_again():
+    bench = await Bench(frame_bytes=500, frames=6, slots=2).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    processor = bench.log.processor
+    for number in range(1, 6):
+        bench.append(segment, owner, bytes(400), last=number)
+        processor.end_of_read()
+    assert not processor.can_accept(1800)
+    for _ in range(60):
+        while processor.can_accept(400):
+            number += 1
+            bench.append(segment, owner, bytes(400), last=number)
+            processor.end_of_read()
+        await asyncio.sleep(0)
+        while bench.wal.waiting:
+            bench.wal.step()
+            await asyncio.sleep(0)
+    taken = 0
+    while processor.can_accept(400):
+        taken += 1
+        number += 1
+        bench.append(segment, owner, bytes(400), last=number)
+        processor.end_of_read()
+    assert taken == 6
+    await bench.settle()
