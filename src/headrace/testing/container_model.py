@@ -102,8 +102,8 @@ class ModelContainer:
     """A container between two operations."""
 
     segments: Mapping[str, ModelSegment] = field(default_factory=dict)
-    merged: frozenset[str] = frozenset()
-    """Sources whose merge this life may remember."""
+    merged: frozenset[tuple[str, str]] = frozenset()
+    """Sources whose merge this life remembers, with their targets, until either name is used again."""
 
     @property
     def key(self) -> object:
@@ -242,7 +242,9 @@ def _extended(
 def _create(state: ModelContainer, call: CreateSegmentCall, _: Any) -> ModelContainer:
     if call.segment in state.segments:
         raise RefusedError("SegmentExists")
-    return state.changed(call.segment, NEW_TRANSIENT if call.transient else NEW)
+    merged = frozenset(names for names in state.merged if call.segment not in names)
+    created = state.changed(call.segment, NEW_TRANSIENT if call.transient else NEW)
+    return ModelContainer(created.segments, merged)
 
 
 def _delete(state: ModelContainer, call: DeleteSegmentCall, _: Any) -> ModelContainer:
@@ -319,7 +321,7 @@ def _merge(
     told = None if answer is None else answer.length
     source = state.segments.get(call.source)
     if source is None:
-        if call.source not in state.merged:
+        if (call.source, call.segment) not in state.merged:
             raise RefusedError("NoSuchSegment")
         return state if told is None or told == target.length else None
     if target.sealed:
@@ -332,7 +334,7 @@ def _merge(
     segments = dict(state.segments)
     segments[call.segment] = after
     del segments[call.source]
-    return ModelContainer(segments, state.merged | {call.source})
+    return ModelContainer(segments, state.merged | {(call.source, call.segment)})
 
 
 def _merge_if_there(

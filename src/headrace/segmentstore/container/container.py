@@ -201,9 +201,10 @@ class SegmentContainer:
             attr.CREATION_EPOCH: self._state.epoch,
             **attributes,
         }
-        segment = await self._directory.create(name, values)
-        self._merges.on_created(name)
-        return segment
+        try:
+            return await self._directory.create(name, values)
+        finally:  # also if the caller has left: it may have happened
+            self._merges.on_created(name, self._state.by_name.get(name))
 
     async def delete(self, segment: SegmentState) -> None:
         """Delete a live segment. Raises NoSuchSegmentError if it is gone already."""

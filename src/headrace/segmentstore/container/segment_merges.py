@@ -147,9 +147,11 @@ class SegmentMerges:
         if source is None or target_id != target.segment_id or not (source.merged or source.deleted):
             raise NoSuchSegmentError(source_name)
 
-    def on_created(self, name: str) -> None:
-        """A segment begins under this name: what was merged under it is forgotten."""
-        self._merged.pop(name, None)
+    def on_created(self, name: str, segment: SegmentState | None) -> None:
+        """``segment`` stands under this name now: another one that was merged under it is forgotten."""
+        source, _ = self._merged.get(name, (None, -1))
+        if segment is not None and source is not segment:
+            self._merged.pop(name, None)
 
     async def _finish(
         self,

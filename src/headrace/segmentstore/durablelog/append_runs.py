@@ -168,12 +168,14 @@ class AppendRuns:
         segment.accepted_length = offset + size
         segment.checkpoint_row = None
         self._stats.blocks += 1
-        if run.pieces is not None:
-            self._write_large(run)
-        elif expected_offset >= 0:
-            self.close()
         if not self._turn.scheduled:
             self._turn.schedule()
+        if run.pieces is not None:
+            self.current = run  # if this failed it would stay, and the next turn end this owner
+            self._write_large(run)
+            self.current = None
+        elif expected_offset >= 0:
+            self.close()
 
     def _open(
         self, owner: AppendOwner, segment: SegmentState, offset: int, pieces: Sequence[memoryview], size: int

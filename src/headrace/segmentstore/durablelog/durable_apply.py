@@ -64,8 +64,9 @@ class DurableApply:
                 values[EVENT_COUNT] = min(INT64_MAX, count)
                 segment.last_modified_ms = time_ms
                 segment.checkpoint_row = None
-                append(segment, item.offset, data)
-                add_append(item.sequence, segment, item.offset, item.length)
+                if item.length:  # an append may be empty: it moves its writer on, and owes storage nothing
+                    append(segment, item.offset, data)
+                    add_append(item.sequence, segment, item.offset, item.length)
             else:
                 make_visible(
                     self._container, item.operation, time_ms, self._read_index, self._memory_log, touched

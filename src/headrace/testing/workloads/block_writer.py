@@ -14,6 +14,7 @@ from headrace.segmentstore.container.container import SegmentContainer
 from headrace.testing.container_calls import AppendDataCall, GetAttributeCall, LengthAnswer, ValueAnswer
 from headrace.testing.container_history import STALE_TARGET, ContainerHistory
 from headrace.testing.history import Operation
+from headrace.testing.workloads.draws import Emptiness
 
 
 def writer_id_of(name: str) -> bytes:
@@ -38,6 +39,7 @@ class BlockWriter:
         self._container = container
         self._history = history
         self._entropy = entropy
+        self._emptiness = Emptiness(entropy)
         self._target: ContainerAppendTarget | None = None
         self._accepted = 0
         self._in_flight: deque[tuple[int, Operation]] = deque()
@@ -57,6 +59,7 @@ class BlockWriter:
             if target is None:
                 return
             data = self._entropy.token(1 + draw(60) if draw(4) else 1 + draw(2000))
+            data = self._emptiness.apply(data)
             while not target.can_accept(len(data)):
                 resumed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 target.wait_capacity(lambda found=resumed: found.done() or found.set_result(None))  # type: ignore[misc]

@@ -21,6 +21,18 @@ def draw_size(entropy: SeededEntropy) -> int:
     return (1 + draw(60), 1 + draw(900), 1 + draw(3000))[draw(3)]
 
 
+class Emptiness:
+    """Makes some blocks empty, in every other run, without a draw that would change what else a seed does."""
+
+    def __init__(self, entropy: SeededEntropy) -> None:
+        self._draw = entropy.fork("empty blocks").randbelow
+        self._odds = (0, 12)[self._draw(2)]
+
+    def apply(self, data: bytes) -> bytes:
+        """Return ``data``, or nothing."""
+        return b"" if self._odds and self._draw(self._odds) == 0 else data
+
+
 def draw_key(entropy: SeededEntropy) -> bytes:
     """Return an attribute to ask for."""
     return (*KEYS, attr.EVENT_COUNT)[entropy.randbelow(4)]

@@ -20,6 +20,7 @@ from headrace.testing.failures import SimulationError
 from headrace.testing.history import Operation
 from headrace.testing.store_history import StoreHistory
 from headrace.testing.wire_client import WireClient
+from headrace.testing.workloads.draws import Emptiness
 from headrace.wire.commands import (
     AppendBlockEnd,
     AppendSetup,
@@ -66,10 +67,11 @@ class WireWriter:
         self.name = name
         self.segment = segment
         self.appended = 0
-        """Blocks that were acknowledged."""
+        """Blocks that were acknowledged, and are not empty."""
         self._writer_id = writer_id
         self._history = history
         self._entropy = entropy
+        self._emptiness = Emptiness(entropy)
         self._cancels_per_thousand = cancels_per_thousand
         self._wire: WireClient | None = None
         self._known = attr.ATTRIBUTE_NULL
@@ -92,9 +94,8 @@ class WireWriter:
         if self._wire is not wire and not await self._set_up(wire):
             return False
         for size in sizes:
-            self._waiting.append(
-                _Block(self._next, self._entropy.token(size), 1 + self._entropy.randbelow(5))
-            )
+            data = self._emptiness.apply(self._entropy.token(size))
+            self._waiting.append(_Block(self._next, data, 1 + self._entropy.randbelow(5)))
             self._next += 1 + self._entropy.randbelow(3)
         return await self._send(wire, list(self._waiting))
 
@@ -104,7 +105,8 @@ class WireWriter:
             return False
         if self._wire is not wire and not await self._set_up(wire):
             return False
-        block = _Block(self._next, self._entropy.token(size), 1, expected_offset)
+        data = self._emptiness.apply(self._entropy.token(size))
+        block = _Block(self._next, data, 1, expected_offset)
         self._next += 1
         return await self._send(wire, [block])
 
@@ -231,7 +233,7 @@ class WireWriter:
             answer = LengthAnswer(length if last and length >= 0 else None)
             self._history.of(operation).succeed(operation, answer)
             self._last = blocks[number]
-            self.appended += 1
+            self.appended += bool(blocks[number].data)
             while self._waiting and self._waiting[0].number <= number:
                 self._waiting.popleft()
             if last:

@@ -531,3 +531,24 @@ async def test_a_transient_segment_takes_sixteen_writers():
     with pytest.raises(TooManyAttributesError):
         bench.append(segment, Owner(17), b"x", last=1)
     assert segment.accepted_length == 16
+
+
+async def test_an_empty_block_moves_its_writer_on_and_is_nobodys_work():
+    """Storage had nothing to write for it, and whoever plans its work took that for a bug."""
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.append(segment, owner, b"", last=1)
+    await bench.settle()
+    bench.append(segment, owner, b"", last=2, expected=0)
+    bench.append(segment, owner, b"ab", last=3)
+    bench.log.processor.end_of_read()
+    bench.append(segment, owner, b"", last=4)
+    await bench.settle()
+    assert [ack[0] for ack in owner.acks] == [1, 2, 3, 4]
+    assert segment.attribute(owner.writer_id) == 4
+    assert bench.index.content(segment) == b"ab"
+    taken = await bench.log.memory_log.take(100, 1)
+    appends = [item for item in taken if isinstance(item, StoredAppend)]
+    assert [(item.offset, item.length) for item in appends] == [(0, 2)]
+    recovered = await bench.recover()
+    assert recovered.state.get("s").attribute(owner.writer_id) == 4
