@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
 from headrace.errors import InvalidArgumentError, ProtocolError
-from headrace.limits import WIRE_STRING_BYTES_MAX
+from headrace.limits import LIST_COUNT_MAX, WIRE_STRING_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import TableEntry, TableKey
 
@@ -284,12 +284,15 @@ class _ChunkInfo:
 
 
 class _ListOf:
-    """A counted list. A count the rest of the payload cannot hold is refused before anything is built."""
+    """A counted list. A count the rest of the payload cannot hold is refused before anything is built, and
+    so is one above a bound: whoever builds a million elements does nothing else for a second.
+    """
 
     size_bytes_min = 4
 
-    def __init__(self, element: Codec) -> None:
+    def __init__(self, element: Codec, count_max: int = LIST_COUNT_MAX) -> None:
         self.element = element
+        self.count_max = count_max
 
     def write(self, value: list[Any], parts: Parts) -> None:
         parts.append(_INT32.pack(len(value)))
@@ -302,6 +305,8 @@ class _ListOf:
         count: int = _INT32.unpack_from(payload, at)[0]
         if count < 0 or count * self.element.size_bytes_min > len(payload) - begin:
             raise ProtocolError(f"a list of {count} elements leaves the payload of {len(payload)} bytes")
+        if count > self.count_max:
+            raise ProtocolError(f"a list of {count} elements exceeds the limit of {self.count_max}")
         at = begin
         values = []
         read = self.element.read
@@ -332,4 +337,4 @@ AttributeUpdates = Annotated[list[AttributeUpdate], _ListOf(_AttributeUpdate())]
 Versions = Annotated[list[int], _ListOf(_Long())]
 Texts = Annotated[list[str], _ListOf(_TEXT)]
 MergedSegments = Annotated[list[MergedSegment], _ListOf(_MergedSegment())]
-ChunkInfos = Annotated[list[ChunkInfo], _ListOf(_ChunkInfo())]
+ChunkInfos = Annotated[list[ChunkInfo], _ListOf(_ChunkInfo(), 1 << 20)]

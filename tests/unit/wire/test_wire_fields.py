@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from headrace.errors import InvalidArgumentError, ProtocolError
+from headrace.limits import LIST_COUNT_MAX
 from headrace.model.tables import TableEntry, TableKey
 from headrace.wire import commands as c
 from headrace.wire.fields import decode_text, encode_text
@@ -112,3 +113,11 @@ def test_fields_of_a_command_can_be_compared_but_a_command_is_no_key():
     assert c.KeepAlive() == c.KeepAlive()
     with pytest.raises(TypeError):
         hash(c.Hello(1, 2))
+
+
+def test_a_list_of_too_many_elements_is_refused_before_it_is_built():
+    names = struct.pack(">qHi", 1, 0, LIST_COUNT_MAX + 1) + bytes(2) * (LIST_COUNT_MAX + 1) + bytes(2)
+    with pytest.raises(ProtocolError, match="exceeds the limit"):
+        decode_payload(90, names)
+    versions = struct.pack(">qi", 1, LIST_COUNT_MAX) + bytes(8 * LIST_COUNT_MAX)
+    assert len(decode_payload(75, versions).updated_versions) == LIST_COUNT_MAX

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from headrace.errors import (
     ContainerOfflineError,
+    InvalidArgumentError,
     NoSuchSegmentError,
     SegmentMergedError,
     SegmentSealedError,
@@ -21,6 +22,9 @@ from headrace.segmentstore.container.segment_directory import SegmentDirectory
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.operations import catalogue as ops
+
+MERGE_SOURCES_MAX: Final = 10_000
+"""Sources of one batch: each is a task of its own."""
 
 MERGED_NAMES_MAX: Final = 10_000
 """How many merged sources a container remembers, so that a repeated merge request is answered with
@@ -67,6 +71,11 @@ class SegmentMerges:
 
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
         """See :meth:`SegmentContainer.merge_batch`."""
+        if len(source_names) > MERGE_SOURCES_MAX:
+            raise InvalidArgumentError(
+                f"a batch of {len(source_names)} merges exceeds the limit of {MERGE_SOURCES_MAX}: nothing "
+                "was merged, send smaller ones"
+            )
         sources: list[SegmentState | None] = []
         target.users += 1
         try:

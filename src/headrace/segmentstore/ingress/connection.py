@@ -36,7 +36,7 @@ from headrace.wire import commands as c
 from headrace.wire.append_block import APPEND_BLOCK, APPEND_BLOCK_END, AppendRun, take_run, wanted
 from headrace.wire.catalogue import LAYOUTS
 from headrace.wire.commands.kinds import Command, Request
-from headrace.wire.frames import HEAD, HEAD_BYTES, FrameDecoder, encode
+from headrace.wire.frames import HEAD, HEAD_BYTES, RECEIVE_BUFFER_BYTES, FrameDecoder, encode
 from headrace.wire.server_session import ServerSession
 
 _logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def eof_received(self) -> bool:
-        """The client is gone, or says no more: it still gets what it is owed."""
+        """The client is gone, or says no more: it still gets what it is owed for what was begun."""
         assert self._transport is not None
         self._begin_closing()
         return self._transport.get_extra_info("sslcontext") is None  # TLS connections cannot stay half open
@@ -140,6 +140,8 @@ class Connection(asyncio.BufferedProtocol):
         self._totals.bytes_received += nbytes
         if not self._blocked:
             self._parse()
+        elif self._decoder.pending_bytes > RECEIVE_BUFFER_BYTES:
+            self._set_reading()
 
     def _parse(self) -> None:
         """Take everything out of the buffer that may be taken now."""
@@ -191,8 +193,14 @@ class Connection(asyncio.BufferedProtocol):
                     return
 
     def _set_reading(self) -> None:
-        """Read from the socket exactly while what arrives can be parsed."""
+        """Read from the socket exactly while what arrives can be parsed.
+
+        Short pauses between requests do not count, unless more arrives in them than is taken.
+        """
         readable = not self._blocked & ~_TURN
+        if readable and self._blocked:
+            pending_max = RECEIVE_BUFFER_BYTES if self._reading else RECEIVE_BUFFER_BYTES // 2
+            readable = self._decoder.pending_bytes <= pending_max
         if readable == self._reading:
             return
         transport = self._transport

@@ -23,6 +23,9 @@ JOIN_BYTES_MAX: Final = 32 * KIB
 SPAN_BYTES_MIN: Final = 256 * KIB
 """Answers from this size on are sent out of the file that they were read from, if there is one."""
 
+SMALL_BYTES_MAX: Final = 256 * KIB
+"""So much of small answers waits for the end of a turn: who does not take them is to be found out before."""
+
 PIECE_BYTES_MIN: Final = 16 * KIB
 """Pieces of larger answers below this size are joined with their neighbours, for the same reason."""
 
@@ -53,6 +56,7 @@ class Outbox:
         "_on_drained",
         "_scheduled",
         "_sends_files",
+        "_small_bytes",
         "_statistics",
         "_transport",
         "_turn_given",
@@ -66,6 +70,7 @@ class Outbox:
         self._bytes_max = bytes_max
         self._on_drained = on_drained
         self._frames: list[bytes | memoryview] = []
+        self._small_bytes = 0
         self._scheduled = False
         self._clogged = False
         self._held: list[ReadResult] = []
@@ -112,6 +117,9 @@ class Outbox:
         if result.length <= JOIN_BYTES_MAX:
             frames.append(result.to_bytes())
             self.send(trailer)
+            self._small_bytes += result.length
+            if self._small_bytes > SMALL_BYTES_MAX:
+                self.flush()
         else:
             if result.span is None or not self._send_span(result, result.span, trailer):
                 self._write_pieces(result.pieces, trailer)
@@ -195,6 +203,7 @@ class Outbox:
             return
         data: list[bytes | memoryview] = []
         _join(frames, data)
+        self._small_bytes = 0
         if self._transport is not None:
             self._write(data[0])
 

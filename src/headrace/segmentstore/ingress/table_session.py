@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import InvalidArgumentError
+from headrace.limits import LIST_COUNT_MAX
 from headrace.model.tables import NOT_EXISTS, TableEntry
 from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.segment_session import Handler
@@ -78,7 +79,7 @@ class TableSession:
         keys, token = await self._store.table_keys(
             request.segment,
             request.continuation_token,
-            request.suggested_key_count,
+            min(request.suggested_key_count, LIST_COUNT_MAX),
             request.from_key,
             request.to_key,
         )
@@ -88,7 +89,7 @@ class TableSession:
         entries, token = await self._store.table_entries(
             request.segment,
             request.continuation_token,
-            request.suggested_entry_count,
+            min(request.suggested_entry_count, LIST_COUNT_MAX),
             request.from_key,
             request.to_key,
         )
@@ -96,7 +97,7 @@ class TableSession:
 
     async def read_delta(self, request: c.ReadTableEntriesDelta) -> Reply:
         delta = await self._store.table_delta(
-            request.segment, request.from_position, request.suggested_entry_count
+            request.segment, request.from_position, min(request.suggested_entry_count, LIST_COUNT_MAX)
         )
         return c.TableEntriesDeltaRead(
             request.request_id,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from headrace.errors import NoSuchSegmentError
+from headrace.errors import InvalidArgumentError, NoSuchSegmentError
+from headrace.segmentstore.container import segment_merges
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
 T, U, A = "s/t", "s/u", "s/a"
@@ -41,3 +42,13 @@ async def test_a_name_that_is_used_again_stands_for_its_new_segment(container):
     with pytest.raises(NoSuchSegmentError):
         await container.merge(target, A)
     assert await read_all(container, T) == b"first"
+
+
+async def test_a_batch_of_too_many_sources_is_refused_as_a_whole(container, monkeypatch):
+    monkeypatch.setattr(segment_merges, "MERGE_SOURCES_MAX", 2)
+    target = await container.resolve(T)
+    await append(container, A, b"first")
+    with pytest.raises(InvalidArgumentError, match="nothing was merged"):
+        await container.merge_batch(target, [A, "s/b", "s/c"])
+    assert await read_all(container, T) == b""
+    assert await container.merge_batch(target, [A, "s/b"]) == [5, 5]

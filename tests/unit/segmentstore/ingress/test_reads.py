@@ -3,7 +3,7 @@
 import asyncio
 
 from headrace.errors import ContainerOfflineError, StorageReadError
-from headrace.limits import MIB
+from headrace.limits import KIB, MIB
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.read_session import read_length
 from headrace.wire import commands as c
@@ -189,3 +189,31 @@ async def test_a_read_behind_appends_of_the_same_bytes_sees_what_is_durable(peer
         got(0, b"abc"),
         got(0, b"abc", request_id=3),
     ]
+
+
+async def test_small_answers_to_a_client_that_does_not_take_them_are_bounded_within_one_turn(store, home):
+    """Thousands of questions in one buffer, and thousands of waiting reads that one append ends."""
+    target = store.add("s", bytes(MIB))
+    peer = Peer(home)
+    peer.transport.stuck = True
+    peer.feed(*[read(0, 32 * KIB, segment="s")] * 300)
+    for _ in range(10):
+        await asyncio.sleep(0)
+        peer.push()
+    assert peer.transport.unsent < 3 * MIB // 2
+    assert peer.unfed or peer.connection.statistics()["blocked"] == ["outbox"]
+
+    waiting = Peer(home)
+    assert await waiting.ask(*[read(MIB, 32 * KIB, segment="s")] * 300) == []
+    waiting.transport.stuck = True
+    target.data += bytes(32 * KIB)
+    target.state.accepted_length = target.state.durable_length = MIB + 32 * KIB
+    store.wake()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert waiting.transport.unsent < 3 * MIB // 2
+    answered = 0
+    while answered < 300:
+        waiting.transport.drain()
+        answered += len(await waiting.replies())
+    assert answered == 300

@@ -21,7 +21,7 @@ from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.wire import commands as c
 from headrace.wire.catalogue import BY_COMMAND, LIVES
 from headrace.wire.fields import MergedSegment
-from headrace.wire.frames import encode
+from headrace.wire.frames import RECEIVE_BUFFER_BYTES, encode
 from tests.unit.segmentstore.ingress.world import (
     NULL,
     OTHER,
@@ -399,3 +399,19 @@ async def test_every_request_about_a_segment_passes_the_hook(store):
 
 def test_the_first_reply_of_the_catalogue_is_the_one_for_success():
     assert BY_COMMAND[c.SealSegment].replies[0] is c.SegmentSealed
+
+
+async def test_requests_that_arrive_faster_than_they_are_taken_wait_in_the_socket(peer, store):
+    """One is taken in a turn of the loop, and a turn may receive ten thousand."""
+    question = encode(c.GetStreamSegmentInfo(1, SEGMENT, ""))
+    count = 3 * RECEIVE_BUFFER_BYTES // len(question)
+    peer.feed(*[encode(c.GetStreamSegmentInfo(number, SEGMENT, "")) for number in range(count)])
+    assert peer.unfed
+    assert not peer.transport.reading
+    replies, most = [], 0
+    while len(replies) < count:
+        replies += await peer.replies(turns=200)
+        most = max(most, len(peer.connection._decoder.buffer))
+    assert [reply.request_id for reply in replies] == list(range(count))
+    assert most <= 2 * RECEIVE_BUFFER_BYTES
+    assert peer.transport.reading
