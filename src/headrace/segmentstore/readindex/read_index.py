@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import ContainerOfflineError, NoSuchSegmentError, SegmentSealedError
+from headrace.errors import (
+    ContainerOfflineError,
+    NoSuchSegmentError,
+    SegmentSealedError,
+    SegmentTruncatedError,
+)
 from headrace.limits import GIB, KIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.contract import ReadResult
@@ -304,6 +309,13 @@ class ContainerReadIndex:
                         await self._wait(plan.index.waiters, plan.offset)
                         continue
                     data = await self._fetch(plan)
+                except SegmentTruncatedError as error:
+                    # A fetch begins where the first of its readers does, and may wait for a place: it can
+                    # fail because of a truncation below this reader.
+                    check_read(segment, offset, length_max)
+                    if plan.offset < error.start_offset:
+                        raise
+                    continue
                 except (NoSuchSegmentError, ContainerOfflineError):
                     # A merge source may vanish while it is read: its bytes are the target's then.
                     if plan.redirect is None or gone_once or self._closed:

@@ -501,6 +501,39 @@ async def test_a_segment_truncated_while_it_is_read_is_reported(world):
         await reading
 
 
+async def test_readers_above_a_truncation_are_answered_although_they_share_a_fetch_with_one_below_it():
+    world = World(fetches_max=1, read_ahead=False)
+    segment, other = world.create_stored("s", 100 * KIB), world.create_stored("x", 1000)
+    world.storage.hold()
+    first = asyncio.ensure_future(world.read(other, 0, 10))  # has the only place
+    await settle()
+    offsets = [0, 39_999, 40_000, 50_000]
+    readings = [asyncio.ensure_future(world.read(segment, offset, 60_000)) for offset in offsets]
+    await settle()
+    assert world.index.statistics().fetches.shared == 3
+    world.truncate(segment, 40_000)
+    world.truncate_in_storage(segment, 40_000)
+    world.storage.let_go()
+    await first
+    below, just_below, *above = await asyncio.gather(*readings, return_exceptions=True)
+    for error, offset in ((below, 0), (just_below, 39_999)):
+        assert isinstance(error, SegmentTruncatedError)
+        assert (error.segment, error.start_offset, error.offset) == ("s", 40_000, offset)
+    for data, offset in zip(above, offsets[2:], strict=True):
+        assert data
+        assert data == pattern(offset, len(data))
+    assert world.index.statistics().fetches.failures == 1
+    await world.close()
+
+
+async def test_storage_that_begins_behind_the_start_of_a_segment_is_not_asked_for_ever(world):
+    segment = world.create_stored("s", 10 * KIB)
+    world.truncate_in_storage(segment, 5000)
+    with pytest.raises(SegmentTruncatedError):
+        await world.read(segment, 4999, 10)
+    assert len(world.storage.reads) == 1
+
+
 async def test_a_segment_deleted_while_it_is_read_is_reported_and_nothing_is_cached(world):
     segment = world.create_stored("s", 10 * KIB)
     world.storage.hold()

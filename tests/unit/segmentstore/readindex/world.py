@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from array import array
 
-from headrace.errors import DataCorruptionError, NoSuchSegmentError, StorageReadError
+from headrace.errors import (
+    DataCorruptionError,
+    NoSuchSegmentError,
+    SegmentTruncatedError,
+    StorageReadError,
+)
 from headrace.runtime.open_file import FileSpan, OpenFile
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -25,6 +30,8 @@ class FakeStorage:
 
     def __init__(self) -> None:
         self.segments: dict[str, bytearray] = {}
+        self.starts: dict[str, int] = {}
+        """Where the stored bytes of truncated segments begin."""
         self.reads: list[tuple[str, int, int]] = []
         self.failures = 0
         self.short_answers = 0
@@ -55,6 +62,9 @@ class FakeStorage:
             raise StorageReadError(f"{segment} at {offset}")
         if segment not in self.segments:
             raise NoSuchSegmentError(segment)
+        start = self.starts.get(segment, 0)
+        if offset < start:
+            raise SegmentTruncatedError(segment, start, offset)
         if offset <= self.damaged_at < offset + length:
             raise DataCorruptionError("not what was written", path=segment, offset=self.damaged_at)
         data = bytes(self.segments[segment][offset : offset + length])
@@ -142,6 +152,10 @@ class World:
     def truncate(self, segment: SegmentState, offset: int) -> None:
         segment.accepted_start_offset = segment.start_offset = offset
         self.index.on_changed(segment)
+
+    def truncate_in_storage(self, segment: SegmentState, offset: int) -> None:
+        """The storage writer has passed a truncation on."""
+        self.storage.starts[segment.storage_name] = offset
 
     def begin_merge(self, target: SegmentState, source: SegmentState) -> None:
         if not source.sealed:
