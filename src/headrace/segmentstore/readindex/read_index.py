@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.segmentstore.container.segment_state import SegmentState
     from headrace.segmentstore.contract import StorageReader
     from headrace.segmentstore.readindex.cache.cache import BlockCache
+    from headrace.segmentstore.readindex.redirects import Redirect
     from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 
 WITHOUT_ROOM: Final = 1 << 62
@@ -290,7 +291,7 @@ class ContainerReadIndex:
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         waited_at_tail = False
-        gone_once = False
+        gone: list[Redirect] = []
         while True:
             result = self.read_nowait(segment, offset, length_max)
             if result is not None:
@@ -317,10 +318,11 @@ class ContainerReadIndex:
                         raise
                     continue
                 except (NoSuchSegmentError, ContainerOfflineError):
-                    # A merge source may vanish while it is read: its bytes are the target's then.
-                    if plan.redirect is None or gone_once or self._closed:
+                    # A merge source may vanish while it is read: its bytes are the target's then. So may the
+                    # target, if it is the source of another merge: each of them once.
+                    if plan.redirect is None or plan.redirect in gone or self._closed:
                         raise
-                    gone_once = True
+                    gone.append(plan.redirect)
                     if self._indexes.get(plan.index.state) is plan.index:
                         await self._wait(plan.redirect.parked, offset)
                     continue

@@ -1065,6 +1065,54 @@ async def test_a_read_under_way_when_the_merge_completes_is_answered_from_the_ta
     assert await reading == pattern(10 * KIB, 1000)
 
 
+async def test_a_read_under_which_a_merge_within_a_merge_completes_is_answered_from_the_target(world):
+    target, middle, source = world.create("t"), world.create("m"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(middle, source)
+    world.begin_merge(target, middle)
+    world.storage.hold()
+    reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
+    await settle()
+    for into, merged in ((middle, source), (target, middle)):
+        world.join_in_storage(into, merged)
+        world.complete_merge(into, merged)
+        del world.bytes[merged]
+        await settle()
+    world.storage.let_go()
+    assert await reading == pattern(10 * KIB, 1000)
+    names = [name for name, _, _ in world.storage.reads]
+    assert names == [source.storage_name, middle.storage_name, target.storage_name]
+
+
+async def test_a_read_that_races_with_each_join_of_a_merge_within_a_merge_finds_its_bytes(world):
+    target, middle, source = world.create("t"), world.create("m"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(middle, source)
+    world.begin_merge(target, middle)
+    world.join_in_storage(middle, source)
+    reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
+    await settle()
+    world.complete_merge(middle, source)
+    world.join_in_storage(target, middle)
+    del world.bytes[source]
+    await settle()
+    assert not reading.done()
+    world.complete_merge(target, middle)
+    del world.bytes[middle]
+    assert await reading == pattern(10 * KIB, 1000)
+
+
+async def test_a_merge_source_that_is_nowhere_is_asked_for_twice_and_reported():
+    world = World()
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    source.deleted = source.stored_deleted = True
+    world.index.drop(source)
+    del world.storage.segments[source.storage_name]
+    with pytest.raises(NoSuchSegmentError):
+        await world.read(target, 10 * KIB, 1000)
+    assert len(world.storage.reads) == 2
+    await world.close()
+
+
 async def test_a_read_parked_on_a_merge_ends_with_the_target(world):
     target, source = world.create("t"), world.create_stored("x", 100 * KIB)
     world.begin_merge(target, source)
