@@ -74,7 +74,7 @@ class ReadIndexConfig:
         30.0,
         low=0.001,
         high=3600.0,
-        help="A storage read that takes longer has failed; whoever waits may ask again, and gets less.",
+        help="A storage read that takes longer, its wait for a place too, has failed; the next is shorter.",
     )
 
 

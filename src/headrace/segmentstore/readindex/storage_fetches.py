@@ -41,6 +41,8 @@ class Fetch:
     end: int
     done: asyncio.Future[memoryview]
     foreground: bool
+    asked: bool = False
+    """Whether it has got a place, and storage was asked."""
 
 
 @dataclass(slots=True)
@@ -57,8 +59,9 @@ class FetchStatistics:
 class StorageFetches:
     """All storage reads of one container.
 
-    At most ``fetches_max`` run at a time; further readers wait in line. Reading ahead never waits and never
-    makes anybody wait: it is left out when half of the places are taken.
+    At most ``fetches_max`` run at a time; further readers wait in line. Waiting and reading together take
+    ``timeout_s`` at most, or have failed. Reading ahead never waits and never makes anybody wait: it is left
+    out when half of the places are taken.
 
     The more a read spans, the more objects must answer for it to succeed, in time and undamaged. So a segment
     of which a read has failed is read in shorter spans, down to a byte, until storage answers swiftly again:
@@ -168,7 +171,7 @@ class StorageFetches:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the readers' answer
             statistics.failures += 1
-            if self._remove(fetch) and isinstance(error, StorageReadError | CorruptionError):
+            if self._remove(fetch) and fetch.asked and isinstance(error, StorageReadError | CorruptionError):
                 self._narrow(fetch)
             self._fail(fetch, error)
         else:
@@ -199,29 +202,38 @@ class StorageFetches:
 
     async def _read(self, fetch: Fetch) -> tuple[memoryview, float]:
         """Return the bytes of a fetch, and how many seconds storage took."""
-        statistics = self.statistics
         name, size = fetch.index.state.storage_name, fetch.end - fetch.start
+        time = asyncio.get_running_loop().time
+        try:
+            # Readers wait for a place as they wait for storage: both together have one limit.
+            async with asyncio.timeout(self._timeout_s):
+                await self._take_place(fetch)
+                begun_s = time()
+                try:
+                    data = memoryview(await self._storage.read_stored(name, fetch.start, size)).toreadonly()
+                finally:
+                    self.statistics.in_flight -= 1
+                    self._places.release()
+        except TimeoutError as error:
+            lacking = "answer" if fetch.asked else "place to read in"
+            raise StorageReadError(
+                f"{name!r} at {fetch.start}: no {lacking} in {self._timeout_s} s"
+            ) from error
+        if len(data) != size:
+            raise DataCorruptionError(
+                f"storage answered {len(data)} instead of {size} bytes", path=name, offset=fetch.start
+            )
+        return data, time() - begun_s
+
+    async def _take_place(self, fetch: Fetch) -> None:
+        statistics = self.statistics
         statistics.queued += 1
         try:
             await self._places.acquire()
         finally:
             statistics.queued -= 1
         statistics.in_flight += 1
-        time = asyncio.get_running_loop().time
-        begun_s = time()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                data = memoryview(await self._storage.read_stored(name, fetch.start, size)).toreadonly()
-        except TimeoutError as error:
-            raise StorageReadError(f"{name!r} at {fetch.start}: no answer in {self._timeout_s} s") from error
-        finally:
-            statistics.in_flight -= 1
-            self._places.release()
-        if len(data) != size:
-            raise DataCorruptionError(
-                f"storage answered {len(data)} instead of {size} bytes", path=name, offset=fetch.start
-            )
-        return data, time() - begun_s
+        fetch.asked = True
 
     def _remove(self, fetch: Fetch) -> bool:
         """Take a fetch off the list; False if the segment has left in the meantime."""

@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from headrace.errors import ClosedError, ContainerOfflineError
+from headrace.errors import ClosedError, ContainerOfflineError, StorageReadError
 from headrace.limits import MIB
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex import BlockCache, CacheConfig
 from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
+from headrace.testing.simulation import simulate
 from tests.unit.segmentstore.readindex.world import FakeStorage, pattern, settle
 
 
@@ -128,3 +129,37 @@ async def test_what_arrives_after_its_segment_left_is_thrown_away():
     await settle()
     assert setting.index.entries.count == 0
     assert setting.supervisor.statistics().failed == 0
+
+
+def test_waiting_for_a_place_and_reading_take_no_longer_than_their_limit_together():
+    async def ask_all(_):
+        setting = Setting(fetches_max=2)
+        setting.storage.hold()
+        time = asyncio.get_running_loop().time
+        begun_s = time()
+
+        async def ask(offset):
+            with pytest.raises(StorageReadError):
+                await setting.fetches.fetch(setting.index, offset, offset + 10)
+            return time() - begun_s
+
+        assert max(await asyncio.gather(*[ask(number * MIB) for number in range(10)])) < 30.1
+        statistics = setting.fetches.statistics
+        assert (statistics.queued, statistics.in_flight, statistics.failures) == (0, 0, 10)
+        setting.storage.let_go()
+        assert await setting.fetches.fetch(setting.index, 5, 6) == pattern(5, 1)
+
+    simulate(0, ask_all)
+
+
+def test_a_read_that_got_no_place_says_nothing_about_what_storage_can_answer():
+    async def wait_in_vain(_):
+        setting = Setting(fetches_max=1)
+        await setting.fetches._places.acquire()
+        with pytest.raises(StorageReadError, match="no place"):
+            await setting.fetches.fetch(setting.index, 0, MIB)
+        setting.fetches._places.release()
+        assert setting.storage.reads == []
+        assert await setting.fetches.fetch(setting.index, 0, MIB) == pattern(0, MIB)
+
+    simulate(0, wait_in_vain)
