@@ -90,6 +90,8 @@ class FilesystemChunkProvider:
         self._threads = threads
         self._config = config or FilesystemProviderConfig()
         self._open: OrderedDict[str, OpenFile] = OrderedDict()
+        self._opening: dict[str, set[KeptDescriptor]] = {}
+        """Descriptors that threads may still hand over. A deletion takes them out: they are not kept."""
         self._synced_directories: set[str] = set()
         self._written = WrittenWindow(self._config.written_cache_bytes)
         self._dropping: frozenset[str] = frozenset()
@@ -164,20 +166,28 @@ class FilesystemChunkProvider:
     async def _read_in_thread(
         self, name: str, view: memoryview, done: int, offset: int, length: int
     ) -> tuple[memoryview, int]:
-        keeps = self._reads_at_once and name not in self._open
-        kept = KeptDescriptor(self._files) if keeps else None
+        kept: KeptDescriptor | None = None
+        if self._reads_at_once and name not in self._open:
+            kept = KeptDescriptor(self._files)
+            self._opening.setdefault(name, set()).add(kept)
         path = self._path(name)
         try:
             answer = await self._threads.read(
                 read_file, self._files, name, path, view, done, offset, length, kept
             )
-        except BaseException:
+            if kept is not None and kept in self._opening.get(name, ()):
+                self._keep(name, kept.take())
+        finally:
             if kept is not None:
                 kept.leave()
-            raise
-        if kept is not None:
-            self._keep(name, kept.take())
+                self._stop_opening(name, kept)
         return answer
+
+    def _stop_opening(self, name: str, kept: KeptDescriptor) -> None:
+        opening = self._opening.get(name, set())
+        opening.discard(kept)
+        if not opening:
+            self._opening.pop(name, None)
 
     def _read_cached(self, name: str, offset: int, length: int) -> tuple[memoryview, int]:
         """Return memory for the bytes, and how many are in it; none if that is for the thread to do."""
@@ -225,6 +235,7 @@ class FilesystemChunkProvider:
     # ---------------------------------------------------------------------------------- ending
 
     async def close(self) -> None:
+        self._reads_at_once = False  # reads that end behind this keep no descriptor
         self._close_files()
 
     def _close_files(self) -> None:
@@ -263,6 +274,8 @@ class FilesystemChunkProvider:
 
     def _forget(self, name: str) -> None:
         self._written.forget(name)
+        for kept in self._opening.pop(name, ()):
+            kept.leave()  # so that the thread closes it, if it still reads: that is what frees the space
         file = self._open.pop(name, None)
         if file is not None:
             self._close_file(file)

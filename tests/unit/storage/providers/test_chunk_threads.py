@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import StorageReadError, StorageWriteError
+from headrace.errors import NoSuchChunkError, StorageReadError, StorageWriteError
 from headrace.limits import MIB
 from headrace.runtime.blocking import BlockingPool, SystemThreads
 from headrace.runtime.filesystem import OsFilesystem
@@ -66,6 +66,10 @@ async def abandon(*tasks):
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def until(condition):
@@ -145,7 +149,7 @@ async def test_writes_that_were_given_up_while_they_waited_never_happen(disk):
 async def test_a_read_that_waits_takes_no_memory_and_one_that_was_given_up_leaves_no_descriptor(disk):
     files, provider, threads = disk
     await provider.create("stored", [b"x" * 100])
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_files()
     files.hangs = {"pread_into"}
     tasks = [asyncio.ensure_future(provider.read("stored", 0, 100)) for _ in range(20)]
     await until(lambda: files.calls.count("pread_into") == 2)
@@ -153,7 +157,42 @@ async def test_a_read_that_waits_takes_no_memory_and_one_that_was_given_up_leave
     files.heal()
     await until(lambda: threads.statistics()["reads"].pending == 0)
     await provider.close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_files() == before
+
+
+async def test_a_file_deleted_while_a_thread_reads_it_is_neither_kept_open_nor_read_again(disk):
+    files, provider, _ = disk
+    await provider.create("c", [b"x" * 1000])
+    await provider.create("other", [b"y"])
+    before = open_files()
+    files.hangs = {"pread_into"}
+    readings = [asyncio.ensure_future(provider.read(name, 0, 1)) for name in ("c", "other")]
+    await until(lambda: files.calls.count("pread_into") == 2)
+    await provider.delete("c")
+    files.heal()
+    assert await asyncio.gather(*readings) == [b"x", b"y"]
+    assert open_files() == before + 1
+    assert provider.open_file("c") is None
+    assert provider.open_file("other") is not None
+    with pytest.raises(NoSuchChunkError):
+        await provider.read("c", 0, 1)
+    await provider.create("c", [b"z"])
+    assert await provider.read("c", 0, 1) == b"z"
+    assert provider.open_file("c") is not None
+
+
+async def test_a_read_that_ends_after_the_provider_was_closed_leaves_no_descriptor(disk):
+    files, provider, _ = disk
+    await provider.create("c", [b"x"])
+    before = open_files()
+    files.hangs = {"pread_into"}
+    reading = asyncio.ensure_future(provider.read("c", 0, 1))
+    await until(lambda: "pread_into" in files.calls)
+    await provider.close()
+    files.heal()
+    assert await reading == b"x"
+    assert await provider.read("c", 0, 1) == b"x"
+    assert open_files() == before
 
 
 async def test_a_call_that_was_given_up_lets_go_of_its_arguments():
