@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, ValuesView
 
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, SegmentTruncatedError
 from headrace.segmentstore.container.segment_catalogue import is_internal
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
@@ -147,24 +147,39 @@ class OpenTables:
 
     async def _load(self, segment: SegmentState) -> OpenTable:
         """Rebuild the index of a table from its log. Nobody appends meanwhile: all requests wait for this."""
+        index, tail = await self._replay(segment)
+        self.opened_count += 1
+        return OpenTable(
+            self._access,
+            self._config,
+            segment,
+            TableState(segment.name, index, tail),
+            self._cache,
+            number=self.opened_count,
+            key_length=key_length_of(segment),
+        )
+
+    async def _replay(self, segment: SegmentState) -> tuple[TableIndex, int]:
+        """Return the index of what is in the log, and the log's end."""
+        while True:
+            start = segment.accepted_start_offset
+            try:
+                return await self._replay_from(segment, start)
+            except SegmentTruncatedError:
+                # The compaction of a retired table may have been truncating already, each of them once. What
+                # superseded the entries replayed so far may be gone: begin anew, behind the truncation.
+                if segment.accepted_start_offset == start:
+                    raise
+
+    async def _replay_from(self, segment: SegmentState, at: int) -> tuple[TableIndex, int]:
         index = TableIndex(compact=is_internal(segment.name))  # clients cannot iterate over these
-        at = segment.accepted_start_offset
         while at < segment.accepted_length:
             # What was accepted before will become durable, or the container ends: wait for it.
             end = segment.accepted_length
             async for entries, _ in scan_log(self._access, segment, at, end, wait=True):
                 index.replay(entries, segment.name)
             at = end
-        self.opened_count += 1
-        return OpenTable(
-            self._access,
-            self._config,
-            segment,
-            TableState(segment.name, index, at),
-            self._cache,
-            number=self.opened_count,
-            key_length=key_length_of(segment),
-        )
+        return index, at
 
     def check(self) -> None:
         """Assert the invariants of every open table. Touches every key."""

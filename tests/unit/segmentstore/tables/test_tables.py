@@ -11,6 +11,7 @@ from headrace.errors import (
     OffsetMismatchError,
     SegmentExistsError,
     SegmentSealedError,
+    SegmentTruncatedError,
     TableKeyMissingError,
     TableKeyVersionError,
     TableNotEmptyError,
@@ -587,6 +588,52 @@ async def test_a_rebuild_begins_behind_a_truncation_under_way(access):
     assert (await info).entry_count == 4
     assert (await tables.table_get(T, [b"k0"]))[0].version == version
     await tables.close()
+
+
+async def test_a_rebuild_overtaken_by_a_truncation_begins_again_behind_it(access):
+    """As the compaction of a table does that was dropped, and its truncation not yet accepted."""
+    tables = ContainerTables(access)
+    await tables.create_table(T)
+    for n in range(4):
+        await tables.table_update(T, [entry(f"k{n}", b"x" * 400_000)])
+    [version] = await tables.table_update(T, [entry("k0", b"y")])
+    tables.drop(T)
+    held = access.hold_reads = asyncio.Event()
+    info = start(tables.table_info(T))
+    await turns(5)
+    await access.truncate(access.get_segment(T), 400_019)
+    access.hold_reads = None
+    held.set()
+    assert (await info).entry_count == 4
+    assert (await tables.table_get(T, [b"k0"]))[0].version == version
+    tables.check()
+    await tables.close()
+
+
+async def test_a_rebuild_forgets_what_it_read_before_it_was_overtaken(access):
+    tables = ContainerTables(access)
+    await tables.create_table(T)
+    await tables.table_update(T, [entry("gone", b"x" * 300_000)])
+    await tables.table_remove(T, [TableKey(b"gone")])
+    for n in range(4):
+        await tables.table_update(T, [entry(f"k{n}", b"x" * 400_000)])
+    tables.drop(T)
+    reads = access.reads
+    info = start(tables.table_info(T))
+    while access.reads < reads + 2:  # so that "gone" was seen, and not that it was removed
+        await turns(1)
+    end_of_removal = 300_000 + 17 + 4 + 17 + 4
+    await access.truncate(access.get_segment(T), end_of_removal + 400_019)
+    assert (await info).entry_count == 3
+    await tables.close()
+
+
+async def test_a_log_that_begins_behind_its_start_offset_is_not_scanned_for_ever(tables, access):
+    await tables.table_update(T, [entry("k", b"v"), entry("k2", b"v")])
+    tables.drop(T)
+    access.get_segment(T).start_offset = 19
+    with pytest.raises(SegmentTruncatedError):
+        await tables.table_get(T, [b"k2"])
 
 
 async def test_many_who_ask_first_cause_one_rebuild_and_a_cancelled_one_does_not_matter(tables):
