@@ -74,6 +74,16 @@ def test_an_operation_whose_writer_died_is_replaced_by_the_next_one():
     assert read([*first[:-1], *second]) == [b"b" * 10]
 
 
+@pytest.mark.parametrize("rest", [1, -1])
+def test_an_operation_whose_writer_died_never_goes_on_behind_the_next_one(rest):
+    """A middle or last entry behind a whole one continues nothing, whatever was incomplete before that."""
+    dead, _ = build([b"a" * 300], 120)
+    whole, _ = build([b"b" * 10], 120)
+    assert len(dead) > 3
+    with pytest.raises(DataCorruptionError, match="continues nothing"):
+        read([dead[0], *whole, dead[rest]])
+
+
 def test_a_continuation_out_of_nowhere_is_corruption():
     spanning, _ = build([b"a" * 300], 120)
     whole, _ = build([b"b" * 10], 120)
