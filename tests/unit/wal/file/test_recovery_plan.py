@@ -2,6 +2,7 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.wal.config import BLOCK_BYTES
+from headrace.wal.file.owner_format import NewestFile
 from headrace.wal.file.recovery_plan import WINDOW_BYTES, FoundFile, find_records, recover_log
 from headrace.wal.file.segment_format import DATA_OFFSET, format_name, short_log_id
 from headrace.wal.record_format import RECORD_HEADER_BYTES, padded_bytes
@@ -60,6 +61,23 @@ class TestOneOwner:
         log, records = recover(recycled.mark(1, 20))
         assert list(records) == [20]
         assert log.next_sequence == 21
+
+    @pytest.mark.parametrize(
+        ("number", "epoch", "log_id"), [(1, 2, LOG_ID), (2, 1, LOG_ID), (2, 2, LOG_ID[::-1])]
+    )
+    def test_marks_left_by_an_earlier_use_of_the_file_do_not_count(self, number, epoch, log_id):
+        """They neither truncate the log nor make a torn tail corruption nor tell that the file is in use."""
+        former = Image(number, epoch, 1, log_id=log_id).mark(1, 3, durable=9)
+        recycled = Image(2, 2, 1).add_many(1, 2).add(3, durable=2).damage(3)
+        recycled.data[BLOCK_BYTES:DATA_OFFSET] = former.data[BLOCK_BYTES:DATA_OFFSET]
+        log, records = recover(recycled)
+        assert records == expect(1, 2, epoch=2)
+        assert log.truncation_sequence == 1
+        empty = Image(2, 2, 1)
+        empty.data[BLOCK_BYTES:DATA_OFFSET] = former.data[BLOCK_BYTES:DATA_OFFSET]
+        named = [NewestFile(LOG_ID, 2, 2), NewestFile(LOG_ID, 2, 1)]
+        with pytest.raises(DataCorruptionError, match="is missing"):
+            recover_log([_file(empty)], LOG_ID, Reader({empty.name: empty.data}), "", named)
 
     def test_a_record_of_another_log_is_not_seen(self):
         image = Image(1, 1, 1).add(1)
@@ -219,8 +237,34 @@ class TestCorruption:
     def test_epochs_that_go_backwards_are_noticed(self):
         self.find(Image(1, 1, 9).add(9), Image(2, 2, 5).add(5))
 
+    def test_epochs_that_go_backwards_are_noticed_although_what_the_older_one_wrote_would_be_stale(self):
+        older, newer = Image(1, 1, 9).add(9), Image(2, 2, 5, truncation=5).add(5)
+        with pytest.raises(DataCorruptionError, match="an older epoch begins behind a newer one"):
+            recover(older, newer)
+
     def test_a_log_shorter_than_its_truncation_point_is_noticed(self):
         self.find(Image(1, 1, 1).add_many(1, 2).mark(1, 9))
+
+
+class TestTheNamedFiles:
+    """The owner record names the newest file and the one before it."""
+
+    def recover(self, *images):
+        named = [NewestFile(LOG_ID, 1, 2), NewestFile(LOG_ID, 1, 1)]
+        files = [_file(image) for image in images]
+        return recover_log(files, LOG_ID, Reader({image.name: image.data for image in images}), "", named)
+
+    def test_the_file_before_a_newest_one_that_holds_nothing_is_missed(self):
+        assert self.recover(Image(1, 1, 1).add_many(1, 2), Image(2, 1, 1)).next_sequence == 3
+        with pytest.raises(DataCorruptionError, match=format_name(1, 1)):
+            self.recover(Image(2, 1, 1))
+
+    def test_it_may_go_once_the_newest_one_is_marked_or_holds_a_record(self):
+        assert self.recover(Image(2, 1, 1).mark(1, 3, durable=2)).next_sequence == 3
+        assert self.recover(Image(2, 1, 1, truncation=3).add(3)).next_sequence == 4
+
+    def test_or_once_there_is_a_newer_one(self):
+        assert self.recover(Image(2, 1, 1), Image(3, 2, 1)).next_sequence == 1
 
 
 class TestOlderOwners:
@@ -315,6 +359,4 @@ def test_find_records_yields_each_record_once_with_its_place():
 
 
 def _file(image):
-    from headrace.wal.file.recovery_plan import FoundFile
-
     return FoundFile(image.name, image.number, image.epoch)
