@@ -1,14 +1,22 @@
-"""Logs made for tests, without a container."""
+"""Logs and chunks made for tests, without a container."""
 
 import asyncio
+from array import array
+from pathlib import Path
+
+from crc32c import crc32c
 
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
+from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
+from headrace.storage.metadata import rows as r
 from headrace.wal.config import WalConfig
 from headrace.wal.file.file_wal import FileWal
 
 CONFIG = WalConfig(segment_file_bytes=4 << 20, frame_bytes_max=256 << 10, zero_ahead_bytes=0)
+BLOCK = 8
+INCARNATION = "0123abcd"
 FIRST = (ops.CheckpointBegin(1, 0, 1), ops.CheckpointEnd(2, 1, 0, 0))
 
 
@@ -41,3 +49,48 @@ async def _write(wal, entries):
     wal.append(frame, lambda _, error: written.set_result(error))
     assert await written is None
     wal.release_frame(frame)
+
+
+def checkpoint(*rows, storage_rows=None):
+    """The operations with which a log begins that was cut: 1 to 3 are a whole metadata checkpoint."""
+    storage_rows = storage_rows or {}
+    part = ops.CheckpointPart(2, 1, rows, storage_rows)
+    return ops.CheckpointBegin(1, 0, 1), part, ops.CheckpointEnd(3, 1, len(rows), len(storage_rows))
+
+
+def chunk_of(name, content):
+    """A chunk as a writer would leave it: full groups of checksums in rows of their own."""
+    sums = array("I", [crc32c(content[at : at + BLOCK]) for at in range(0, len(content), BLOCK)])
+    full = len(content) // BLOCK // r.CHECKSUM_GROUP_BLOCKS * r.CHECKSUM_GROUP_BLOCKS
+    groups = {
+        r.checksum_key(name, index // r.CHECKSUM_GROUP_BLOCKS): r.encode_checksum_row(
+            sums[index : index + r.CHECKSUM_GROUP_BLOCKS]
+        )
+        for index in range(0, full, r.CHECKSUM_GROUP_BLOCKS)
+    }
+    return Chunk(name, 1, len(content), BLOCK, sums[full:]), groups
+
+
+def store_segment(files, storage_name, *contents, **fields):
+    """Write one chunk for each of ``contents``; return the layout and the rows that a writer would commit."""
+    layout = SegmentLayout(storage_name, 1, 1 << 20, **fields)
+    rows = {}
+    for number, content in enumerate(contents):
+        name = f"{storage_name}.E-1-O-{layout.length}.{INCARNATION}{number:024x}"
+        chunk, groups = chunk_of(name, content)
+        rows |= groups
+        layout.chunks.append(chunk)
+        layout.starts.append(layout.length)
+        layout.length += len(content)
+        write_chunk(files, name, content)
+    layout.put_segment_row(rows)
+    for index in range(len(layout.chunks)):
+        layout.put_chunk_row(rows, index)
+    return layout, rows
+
+
+def write_chunk(files, name, content):
+    path = Path(files.path(name))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path

@@ -13,6 +13,8 @@ from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.inspection.frames import read_operations
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.wal.file.owner_format import NEWEST_SLOTS_AT
+from headrace.wal.file.segment_format import parse_name
 from tests.unit.segmentstore.inspection.logs import FIRST, make_log
 
 SEGMENT = ops.MapSegment(3, 3, "demo/s", {})
@@ -142,3 +144,34 @@ async def test_a_log_whose_newest_file_was_deleted_is_reported_with_its_name(tmp
     report = check_container(0, str(log), chunks, files, deep=False)
     assert report.damaged
     assert lost in report.findings[0].what
+
+
+async def test_a_log_without_the_files_that_its_owner_vouches_for_is_refused_although_the_rest_is_whole(
+    tmp_path,
+):
+    log, files = tmp_path / "log", ReadOnlyFiles()
+    for operations in ([*FIRST, SEGMENT], appends(3), []):
+        await make_log(log, operations)
+    with (log / "owner").open("r+b") as owner:
+        owner.truncate(NEWEST_SLOTS_AT)  # as of an earlier version, which did not name the newest file
+
+    def remove(epoch):
+        lost = [path for path in log.iterdir() if (name := parse_name(path.name)) and name[1] == epoch]
+        assert lost
+        for path in lost:
+            path.unlink()
+
+    remove(epoch=3)
+    assert not ContainerLog(str(log), files).problem, "its owner may have died before it made a file"
+    remove(epoch=2)
+    assert ContainerLog(str(log), files).problem == f"log files of epoch 2 are missing ({log}/owner)"
+
+
+async def test_an_owner_record_that_is_older_than_the_files_is_refused(tmp_path):
+    log = tmp_path / "log"
+    await make_log(log, [*FIRST, SEGMENT])
+    former = (log / "owner").read_bytes()
+    await make_log(log, appends(3))
+    (log / "owner").write_bytes(former)
+    problem = ContainerLog(str(log), ReadOnlyFiles()).problem
+    assert problem == f"the owner record says epoch 1, but files of epoch 2 exist ({log}/owner)"

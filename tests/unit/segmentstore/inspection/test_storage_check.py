@@ -1,10 +1,6 @@
 """No row of long-term storage can be lost, damaged or left behind without a finding."""
 
-from array import array
-from pathlib import Path
-
 import pytest
-from crc32c import crc32c
 
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -12,25 +8,16 @@ from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_check import find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Severity
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
-from headrace.segmentstore.inspection.storage_check import StorageCheck
-from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
+from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
+from headrace.storage.chunks.segment_layout import SegmentLayout
 from headrace.storage.metadata import rows as r
-
-BLOCK = 8
-INCARNATION = "0123abcd"
-
-
-def chunk_of(name, content):
-    """A chunk as a writer would leave it: full groups of checksums in rows of their own."""
-    sums = array("I", [crc32c(content[at : at + BLOCK]) for at in range(0, len(content), BLOCK)])
-    full = len(content) // BLOCK // r.CHECKSUM_GROUP_BLOCKS * r.CHECKSUM_GROUP_BLOCKS
-    groups = {
-        r.checksum_key(name, index // r.CHECKSUM_GROUP_BLOCKS): r.encode_checksum_row(
-            sums[index : index + r.CHECKSUM_GROUP_BLOCKS]
-        )
-        for index in range(0, full, r.CHECKSUM_GROUP_BLOCKS)
-    }
-    return Chunk(name, 1, len(content), BLOCK, sums[full:]), groups
+from tests.unit.segmentstore.inspection.logs import (
+    BLOCK,
+    INCARNATION,
+    chunk_of,
+    store_segment,
+    write_chunk,
+)
 
 
 def name_of(number, offset):
@@ -42,42 +29,30 @@ class Store:
 
     def __init__(self, directory):
         self.contents = [b"a" * 20, b"b" * (BLOCK * r.CHECKSUM_GROUP_BLOCKS + 5), b"c" * 9]
-        self.rows = {r.INCARNATION_KEY: r.encode_incarnation_row(INCARNATION)}
-        layout = SegmentLayout("demo/s.5", 1, 1 << 20)
         self.files = ChunkFiles(str(directory), ReadOnlyFiles())
         self.directory = directory
-        for number, content in enumerate(self.contents):
-            chunk, groups = chunk_of(name_of(number, layout.length), content)
-            self.rows |= groups
-            layout.chunks.append(chunk)
-            layout.starts.append(layout.length)
-            layout.length += len(content)
-            self.write(chunk.name, content)
-        layout.put_segment_row(self.rows)
-        for index in range(len(layout.chunks)):
-            layout.put_chunk_row(self.rows, index)
+        self.layout, self.rows = store_segment(self.files, "demo/s.5", *self.contents)
+        self.rows[r.INCARNATION_KEY] = r.encode_incarnation_row(INCARNATION)
         garbage, _ = chunk_of(name_of(9, 0), b"old")
         dropped = SegmentLayout("demo/s.5", 1, 1 << 20, 3, chunks=[garbage], starts=[0])
         dropped.put_chunk_row(self.rows, 0)
         self.rows[r.garbage_key(0)] = r.encode_garbage_row(r.GarbageRow(garbage.name, 1))
-        self.chunks = layout.chunks
+        self.chunks = self.layout.chunks
 
     def write(self, name, content):
-        path = Path(self.files.path(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        return path
+        return write_chunk(self.files, name, content)
 
-    def check(self, *, deep=True, epoch=1):
+    def check(self, *, deep=True, epoch=1, missing=0, sealed=False, inactive=False):
+        """Check against a log that knows the segment, less so many bytes, as active or as inactive."""
         state = ContainerState(0, epoch, 10)
-        length = sum(map(len, self.contents))
-        segment = SegmentState(
-            5, "demo/s", stored_length=length, durable_length=length, accepted_length=length
-        )
-        state.by_id[5] = state.by_name["demo/s"] = segment
+        length = sum(map(len, self.contents)) - missing
+        segment = SegmentState(5, "demo/s", durable_length=length, accepted_length=length, sealed=sealed)
+        if not inactive:
+            state.by_id[5] = state.by_name["demo/s"] = segment
         state.storage_rows = dict(self.rows)
+        others = {5: SegmentFacts(length, sealed)} if inactive else {}
         report = CheckReport(0, epoch=epoch, complete=True)
-        StorageCheck(state, self.files, report, deep=deep, inactive={}).run()
+        StorageCheck(state, self.files, report, deep=deep, inactive=others).run()
         return report
 
 
@@ -137,6 +112,32 @@ def test_rows_of_a_later_epoch_than_the_log_are_found(store):
     (finding,) = store.check(epoch=0).findings
     assert "epoch 1" in finding.what
     assert "older log" in finding.advice
+
+
+@pytest.mark.parametrize("inactive", [False, True])
+def test_a_seal_and_bytes_that_only_storage_knows_of_are_found(store, inactive):
+    assert not store.check(inactive=inactive, sealed=True).findings, "storage may not have it sealed yet"
+    (finding,) = store.check(inactive=inactive, missing=1).findings
+    assert finding.what == "storage holds 2082 bytes, the segment has 2081"
+    assert finding.where == "segment 'demo/s.5'"
+    store.layout.sealed = True
+    store.layout.put_segment_row(store.rows)
+    assert not store.check(inactive=inactive, sealed=True).findings
+    (finding,) = store.check(inactive=inactive).findings
+    assert (finding.severity, finding.what) == (Severity.DAMAGE, "sealed in storage, not in the log")
+    assert finding.where == "segment 'demo/s.5'"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("demo/s.6", "neither log nor catalogue knows"), ("demo/s", "ends with no segment id")],
+)
+def test_a_stored_segment_that_nobody_knows_is_found(store, name, words):
+    _, rows = store_segment(store.files, name)
+    store.rows |= rows
+    (finding,) = store.check().findings
+    assert words in finding.what
+    assert finding.where == f"segment {name!r}"
 
 
 def test_objects_are_garbage_if_no_row_names_them(store):
