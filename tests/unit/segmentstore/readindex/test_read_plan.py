@@ -98,6 +98,37 @@ def test_a_merge_under_way_leads_to_its_source():
     assert plan_storage_range(target, 0, 10, sequential=False) <= 100
 
 
+def test_bytes_of_a_merge_source_that_are_nowhere_yet_are_waited_for_up_to_its_end():
+    cache = small_cache(64)
+    target, source = make(cache=cache), make(stored=100, durable=50_000, cache=cache)
+    target.begin_merge(0, source, 50_000)
+    target.append(50_000, memoryview(pattern(50_000, 10)))
+    target.state.durable_length = 50_010
+    assert need(target, 100, 100_000) == (Need.CHANGE, 100, 49_900)
+    assert need(target, 99, 100_000) == (Need.STORAGE, 99, 1)
+
+
+@pytest.mark.parametrize("stored", [0, 1, 49_999])
+def test_a_merge_that_storage_has_not_joined_whole_is_read_from_its_source(stored):
+    cache = small_cache(64)
+    target, source = make(cache=cache), make(stored=50_000, cache=cache)
+    target.begin_merge(0, source, 50_000)
+    target.state.durable_length, target.state.stored_length = 50_000, stored
+    assert plan_read(target, 0, 10).index is source
+    target.state.stored_length = 50_000
+    assert plan_read(target, 0, 10).index is target
+
+
+def test_no_plan_for_bytes_that_exist_is_empty():
+    """Whoever carries out an empty plan asks again for ever."""
+    index = make(stored=100, cached=(20, 60), durable=150)
+    for offset in range(160):
+        for length in (1, 2, 200):
+            plan = plan_read(index, offset, length)
+            assert (plan.length == 0) == (plan.need is Need.TAIL) == (offset >= 150)
+            assert plan.length <= length
+
+
 def test_a_merge_that_storage_has_joined_is_read_from_the_target():
     cache = small_cache(64)
     target, source = make(cache=cache), make(stored=50_000, cache=cache)

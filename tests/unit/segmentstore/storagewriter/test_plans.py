@@ -21,8 +21,12 @@ from headrace.segmentstore.storagewriter.flush_plan import (
     plan_step,
 )
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
-from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course
-from headrace.segmentstore.storagewriter.segment_aggregator import AGGREGATE_BYTES_MAX, SegmentAggregator
+from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course, is_absorbable
+from headrace.segmentstore.storagewriter.segment_aggregator import (
+    AGGREGATE_BYTES_MAX,
+    PendingMerge,
+    SegmentAggregator,
+)
 
 CONFIG = StorageWriterConfig(flush_bytes=100, write_bytes_max=1000, flush_age_s=2.0, pressure_bytes=400)
 
@@ -271,6 +275,20 @@ def test_a_merge_whose_bytes_the_target_has_is_only_finished():
 def test_a_source_unknown_to_storage_is_absorbed_unless_it_is_large():
     assert course(aggregator(), source_with(1000), 1000) is MergeCourse.ABSORB
     assert course(aggregator(), source_with(1001), 1001) is MergeCourse.WAIT
+
+
+@pytest.mark.parametrize("trace", ["row", "claim", "stored bytes"])
+def test_a_source_that_storage_has_anything_of_is_not_absorbed(trace):
+    source = source_with(10)
+    assert is_absorbable(PendingMerge(9, 0, 10, source))
+    match trace:
+        case "row":
+            source.in_storage = True
+        case "claim":
+            source.claimed = 4
+        case _:
+            source.segment.stored_length = 4
+    assert course(aggregator(), source, 10) is MergeCourse.WAIT
 
 
 def test_a_source_that_is_being_flushed_is_waited_for():
