@@ -155,7 +155,7 @@ def step(state: ModelContainer, operation: Operation) -> ModelContainer | None:
     """Return the state after ``operation`` took effect here, or None if it cannot have, given its answer."""
     call: Any = operation.call
     if operation.outcome is Outcome.REFUSED:
-        return state if _refusal(state, call) == operation.reason else None
+        return state if operation.reason in (_refusal(state, call), _waiter_refusal(state, call)) else None
     try:
         return _STEPS[type(call)](state, call, operation.result)
     except RefusedError:
@@ -391,6 +391,12 @@ def _read_refusal(state: ModelContainer, call: ReadSegmentCall) -> str:
         return "InvalidArgument"
     # Whoever waited at the tail learns of the seal; whoever comes later is told of the end.
     return "SegmentSealed" if found.sealed and call.wait and call.offset == found.length else ""
+
+
+def _waiter_refusal(state: ModelContainer, call: Any) -> str:
+    """Return why whoever waits beyond the end is refused once the segment is sealed; else nothing."""
+    found = state.segments.get(call.segment) if isinstance(call, ReadSegmentCall) and call.wait else None
+    return "SegmentSealed" if found is not None and found.sealed and call.offset > found.length else ""
 
 
 def _observe(state: ModelContainer, _: ObserveCall, answer: ObserveAnswer) -> ModelContainer | None:

@@ -77,6 +77,11 @@ class SegmentState:
         )
 
     @property
+    def is_live(self) -> bool:
+        """Whether it is neither merged nor deleted, as far as is durable."""
+        return not (self.merged or self.deleted)
+
+    @property
     def end_is_durable(self) -> bool:
         """Whether the log has what keeps appends away: a seal, a merge or a deletion that was accepted."""
         return (

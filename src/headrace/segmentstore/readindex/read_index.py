@@ -293,6 +293,8 @@ class ContainerReadIndex:
         waited_at_tail = False
         gone: list[Redirect] = []
         while True:
+            if waited_at_tail and segment.sealed and offset > segment.durable_length and segment.is_live:
+                raise SegmentSealedError(segment.name)  # what it waited for will never exist
             result = self.read_nowait(segment, offset, length_max)
             if result is not None:
                 if waited_at_tail and not result.length:
