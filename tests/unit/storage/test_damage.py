@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.errors import CorruptionError, DataCorruptionError
+from headrace.errors import CorruptionError, DataCorruptionError, StorageReadError
 from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
@@ -135,6 +135,64 @@ async def test_an_object_longer_than_committed_gets_no_more_bytes():
     await storage.write("s", 200, [b"more"])
     assert storage.chunks("s")[-2] == last
     assert await read_or_none(storage, 20, 184) == CONTENT[20:] + b"more"
+
+
+async def make_small_source(provider, damage):
+    """A target of 200 bytes, and a sealed source of 9 that would be copied were it not damaged."""
+    storage, rows = await make_storage(provider)
+    await storage.write("t", 0, [b"the small"], create=True)
+    await storage.seal("t")
+    name = storage.chunks("t")[0].name
+    match damage:
+        case "flipped":
+            provider.objects[name][3] ^= 1
+        case "short":
+            del provider.objects[name][-1:]
+        case "missing":
+            del provider.objects[name]
+    return storage, rows, name
+
+
+@pytest.mark.parametrize("damage", ["flipped", "short", "missing"])
+async def test_a_small_source_that_is_damaged_is_linked_and_its_damage_found_by_who_reads_it(damage):
+    provider = MemoryChunkProvider()
+    storage, rows, name = await make_small_source(provider, damage)
+    await storage.concat("s", 200, "t")
+    assert storage.info("t") is None
+    assert storage.info("s").length == 209
+    assert storage.chunks("s")[-1].name == name
+    assert (storage.statistics().concats_copied, storage.statistics().concats_linked) == (0, 1)
+    for owner in (storage, reopened(provider, rows)):
+        assert await read_or_none(owner, 20, 180) == CONTENT[20:]
+        assert await read_or_none(owner, 200, 9) is None
+
+
+@pytest.mark.parametrize("damage", ["flipped", "short", "missing"])
+async def test_what_is_written_behind_a_damaged_source_shares_nothing_with_it(damage):
+    provider = MemoryChunkProvider()
+    storage, _, name = await make_small_source(provider, damage)
+    await storage.concat("s", 200, "t")
+    await storage.write("s", 209, [b"more"])
+    assert storage.chunks("s")[-2].name == name
+    assert await read_or_none(storage, 209, 4) == b"more"
+    provider.objects[name] = bytearray(b"the small")  # somebody mends it
+    assert await read_or_none(storage, 20, 193) == CONTENT[20:] + b"the smallmore"
+
+
+async def test_a_small_source_that_storage_does_not_answer_for_is_not_taken_for_damaged():
+    provider = MemoryChunkProvider()
+    storage, _, _ = await make_small_source(provider, "none")
+
+    async def read(name, offset, length):
+        raise StorageReadError(name)
+
+    provider.read = read
+    with pytest.raises(StorageReadError):
+        await storage.concat("s", 200, "t")
+    del provider.read
+    await storage.concat("s", 200, "t")
+    assert storage.statistics().concats_copied == 1
+    assert await read_or_none(storage, 20, 189) == CONTENT[20:] + b"the small"
 
 
 async def test_a_flipped_bit_anywhere_in_a_row_is_detected():

@@ -12,12 +12,14 @@ the layout they found.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.errors import (
     ChunkOffsetError,
+    CorruptionError,
     DataCorruptionError,
     FencedOutError,
     HeadraceError,
@@ -50,6 +52,8 @@ from headrace.storage.metadata.rows import (
     GarbageRow,
 )
 from headrace.storage.providers.contract import Buffer, ChunkProvider
+
+_logger = logging.getLogger(__name__)
 
 _READ_ATTEMPTS = 3
 
@@ -341,6 +345,8 @@ class ChunkedSegmentStorage:
     async def concat(self, target: str, offset: int, source: str) -> None:
         """Add all of the sealed ``source`` at the end of ``target``, at ``offset``; forget the source.
 
+        Damage of the source's objects is no reason to fail: it goes with them.
+
         Raises:
             NoSuchSegmentError: for either of them.
             SegmentSealedError, SegmentNotSealedError, OffsetMismatchError, InvalidArgumentError,
@@ -351,9 +357,8 @@ class ChunkedSegmentStorage:
             into, content = self._get_owned_layout(target), self._get_owned_layout(source)
             check_concat(into, offset, content)
             self._garbage.check_room()
-            small = 0 < content.length <= self._config.concat_copy_bytes_max
-            if small and self._io.supports_append:
-                data = await self.read_stored(source, 0, content.length)
+            data = await self._read_to_copy(content)
+            if data is not None:
                 forget, garbage = plan_delete(content)
                 after, rows = await self._writer.write(into, [data], content.length)
                 rows |= forget
@@ -365,6 +370,26 @@ class ChunkedSegmentStorage:
             await self._commit(rows, target, source, garbage=garbage)
             self._layouts.pop(source, None)
             self._keep_layout(after)
+
+    async def _read_to_copy(self, source: SegmentLayout) -> memoryview | None:
+        """Return the bytes of a source that is to be copied; None if it has to be linked.
+
+        Raises:
+            StorageReadError: the store did not answer; ask again.
+        """
+        small = 0 < source.length <= self._config.concat_copy_bytes_max
+        if not small or not self._io.supports_append:
+            return None
+        try:
+            return await self.read_stored(source.segment, 0, source.length)
+        except CorruptionError as error:
+            damage = str(error)
+        # Linked, the damage stays where it is, for whoever reads it to find and for somebody to mend; the
+        # merge does not need these bytes, and the rest of the container not this merge. The last chunk gets
+        # no more bytes: they would share a block with the damage.
+        _logger.error("damaged data: %s; %r is joined as it is", damage, source.segment)
+        self._writer.close_last(source)
+        return None
 
     async def delete(self, segment: str) -> None:
         """Forget a segment; its objects are deleted later. Raises: NoSuchSegmentError, ThrottledError."""

@@ -753,6 +753,47 @@ async def test_a_transaction_stored_before_its_commit_is_joined():
     assert world.storage.info(source.storage_name) is None
 
 
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("damage", ["flipped", "missing"])
+def test_a_damaged_source_ends_no_writer_of_this_owner_or_the_next(damage, cut):
+    """Whether the log still has the source's bytes or was cut behind them."""
+
+    async def scenario():
+        world = make_world()
+        source = await damage_and_merge(world)
+        assert world.storage.info(source.storage_name) is None
+        assert world.segments["s"].stored_length == world.segments["s"].durable_length
+        world.restart()
+        world.append("other", b"more")
+        await world.run_until_stored()
+        assert all(found.stored_length == found.durable_length for found in world.segments.values())
+        with pytest.raises(DataCorruptionError):
+            await world.check_stored()
+
+    async def damage_and_merge(world):
+        async with running(world):
+            world.append("s#1", b"t" * 1500)
+            world.append("other", b"o" * 1500)
+            if cut:
+                world.checkpoint()
+            await asyncio.sleep(5.0)
+            source = world.segments["s#1"]
+            name = world.storage.chunks(source.storage_name)[0].name
+            if damage == "flipped":
+                world.objects.objects[name][3] ^= 1
+            else:
+                del world.objects.objects[name]
+            world.append("s", b"head")
+            world.seal("s#1")
+            world.merge("s", "s#1")
+            world.append("s", b"tail")
+            world.checkpoint()
+            await asyncio.sleep(60.0)
+        return source
+
+    simulate(0, lambda _: scenario())
+
+
 @simulated
 async def test_a_target_waits_for_a_source_that_fails_and_nobody_else_does():
     world = make_world()
