@@ -111,20 +111,38 @@ async def test_bytes_behind_the_committed_length_do_not_exist():
     assert await read_or_none(storage, 20, 183) == CONTENT[20:] + b"new"
 
 
-async def test_an_append_to_a_chunk_that_lost_bytes_is_corruption():
+@pytest.mark.parametrize("left", [None, 0, 1, 59])
+async def test_an_append_behind_a_chunk_that_lost_bytes_goes_into_a_new_one(left, caplog):
+    """None: the object is gone. The next owner, which has its own chunks anyway, finds the same."""
     provider = MemoryChunkProvider()
-    storage, _ = await make_storage(provider)
-    del provider.objects[storage.chunks("s")[-1].name][-1:]
-    with pytest.raises(DataCorruptionError):
-        await storage.write("s", 200, [b"more"])
+    storage, rows = await make_storage(provider)
+    last = storage.chunks("s")[-1]
+    whole = bytes(provider.objects[last.name])
+    if left is None:
+        del provider.objects[last.name]
+    else:
+        del provider.objects[last.name][left:]
+    await storage.write("s", 200, [b"more"])
+    assert storage.chunks("s")[-2] == last
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert last.name in caplog.text
+    await storage.write("s", 204, [b"and more"])
+    assert len(storage.chunks("s")) == 4
+    for owner in (storage, reopened(provider, rows)):
+        assert await read_or_none(owner, 200, 12) == b"moreand more"
+        assert await read_or_none(owner, 20, 192) is None
+    provider.objects[last.name] = bytearray(whole)  # somebody mends it
+    assert await read_or_none(storage, 20, 192) == CONTENT[20:] + b"moreand more"
 
 
-async def test_an_append_to_a_chunk_that_is_gone_is_corruption():
+async def test_a_copied_merge_behind_a_chunk_that_is_gone_goes_into_a_new_one():
     provider = MemoryChunkProvider()
-    storage, _ = await make_storage(provider)
-    del provider.objects[storage.chunks("s")[-1].name]
-    with pytest.raises(DataCorruptionError):
-        await storage.write("s", 200, [b"more"])
+    storage, _, _ = await make_small_source(provider, "none")
+    last = storage.chunks("s")[-1]
+    del provider.objects[last.name]
+    await storage.concat("s", 200, "t")
+    assert storage.chunks("s")[-2] == last
+    assert await read_or_none(storage, 200, 9) == b"the small"
 
 
 async def test_an_object_longer_than_committed_gets_no_more_bytes():

@@ -1,22 +1,17 @@
 """Brings bytes into objects, behind the committed ones of a segment, so that a commit can make them exist.
 
-Knows which chunks may not grow: those of older epochs, and those whose objects may be longer than is
-committed because a write to them failed.
+Knows which chunks may not grow: those of older epochs, those whose objects may be longer than is committed
+because a write to them failed, and those whose objects have lost bytes.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from headrace.errors import (
-    ChunkOffsetError,
-    DataCorruptionError,
-    NoSuchChunkError,
-    RequestError,
-    StorageFullError,
-)
+from headrace.errors import ChunkOffsetError, NoSuchChunkError, RequestError, StorageFullError
 from headrace.runtime.entropy import Entropy
 from headrace.storage.chunks.append_plan import AppendPiece, apply_append, plan_append, slice_buffers
 from headrace.storage.chunks.checksums import extend_checksums
@@ -25,6 +20,8 @@ from headrace.storage.chunks.chunk_names import RANDOM_BYTES, chunk_name
 from headrace.storage.chunks.garbage import GarbageQueue
 from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
+
+_logger = logging.getLogger(__name__)
 
 
 class ChunkWriter:
@@ -67,6 +64,11 @@ class ChunkWriter:
 
         On failure nothing is committed; chunks that may hold more than is committed get no more bytes,
         objects that may exist for nothing are noted for deletion.
+
+        A last chunk whose object is longer, shorter or gone is no failure: the bytes go into a new one. What
+        is lost was lost before; these bytes are not, and have to become durable all the same, or they would
+        hold the log and the cache until nothing else in the container can be appended to. It is what the
+        next owner would do, which never looks at older chunks.
         """
         if length == 0:
             after = replace(layout, owner_epoch=self._epoch)
@@ -91,14 +93,17 @@ class ChunkWriter:
             self.failures += 1
             self._closed.update(piece.chunk for piece in touched if not piece.is_new)
             self._garbage.orphans.extend(piece.chunk for piece in touched if piece.is_new)
-            if not isinstance(error, ChunkOffsetError):
+            if not isinstance(error, ChunkOffsetError | NoSuchChunkError) or touched[-1].is_new:
                 raise
+            damage = _describe_damage(error)
         else:
             self.chunks_created += sum(piece.is_new for piece in pieces)
             if layout.chunks and pieces[-1].is_new:
                 self._closed.discard(layout.chunks[-1].name)
             return apply_append(layout, pieces, epoch=self._epoch, block_bytes=self._block_bytes)
-        # The last chunk's object is longer than committed. It is closed now, so this comes here once only.
+        # The last chunk's object is not what was committed. It is closed now, so this comes here once only.
+        if damage:
+            _logger.error("damaged data: %s; %r goes on in a new chunk", damage, layout.segment)
         return await self.write(layout, views, length)
 
     async def _write_piece(
@@ -111,14 +116,8 @@ class ChunkWriter:
         """Write one piece; what certainly did not happen is taken from ``touched`` again."""
         try:
             await self._io.write(piece, part, add_checksums)
-        except ChunkOffsetError as error:
-            if error.actual < piece.chunk_offset:
-                raise DataCorruptionError(
-                    f"committed bytes are missing: {error}", path=piece.chunk
-                ) from error
-            raise
-        except NoSuchChunkError as error:
-            raise DataCorruptionError(f"a committed chunk is missing: {error}", path=piece.chunk) from error
+        except (ChunkOffsetError, NoSuchChunkError):
+            raise  # nothing was written, and nothing ever may be
         except (RequestError, StorageFullError):
             touched.remove(piece)
             raise
@@ -142,3 +141,10 @@ class ChunkWriter:
         return chunk_name(
             segment, self._epoch, offset, self._incarnation.name, self._entropy.token(RANDOM_BYTES)
         )
+
+
+def _describe_damage(error: ChunkOffsetError | NoSuchChunkError) -> str:
+    """Say what is lost of a chunk that refused an append; nothing if it only is too long."""
+    if isinstance(error, ChunkOffsetError) and error.actual > error.offset:
+        return ""
+    return str(error)

@@ -994,6 +994,32 @@ async def test_flush_all_of_a_writer_that_ended_is_refused():
         await world.writer.flush_all()
 
 
+@pytest.mark.parametrize("damage", ["short", "missing"])
+def test_a_segment_whose_last_chunk_lost_bytes_is_stored_on_and_ends_no_writer(damage):
+    async def scenario():
+        world = make_world()
+        async with running(world):
+            world.append("s", b"x" * 1000)
+            await asyncio.sleep(1.0)
+            name = world.storage.chunks(world.segments["s"].storage_name)[0].name
+            if damage == "short":
+                del world.objects.objects[name][-2:]
+            else:
+                del world.objects.objects[name]
+            world.append("s", b"y" * 1000)
+            world.append("other", b"z" * 1000)
+            world.checkpoint()
+            await asyncio.sleep(10.0)
+            assert all(found.stored_length == found.durable_length for found in world.segments.values())
+            assert world.acknowledged == world.sequence
+        storage_name = world.segments["s"].storage_name
+        assert await world.storage.read_stored(storage_name, 1000, 1000) == b"y" * 1000
+        with pytest.raises(DataCorruptionError):
+            await world.storage.read_stored(storage_name, 0, 1000)
+
+    simulate(0, lambda _: scenario())
+
+
 @simulated
 async def test_a_clean_stop_stores_what_it_can_and_does_not_wait_for_ever():
     world = make_world()
