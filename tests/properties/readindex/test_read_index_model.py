@@ -155,6 +155,15 @@ class ReadIndexModel(RuleBasedStateMachine):
     async def _truncate(self, segment: SegmentState, offset: int) -> None:
         self.world.truncate(segment, offset)
 
+    @rule(choice=PICK, share=SHARES, size=SIZES, stalled=st.booleans())
+    def truncate_and_append_in_one_frame(self, choice: int, share: float, size: int, stalled: bool) -> None:
+        """The state has the truncation at once, the index hears of it at the end of the frame."""
+        segment = self.pick(choice)
+        offset = segment.start_offset + round((segment.stored_length - segment.start_offset) * share)
+        segment.accepted_start_offset = segment.start_offset = max(offset, segment.start_offset)
+        self.append(choice, size, stalled)
+        self.run(self._truncate(segment, segment.start_offset))
+
     @rule(choice=PICK)
     def seal(self, choice: int) -> None:
         segment = self.pick(choice)

@@ -87,7 +87,10 @@ class SegmentIndex:
         Wakes reads that wait for bytes below the durable length, which includes these.
         """
         assert offset == self.end or self.end < 0, f"append at {offset}, the index ends at {self.end}"
-        if self.state.stored_length != self.stored:
+        state = self.state
+        if state.stored_length != self.stored or state.start_offset != self.start:
+            # Before anything is reserved. A truncation that came in the same frame has not been told yet, and
+            # what it makes useless may be the tail.
             self.follow()
         if offset < self.stored:
             # Recovery replays what storage holds already; caching that would push out what it does not hold.
@@ -276,13 +279,16 @@ class SegmentIndex:
         self._account.count += change
 
     def set_start(self, start: int) -> None:
-        """The segment begins at ``start`` now: stored extents wholly below it are of no use to anybody."""
+        """The segment begins at ``start`` now: stored extents wholly below it are of no use to anybody.
+
+        One that is being extended is essential already, and left alone.
+        """
         self.start = start
         limit = min(start, self.stored)
         cache = self._cache
         useless: list[tuple[int, int]] = []
         for offset, block in self.entries:
-            if offset + self._memory.lengths[block] > limit:
+            if offset + self._memory.lengths[block] > limit or cache.classes[block] == ESSENTIAL:
                 break
             useless.append((offset, block))
         for offset, block in useless:

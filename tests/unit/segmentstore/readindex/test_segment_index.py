@@ -199,6 +199,33 @@ def test_truncation_frees_what_storage_holds_and_nobody_can_read():
     cache.check()
 
 
+class TruncatedLate(SegmentIndex):
+    """Learns of a truncation while it makes room for an append."""
+
+    def shed(self) -> None:
+        self.state.start_offset = 3000
+        super().shed()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_append_that_needs_a_squeeze_does_not_lose_the_tail_it_extends_to_a_truncation(late):
+    """The state of a segment has a truncation before the index is told, at the end of the frame."""
+    cache = small_cache(8)
+    kind = TruncatedLate if late else SegmentIndex
+    index, other = kind(SegmentState(1, "s"), cache, UnstoredBytes()), make(cache)
+    append(index, 3000)
+    store(index, 3000)
+    append(other, 7 * BLOCK)
+    assert cache.layout.free_blocks == 0
+    index.state.start_offset = 0 if late else 3000
+    append(index, 3000)  # more than its last block has room for
+    assert index.start == 3000
+    assert cached(index, 3000, 3000) == pattern(3000, 3000)
+    assert cached(other, 0, 7 * BLOCK) == pattern(0, 7 * BLOCK)
+    for check in (index.check, other.check, cache.check):
+        check()
+
+
 def test_history_is_inserted_only_into_gaps_and_only_where_it_is_stored():
     cache = small_cache(64, extent_bytes_max=BLOCK, history_share_max=0.5)
     index = make(cache)
