@@ -16,6 +16,10 @@ class DeltaWalk:
 
     Removals take a key out of the answer and are not visible in it. So an answer is cut only where it holds
     an entry: a client takes an empty one as the end.
+
+    Copies that compaction made are entries like others, although a client may have had them at their former
+    place. To leave out versions below the client's position would be wrong for one that began behind a
+    truncation: it has never seen those, and is told to clear its state in the first answer only.
     """
 
     def __init__(self, start: int, end: int, count_max: int, bytes_max: int) -> None:
