@@ -476,8 +476,13 @@ def _replay_finding(container: ContainerState, segment: SegmentState, operation:
             source = container.by_id.get(operation.source_id)
             if source is None or source.accepted_length != operation.length or not source.accepted_sealed:
                 return "merges a source that does not fit"
+            if source.accepted_merged or source.accepted_deleted or source.accepted_start_offset:
+                return "merges a source that is gone, or truncated"
             if segment.accepted_sealed or operation.offset != segment.accepted_length:
                 return f"merges at {operation.offset}, length is {segment.accepted_length}"
+        case ops.UpdateAttributes():
+            if segment.accepted_sealed:
+                return "changes attributes of a sealed segment"
         case _:
             pass
     return ""

@@ -161,9 +161,22 @@ def test_a_transient_segment_holds_few_attributes_beside_the_core_ones():
     again = update(UpdateKind.REPLACE, 2, key=bytes(16))
     core = update(UpdateKind.REPLACE, 2, key=attr.EVENT_COUNT)
     assert evaluate(state, [again, core]) == {bytes(16): 2, attr.EVENT_COUNT: 2}
-    with pytest.raises(TooManyAttributesError, match="16 attributes"):
+    with pytest.raises(TooManyAttributesError, match="holds 16 attributes"):
         evaluate(state, [more])
     assert evaluate(segment(attributes=full), [more]) == {OTHER: 1}, "others hold many more"
+
+
+def test_any_other_segment_holds_many_attributes_and_keeps_changing_those(monkeypatch):
+    monkeypatch.setattr(transitions, "SEGMENT_ATTRIBUTES_MAX", 4)
+    full = {number.to_bytes(16): 1 for number in range(4)}
+    state = segment(attributes=full)
+    again = update(UpdateKind.REPLACE, 2, key=bytes(16))
+    assert evaluate(state, [again]) == {bytes(16): 2}
+    for key in (OTHER, attr.EVENT_COUNT):
+        with pytest.raises(TooManyAttributesError):
+            evaluate(state, [again, update(UpdateKind.REPLACE, 1, key=key)])
+    monkeypatch.setattr(transitions, "SEGMENT_ATTRIBUTES_MAX", 3)
+    assert evaluate(state, [again]) == {bytes(16): 2}, "one from before there was a bound"
 
 
 # ---- proposals
@@ -670,3 +683,23 @@ def test_an_activation_of_what_is_gone_is_a_contradiction():
     accept(container, ops.Delete(101, 1))
     with pytest.raises(DataCorruptionError, match="other content"):
         transitions.check_replay(container, replace(operation, sequence=102))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"accepted_merged": True, "sealed": True},
+        {"accepted_deleted": True, "sealed": True},
+        {"sealed": True, "start_offset": 1},
+    ],
+)
+def test_no_log_merges_a_source_that_is_gone_or_truncated(source):
+    container = ContainerState(0, sequence=100)
+    for state in (segment(1), segment(2, length=4, **source)):
+        container.insert(state)
+    with pytest.raises(DataCorruptionError, match="gone, or truncated"):
+        transitions.check_replay(container, ops.Merge(101, 1, 2, 10, 4, {}))
+
+
+def test_no_log_updates_attributes_of_a_sealed_segment():
+    assert contradiction(ops.UpdateAttributes(101, 1, {bytes(16): 1}), segment(sealed=True))
