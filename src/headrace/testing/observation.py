@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
-from headrace.errors import ContainerOfflineError, NoSuchSegmentError, StorageReadError
+from headrace.errors import ContainerOfflineError, NoSuchSegmentError, StorageReadError, ThrottledError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.testing.container_calls import ObserveAnswer, ObservedSegment, SegmentAnswer
@@ -77,7 +77,7 @@ async def read_all(container: SegmentContainer, name: str, entropy: SeededEntrop
             result = await container.read(
                 state, offset, 1 + entropy.randbelow(5000), wait=bool(entropy.randbelow(2))
             )
-        except (StorageReadError, ContainerOfflineError):  # it may have been evicted in between
+        except (StorageReadError, ContainerOfflineError, ThrottledError):  # it may have been evicted
             if not container.online:
                 raise
             failures += 1

@@ -16,6 +16,7 @@ from headrace.errors import (
     NoSuchSegmentError,
     RequestError,
     StorageReadError,
+    ThrottledError,
 )
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate
@@ -94,7 +95,7 @@ class ContainerClient:
         except NoSuchSegmentError:
             await self.create(name)
             return
-        except StorageReadError:
+        except (StorageReadError, ThrottledError):
             return  # whoever has left memory cannot be looked up just now; nothing was asked for yet
         if draw(60) == 0:
             await self.create(name)
@@ -234,7 +235,7 @@ class ContainerClient:
     async def _read_through(self, name: str) -> None:
         try:
             found = await self._container.resolve(name)
-        except NoSuchSegmentError:
+        except (NoSuchSegmentError, ThrottledError):
             return
         offset = found.start_offset
         for _ in range(6):
