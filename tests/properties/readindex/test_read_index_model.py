@@ -117,7 +117,7 @@ class ReadIndexModel(RuleBasedStateMachine):
             # The container would end here. Everything must be essential or held; the state goes back.
             statistics = self.world.cache.statistics()
             length = segment.durable_length - size
-            assert statistics.essential_bytes + statistics.pinned_bytes + size >= statistics.bytes_max
+            assert statistics.essential_bytes + size >= statistics.bytes_max
             segment.accepted_length = segment.durable_length = length
             del self.world.bytes[segment][length:]
 

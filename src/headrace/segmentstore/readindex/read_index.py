@@ -427,7 +427,8 @@ class ContainerReadIndex:
 
         WITHOUT_ROOM once this is more than the cache has left for everybody: a container may grow only while
         it has less than what is left, so that however many share the cache, none of them meets its end. What
-        is left does not include a reserve for appends that were accepted and are on their way.
+        is left does not include what readers hold, nor a reserve for appends that were accepted and are on
+        their way.
         """
         count = self._unstored.count
         cache = self._cache
@@ -440,7 +441,7 @@ class ContainerReadIndex:
         return count / left if 0 < count < left else float(count > 0)
 
     def shared_pressure(self) -> float:
-        """Part of what all containers share, 0 to 1, that cannot be evicted, whosever it is."""
+        """Part of what all containers share, 0 to 1, that cannot be evicted, whosever it is, or held."""
         cache = self._cache
         shared = cache.config.bytes_max - cache.reserved_bytes
         return min(1.0, max(0.0, 1.0 - (cache.room_bytes - cache.reserved_bytes) / shared))

@@ -926,6 +926,45 @@ async def test_containers_that_share_a_cache_stop_accepting_before_it_is_full():
     assert (cache.containers, cache.reserved_bytes) == (0, 0)
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_was_accepted_finds_room_whatever_readers_hold(late):
+    """They take all they may, before containers stop accepting or right after."""
+    cache = small_cache(256)
+    on_the_way = 20
+    worlds = [World(cache, accepted_bytes_max=on_the_way * BLOCK) for _ in range(3)]
+    old = worlds[0].create("old")
+    worlds[0].append(old, 64 * BLOCK)
+    worlds[0].store(old)
+    held = []
+
+    def hold():
+        offset = 0
+        while offset < old.durable_length:
+            held.append(worlds[0].index.read_nowait(old, offset, 2 * BLOCK))
+            offset += held[-1].length
+        assert cache.pinned_blocks > 20
+        assert cache.pinned_blocks <= cache.policy.pinned_max
+
+    if not late:
+        hold()
+    segments = [world.create() for world in worlds]
+    for turn in range(3000):
+        world, segment = worlds[turn % 3], segments[turn % 3]
+        if world.index.unstored_bytes() < 256 * BLOCK:
+            world.append(segment, 1000)
+    assert min(segment.durable_length for segment in segments) > 20 * BLOCK
+    if late:
+        hold()
+    for world, segment in zip(worlds, segments, strict=True):
+        for _ in range(on_the_way):
+            world.append(segment, BLOCK)
+        world.check()
+    for result in held:
+        assert result.to_bytes() == pattern(result.offset, result.length)
+    for world in worlds:
+        await world.close()
+
+
 async def test_a_deleted_segment_gives_its_memory_back_when_storage_has_deleted_it(world):
     segment = world.create()
     world.append(segment, 100 * KIB)

@@ -69,7 +69,7 @@ class BlockCache:
 
     ``classes`` and ``pins`` are public to the segment indexes, which read them on their hot paths and change
     them only through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once,
-    ``reserved_bytes`` the part of it that is kept for appends accepted already.
+    so nothing that readers hold; ``reserved_bytes`` the part of it that is kept for appends accepted already.
     """
 
     def __init__(self, config: CacheConfig | None = None) -> None:
@@ -99,7 +99,6 @@ class BlockCache:
         self.generation = 0
         self._generation_left = self.policy.generation_blocks
         self.pinned_blocks = 0
-        self._pinned_bytes_max = self.policy.pinned_max * BLOCK_BYTES
         self._lent_blocks = 0
         self._refused_history = 0
 
@@ -158,9 +157,8 @@ class BlockCache:
                     break
             order = self.layout.find_order(order)
             if order < 0:
-                raise CacheFullError(
-                    f"all {self.policy.blocks_max * BLOCK_BYTES} bytes of cache are essential"
-                )
+                size = self.policy.blocks_max * BLOCK_BYTES
+                raise CacheFullError(f"all {size} bytes of cache are essential or held by readers")
             block = self.layout.allocate(order)
         self._begin(block, order, owner, offset, ESSENTIAL)
         return block
@@ -182,7 +180,7 @@ class BlockCache:
         through a year of data does so in memory the processor still has at hand.
         """
         order = min(order_covering(wanted_bytes), self.layout.order_max)
-        if (self.pinned_blocks + (1 << order)) > self.policy.pinned_max:
+        if not self._may_be_held(1 << order, 1 << order):
             return None
         block, order = self._take_of_history(order)
         if block == NO_BLOCK:
@@ -261,10 +259,12 @@ class BlockCache:
         order = self._orders[block]
         assert order != NOT_A_HEAD
         assert extent_class != DOOMED
+        held = self.pins[block]
         if extent_class != ESSENTIAL:
             self._queues[extent_class].remove(block, 1 << order)
-            self.room_bytes -= BLOCK_BYTES << order
-        if self.pins[block]:
+            if not held:
+                self.room_bytes -= BLOCK_BYTES << order
+        if held:
             self.classes[block] = DOOMED
         else:
             self._recycle(block, order)
@@ -282,15 +282,17 @@ class BlockCache:
         if extent_class != ESSENTIAL:
             self._queues[extent_class].remove(block, 1 << self._orders[block])
             self.classes[block] = ESSENTIAL
-            self.room_bytes -= BLOCK_BYTES << self._orders[block]
+            if not self.pins[block]:
+                self.room_bytes -= BLOCK_BYTES << self._orders[block]
 
     def set_stored(self, block: int) -> None:
-        """Storage holds every byte of this extent: it may be evicted from now on."""
+        """Storage holds every byte of this extent: it may be evicted as soon as no reader holds it."""
         if self.classes[block] == ESSENTIAL:
             self.classes[block] = TAIL
             self._stamps[block] = self.generation
             self._queues[TAIL].push(block, 1 << self._orders[block])
-            self.room_bytes += BLOCK_BYTES << self._orders[block]
+            if not self.pins[block]:
+                self.room_bytes += BLOCK_BYTES << self._orders[block]
 
     def move(self, block: int, owner: int, offset: int) -> None:
         """The extent belongs to another index, or to another offset, from now on."""
@@ -304,12 +306,14 @@ class BlockCache:
         assert extent_class != DOOMED
         if needed >= order:
             return
-        if extent_class == ESSENTIAL:
-            self.room_bytes += (BLOCK_BYTES << order) - (BLOCK_BYTES << needed)
-        else:
-            self._queues[extent_class].blocks -= (1 << order) - (1 << needed)
-        if self.pins[block]:
-            self.pinned_blocks -= (1 << order) - (1 << needed)
+        surplus = (1 << order) - (1 << needed)
+        held = self.pins[block]
+        if extent_class == ESSENTIAL or held:
+            self.room_bytes += surplus * BLOCK_BYTES
+        if extent_class != ESSENTIAL:
+            self._queues[extent_class].blocks -= surplus
+        if held:
+            self.pinned_blocks -= surplus
         while order > needed:
             order -= 1
             self.layout.release(block + (1 << order), order)
@@ -332,21 +336,38 @@ class BlockCache:
         """Make ``pieces`` of the extents ``blocks`` valid for as long as the reader wants.
 
         Small reads, and all reads while too much is held already, are replaced by a copy in place and need no
-        release. Otherwise answers what the reader has to call, once.
+        release. Otherwise answers what the reader has to call, once. Whole extents count as held, however
+        little of them the reader wants.
         """
         stamps, generation = self._stamps, self.generation
         for block in blocks:
             if stamps[block] != generation:
                 self.touch(block)
-        if size <= COPY_BYTES_MAX or self.pinned_blocks * BLOCK_BYTES + size > self._pinned_bytes_max:
-            pieces[:] = [memoryview(b"".join(pieces))]
-            return None
-        pins = self.pins
-        for block in blocks:
-            if not pins[block]:
-                self.pinned_blocks += 1 << self._orders[block]
-            pins[block] += 1
-        return partial(self._let_go, blocks)
+        if size > COPY_BYTES_MAX:
+            pins, orders, classes = self.pins, self._orders, self.classes
+            held = taken = 0
+            for block in blocks:
+                if not pins[block]:
+                    held += 1 << orders[block]
+                    if classes[block] != ESSENTIAL:
+                        taken += 1 << orders[block]
+            if self._may_be_held(held, taken):
+                self.pinned_blocks += held
+                self.room_bytes -= taken * BLOCK_BYTES
+                for block in blocks:
+                    pins[block] += 1
+                return partial(self._let_go, blocks)
+        pieces[:] = [memoryview(b"".join(pieces))]
+        return None
+
+    def _may_be_held(self, blocks: int, taken: int) -> bool:
+        """Whether readers may hold so many blocks more, of which ``taken`` could be evicted otherwise.
+
+        They leave alone what is kept for appends accepted already: these cannot be refused any more.
+        """
+        if self.pinned_blocks + blocks > self.policy.pinned_max:
+            return False
+        return not taken or self.room_bytes - taken * BLOCK_BYTES >= self.reserved_bytes
 
     def _let_go(self, blocks: list[int]) -> None:
         pins = self.pins
@@ -356,14 +377,17 @@ class BlockCache:
             if not left:
                 order = self._orders[block]
                 self.pinned_blocks -= 1 << order
-                if self.classes[block] == DOOMED:
+                extent_class = self.classes[block]
+                if extent_class == DOOMED:
                     self._recycle(block, order)
+                elif extent_class != ESSENTIAL:
+                    self.room_bytes += BLOCK_BYTES << order
 
     # ---------------------------------------------------------------------------------- room
 
     @property
     def essential_blocks(self) -> int:
-        """Blocks that may not be evicted: storage lacks their bytes, or readers hold what was freed."""
+        """Blocks that may not be evicted: storage lacks their bytes, or readers hold them."""
         return self.policy.blocks_max - self.room_bytes // BLOCK_BYTES
 
     @property
@@ -415,11 +439,13 @@ class BlockCache:
         queued = {block: name for name, queue in self._queues.items() for block in queue}
         assert len(queued) == sum(queue.count for queue in self._queues.values())
         blocks_of = {TAIL: 0, HISTORY: 0}
-        pinned_blocks = 0
+        pinned_blocks = evictable_blocks = 0
         for block, order in self._extents.heads(dict(self.layout.free_extents())):
             assert queued.get(block, ESSENTIAL) == self.classes[block] % DOOMED
             if block in queued:
                 blocks_of[queued[block]] += 1 << order
+                if not self.pins[block]:
+                    evictable_blocks += 1 << order
             if self.classes[block] == DOOMED:
                 assert self.pins[block]
             else:
@@ -428,7 +454,8 @@ class BlockCache:
                 pinned_blocks += 1 << order
         assert all(blocks_of[name] == queue.blocks for name, queue in self._queues.items())
         in_use = self.layout.blocks - self.layout.free_blocks
-        assert self.essential_blocks == in_use - sum(queue.blocks for queue in self._queues.values())
+        assert self.essential_blocks == in_use - evictable_blocks
+        assert self.room_bytes == (self.policy.blocks_max - self.essential_blocks) * BLOCK_BYTES
         assert pinned_blocks == self.pinned_blocks
         assert 0 <= self._lent_blocks <= pinned_blocks
         assert self._queues[HISTORY].blocks + self._lent_blocks <= self.policy.history_max

@@ -45,7 +45,7 @@ class CacheConfig:
     history_share_min: float = 0.03
     """Part of the cache that appends leave to history, so that read-ahead is not lost before it is used."""
     pinned_share_max: float = 0.25
-    """Part of the cache that readers may hold; beyond it they get copies."""
+    """Part of the cache that readers may hold, in whole extents; beyond it they get copies."""
 
     def __post_init__(self) -> None:
         assert self.bytes_max >= BLOCK_BYTES

@@ -259,7 +259,7 @@ def test_unused_room_is_taken_back_before_giving_up(cache, owner):
 
 
 def test_trimming_a_held_extent_keeps_the_counts_and_the_bytes(cache, owner):
-    block = cache.allocate_tail(owner.number, 0, 8 * BLOCK, -1)
+    block = cache.allocate_tail(owner.number, 0, 4 * BLOCK, -1)
     owner.extents[0] = block
     cache.memory.append(block, memoryview(pattern(0, BLOCK + 7)))
     pieces, release = owner.hold(block)
@@ -366,3 +366,85 @@ def test_history_and_what_is_lent_have_one_share():
     for block, _ in loans:
         cache.take_back(block)
     cache.check()
+
+
+def test_what_readers_hold_is_no_room_whatever_becomes_of_it(cache, owner):
+    """Each way in which an extent changes while it is held."""
+    whole = cache.room_bytes
+    block = owner.put(0, 3 * BLOCK)
+    assert cache.room_bytes == whole
+    first, second = owner.hold(block)[1], owner.hold(block)[1]
+    assert cache.room_bytes == whole - 4 * BLOCK
+    for change in (cache.set_essential, cache.set_stored, cache.touch):
+        change(block)
+        cache.check()
+        assert cache.room_bytes == whole - 4 * BLOCK
+    cache.memory.lengths[block] = 2 * BLOCK
+    cache.trim(block)
+    cache.check()
+    assert cache.room_bytes == whole - 2 * BLOCK
+    first()
+    cache.check()
+    assert cache.room_bytes == whole - 2 * BLOCK
+    second()
+    cache.check()
+    assert cache.room_bytes == whole
+
+
+def test_an_essential_extent_that_is_stored_while_it_is_held_is_room_once_it_is_released(cache, owner):
+    whole = cache.room_bytes
+    block = owner.put(0, 2 * BLOCK, stored=False)
+    release = owner.hold(block)[1]
+    cache.set_stored(block)
+    cache.check()
+    assert cache.room_bytes == whole - 2 * BLOCK
+    release()
+    assert cache.room_bytes == whole
+    release = owner.hold(block)[1]
+    cache.set_essential(block)
+    release()
+    cache.check()
+    assert cache.room_bytes == whole - 2 * BLOCK
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_extent_freed_while_it_is_held_is_room_once_it_is_released(cache, owner, stored):
+    whole = cache.room_bytes
+    block = owner.put(0, 2 * BLOCK, stored=stored)
+    release = owner.hold(block)[1]
+    cache.free(owner.extents.pop(0))
+    cache.check()
+    assert cache.room_bytes == whole - 2 * BLOCK
+    release()
+    cache.check()
+    assert cache.room_bytes == whole
+
+
+def test_readers_hold_no_more_than_their_share_however_little_of_an_extent_they_want(cache, owner):
+    """The share is four blocks."""
+    large, small = owner.put(0, 3 * BLOCK), owner.put(8 * BLOCK, 2 * BLOCK)
+    for block, size in ((small, BLOCK + 1), (large, BLOCK + 1), (small, 2 * BLOCK)):
+        pieces = [cache.memory.view(block, 0, size)]
+        cache.hold(pieces, [block], size)
+        cache.check()
+        assert cache.pinned_blocks == 2
+        assert (pieces[0].nbytes, len(pieces)) == (size, 1)
+    assert cache.pins[small] == 2
+    assert cache.pins[large] == 0
+
+
+def test_readers_leave_alone_what_is_kept_for_accepted_appends(cache, owner):
+    cache.join(6 * BLOCK)
+    owner.put(0, 8 * BLOCK, stored=False)
+    stored = owner.put(8 * BLOCK, 4 * BLOCK)
+    assert owner.hold(stored)[1] is None  # four blocks are free, six have to be there
+    loan = cache.lend(2 * BLOCK)
+    assert cache.lend(BLOCK) is None
+    cache.check()
+    cache.take_back(loan[0])
+    release = owner.hold(owner.put(12 * BLOCK, 2 * BLOCK))[1]
+    assert cache.room_bytes == cache.reserved_bytes
+    for number in range(6):
+        owner.put((20 + number) * BLOCK, BLOCK, stored=False)
+    release()
+    cache.leave(6 * BLOCK)
