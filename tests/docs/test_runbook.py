@@ -49,6 +49,7 @@ def test_a_line_that_nobody_says_would_be_noticed():
     "words",
     [
         "the data directory holds a log but not the record of its make-up",
+        "the record names <n> containers, but the log of container <m> exists",
         "the log begins at <a> but was truncated at <b>",
         "is damaged or missing",
         "no readable owner record",

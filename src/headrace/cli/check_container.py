@@ -41,7 +41,8 @@ def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckR
         directory = data.log_directory(container_id)
         reports.append(check_container(container_id, directory, data.chunks, data.files, deep=chosen.deep))
     garbage = []
-    everything = containers == data.containers
+    # Without a true record nobody knows which containers there are: an object may be that of a lost one.
+    everything = containers == data.containers and not data.problem
     for finding in find_orphans(data.chunks, reports, all_checked=everything, running=bool(data.holder)):
         garbage.append(finding)
         if len(garbage) >= _GARBAGE_SHOWN:

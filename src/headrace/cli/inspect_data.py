@@ -17,9 +17,8 @@ from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
-from headrace.standalone.data_directory import FILE_NAME, containers_of
+from headrace.standalone.data_directory import FILE_NAME, containers_of, describe_surplus, find_logs
 
-_LOG_DIRECTORY: Final = re.compile(r"container-(\d+)")
 _INTERNAL: Final = re.compile(re.escape(INTERNAL_PREFIX) + r"[a-z]+_(\d+)")
 _HOLDER_BYTES_MAX: Final = 4096
 
@@ -49,7 +48,7 @@ class InspectedData:
         internal = _INTERNAL.fullmatch(segment)
         if internal is not None and int(internal[1]) in self.containers:
             return int(internal[1])
-        return container_of(segment, len(self.containers))
+        return container_of(segment, self.containers[-1] + 1)
 
     def chosen(self, container: int | None) -> list[int]:
         """Return the container a caller named, or all. Raises InvalidArgumentError."""
@@ -57,7 +56,7 @@ class InspectedData:
             return self.containers
         if container not in self.containers:
             raise InvalidArgumentError(
-                f"{self.directory} has the containers 0 to {len(self.containers) - 1}, not {container}"
+                f"{self.directory} has the containers 0 to {self.containers[-1]}, not {container}"
             )
         return [container]
 
@@ -71,6 +70,7 @@ class InspectedData:
         return found[0]
 
     def _find_containers(self) -> list[int]:
+        """Those of the record, and those that have a log: none may be passed over."""
         count = None
         try:
             count = containers_of(self.files, self.directory)
@@ -78,13 +78,12 @@ class InspectedData:
                 self.problem = (
                     f"{self.directory}/{FILE_NAME} is missing: the record of the number of containers"
                 )
-        except CorruptionError as error:
+        except (CorruptionError, OSError) as error:
             self.problem = str(error)
-        if count is not None:
-            return list(range(count))
-        logs = f"{self.directory}/wal"
-        names = self.files.listdir(logs) if self.files.exists(logs) else []
-        found = sorted(int(match[1]) for name in names if (match := _LOG_DIRECTORY.fullmatch(name)))
+        logs = find_logs(self.files, self.directory)
+        if count is not None and (surplus := describe_surplus(logs, count)):
+            self.problem = f"{surplus} ({self.directory}/{FILE_NAME})"
+        found = sorted({*range(count or 0), *logs})
         if not found:
             raise InvalidArgumentError(f"{self.directory} holds no data of a server")
         return found

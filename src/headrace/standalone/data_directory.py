@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Final
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.runtime.filesystem import Filesystem
+from headrace.standalone.config import CONTAINERS_MAX
 
 FILE_NAME: Final = "headrace.json"
 FORMAT: Final = 1
 _BYTES_MAX: Final = 65536
+_LOG_DIRECTORY: Final = re.compile(r"container-(0|[1-9][0-9]*)")
 
 
 def check_data_directory(files: Filesystem, directory: str, containers: int) -> None:
@@ -24,7 +27,7 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
 
     Raises:
         InvalidArgumentError: the directory was made with another number of containers, or by a newer version.
-        DataCorruptionError: its record cannot be read.
+        DataCorruptionError: its record cannot be read, or names a number that no server can have.
     """
     path = f"{directory}/{FILE_NAME}"
     if not files.exists(path):
@@ -34,27 +37,66 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
             )
         _write(files, directory, json.dumps({"format": FORMAT, "containers": containers}).encode() + b"\n")
         return
-    record = _read(files, path)
-    if record.get("format") != FORMAT:
+    made_with = _count_of(_read(files, path), path)
+    if made_with != containers:
         raise InvalidArgumentError(
-            f"{path}: data of format {record.get('format')}, this version of Headrace reads format {FORMAT}"
-        )
-    if record.get("containers") != containers:
-        raise InvalidArgumentError(
-            f"{directory} was made with {record.get('containers')} containers, {containers} were asked "
-            f"for: the number is fixed once data exist; leave it out or give {record.get('containers')}"
+            f"{directory} was made with {made_with} containers, {containers} were asked "
+            f"for: the number is fixed once data exist; leave it out or give {made_with}"
         )
 
 
 def containers_of(files: Filesystem, directory: str) -> int | None:
-    """Return the number of containers an existing directory was made with, None for a new one."""
+    """Return the number of containers an existing directory was made with, None for a new one.
+
+    Raises:
+        InvalidArgumentError: it was made by a newer version.
+        DataCorruptionError: its record cannot be read, or names a number that no server can have.
+    """
     path = f"{directory}/{FILE_NAME}"
-    if not files.exists(path):
-        return None
-    containers = _read(files, path).get("containers")
-    if not isinstance(containers, int) or containers < 1:
+    return _count_of(_read(files, path), path) if files.exists(path) else None
+
+
+def find_logs(files: Filesystem, directory: str) -> list[int]:
+    """Return the containers that have a directory for their log, in order, whatever it holds."""
+    logs = f"{directory}/wal"
+    names = files.listdir(logs) if files.exists(logs) else []
+    return sorted(int(match[1]) for name in names if (match := _LOG_DIRECTORY.fullmatch(name)))
+
+
+def describe_surplus(logs: list[int], containers: int) -> str:
+    """Say what is wrong if there are logs of more containers than the record names; empty if there are not.
+
+    A server of so few would look for every segment in the wrong place, and answer that it does not exist.
+    """
+    surplus = [number for number in logs if number >= containers]
+    if not surplus:
+        return ""
+    return (
+        f"the record names {containers} containers, but the log of container {surplus[0]} exists: write the "
+        f"number that the directory was made with, at least {surplus[-1] + 1}"
+    )
+
+
+def _count_of(record: dict[str, object], path: str) -> int:
+    version, containers = record.get("format"), record.get("containers")
+    if not _is_number(version):
+        raise DataCorruptionError("the record names no format", path=path)
+    if version != FORMAT:
+        raise InvalidArgumentError(
+            f"{path}: data of format {version}, this version of Headrace reads format {FORMAT}"
+        )
+    if not isinstance(containers, int) or not _is_number(containers):
         raise DataCorruptionError("the record names no number of containers", path=path)
+    if not 1 <= containers <= CONTAINERS_MAX:
+        raise DataCorruptionError(
+            f"the record names {containers} containers, there are 1 to {CONTAINERS_MAX}", path=path
+        )
     return containers
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a whole number in JSON, where ``true`` is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _read(files: Filesystem, path: str) -> dict[str, object]:
@@ -66,7 +108,7 @@ def _read(files: Filesystem, path: str) -> dict[str, object]:
         files.close(fd)
     try:
         record = json.loads(bytes(buffer[:count]))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataCorruptionError(f"not JSON: {error}", path=path) from error
     if not isinstance(record, dict):
         raise DataCorruptionError("not a JSON object", path=path)

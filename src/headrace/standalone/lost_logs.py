@@ -1,8 +1,10 @@
 """Refuses to begin a container anew whose log was lost: its segments would be answered as "no such segment".
+And refuses to pass over a log that is there: the same would be said of nearly all segments.
 
 A log that is not there is normal in a new directory, and after a crash of the very first start. Nobody can
 have written anything then: requests are accepted when all logs exist. So a chunk or a segment, other than
-those that containers make for themselves, proves that the missing log existed once.
+those that containers make for themselves, proves that the missing log existed once. A log beyond the number
+of containers proves that the number is not the one the data were made with.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX, c
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
 
 _OWNER_FILE: Final = "owner"
@@ -24,8 +27,12 @@ def check_logs(files: Filesystem, directory: str, containers: int) -> None:
     """Compare the logs that are there with what the directory was made for. Reads only if one is missing.
 
     Raises:
-        DataCorruptionError: a log is missing that existed once, or one that is there is damaged.
+        DataCorruptionError: a log is missing that existed once, or is there and would be passed over; or one
+            that is there is damaged.
     """
+    surplus = describe_surplus(find_logs(files, directory), containers)
+    if surplus:
+        raise DataCorruptionError(surplus, path=f"{directory}/{FILE_NAME}")
     logs = [f"{directory}/wal/container-{number}" for number in range(containers)]
     missing = [log for log in logs if not files.exists(f"{log}/{_OWNER_FILE}") and not _has_files(files, log)]
     if not missing:

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.standalone.data_directory import FILE_NAME, check_data_directory, containers_of
+from headrace.standalone.data_directory import FILE_NAME, check_data_directory, containers_of, find_logs
 
 FILES = OsFilesystem()
 
@@ -26,13 +26,32 @@ def test_another_number_is_refused_and_the_right_one_named(tmp_path):
     assert containers_of(FILES, str(tmp_path)) == 4
 
 
-def test_a_newer_format_is_refused(tmp_path):
-    (tmp_path / FILE_NAME).write_text('{"format": 2, "containers": 4}')
+@pytest.mark.parametrize("content", ['{"format": 2, "containers": 4}', '{"format": 2}'])
+def test_a_newer_format_is_refused(tmp_path, content):
+    (tmp_path / FILE_NAME).write_text(content)
     with pytest.raises(InvalidArgumentError, match="format 2"):
         check_data_directory(FILES, str(tmp_path), 4)
+    with pytest.raises(InvalidArgumentError, match="format 2"):
+        containers_of(FILES, str(tmp_path))
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}', '{"format": 1, "containers": "4"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"containers": 4}',
+        '{"format": "1", "containers": 4}',
+        '{"format": 1}',
+        '{"format": 1, "containers": "4"}',
+        '{"format": 1, "containers": true}',
+        '{"format": 1, "containers": 0}',
+        '{"format": 1, "containers": 1025}',
+        '{"format": 1, "containers": 1000000000000}',
+        "[" * 60_000,
+    ],
+)
 def test_a_damaged_record_is_corruption(tmp_path, content):
     (tmp_path / FILE_NAME).write_text(content)
     with pytest.raises(DataCorruptionError, match=FILE_NAME):
@@ -43,3 +62,10 @@ def test_a_log_without_the_record_is_refused(tmp_path):
     (tmp_path / "wal").mkdir()
     with pytest.raises(DataCorruptionError, match="not the record"):
         check_data_directory(FILES, str(tmp_path), 4)
+
+
+def test_the_logs_that_exist_are_found_by_their_names(tmp_path):
+    assert find_logs(FILES, str(tmp_path)) == []
+    for name in ("container-10", "container-2", "container-007", "container-", "container-1.old", "aside"):
+        (tmp_path / "wal" / name).mkdir(parents=True)
+    assert find_logs(FILES, str(tmp_path)) == [2, 10]

@@ -100,3 +100,16 @@ async def test_a_log_without_its_owner_is_not_missing(tmp_path):
     await make_log(tmp_path, 0, OWN, USED)
     (tmp_path / "wal" / "container-0" / "owner").unlink()
     check_logs(FILES, str(tmp_path), 1)
+
+
+async def test_a_log_beyond_the_number_of_containers_is_never_passed_over(tmp_path):
+    for number in range(3):
+        await make_log(tmp_path, number, OWN, USED)
+    check_logs(FILES, str(tmp_path), 3)
+    with pytest.raises(DataCorruptionError, match=r"2 containers.*container 2 exists.*headrace\.json"):
+        check_logs(FILES, str(tmp_path), 2)
+    # Also if nothing is left in it, and nothing else is missing.
+    shutil.rmtree(tmp_path / "wal" / "container-2")
+    (tmp_path / "wal" / "container-9").mkdir()
+    with pytest.raises(DataCorruptionError, match="at least 10"):
+        check_logs(FILES, str(tmp_path), 2)

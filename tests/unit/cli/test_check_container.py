@@ -1,0 +1,78 @@
+"""``headrace check container`` on data directories whose make-up is in doubt."""
+
+import json
+
+import pytest
+
+from headrace.cli.main import main
+from tests.unit.segmentstore.inspection.logs import FIRST, make_log
+
+RECORD = '{"format": 1, "containers": 2}'
+
+
+@pytest.fixture
+async def data(tmp_path):
+    """Two containers that hold nothing, and an object that is none of theirs."""
+    data = tmp_path / "data"
+    for number in range(2):
+        await make_log(data / "wal" / f"container-{number}", FIRST if not number else ())
+    (data / "headrace.json").write_text(RECORD)
+    return data
+
+
+@pytest.fixture
+def stranger(data):
+    path = data / "chunks" / "demo" / ("s.5.E-1-O-0." + "0" * 32 + ".chunk")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"content")
+    return path
+
+
+@pytest.fixture
+def check(data, capfd):
+    def check(*words):
+        code = main(["check", "container", "--data-dir", str(data), *words])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return check
+
+
+def test_an_object_of_no_container_is_garbage_if_all_containers_are_known(check, stranger):
+    code, out, _ = check()
+    assert code == 0
+    assert f"garbage: an object that belongs to no container of this directory | {stranger}" in out
+
+
+def test_a_log_beyond_the_number_of_containers_is_damage(data, check, stranger):
+    (data / "headrace.json").write_text(RECORD.replace("2", "1"))
+    code, out, _ = check()
+    assert code == 6
+    assert "damage: the record names 1 containers, but the log of container 1 exists" in out
+    assert "container 1: " in out
+    assert str(stranger) not in out
+    code, out, _ = check("--json")
+    assert code == 6
+    assert [found["container"] for found in json.loads(out)["containers"]] == [0, 1]
+    assert json.loads(out)["garbage"] == []
+
+
+@pytest.mark.parametrize(
+    "record", [None, "{", '{"format": 1}', '{"format": 1, "containers": 1000000000000}'], ids=str
+)
+def test_without_a_record_no_object_is_called_garbage(data, check, stranger, record):
+    (data / "headrace.json").unlink()
+    if record is not None:
+        (data / "headrace.json").write_text(record)
+    code, out, _ = check()
+    assert code == 6
+    assert "headrace.json" in out
+    assert "container 1: " in out
+    assert str(stranger) not in out
+
+
+def test_data_of_a_newer_format_are_not_judged(data, check):
+    (data / "headrace.json").write_text('{"format": 2}')
+    code, out, err = check()
+    assert (code, out) == (2, "")
+    assert "data of format 2, this version of Headrace reads format 1" in err
