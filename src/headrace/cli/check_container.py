@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 from headrace.cli.inspect_data import InspectedData, open_data
 from headrace.cli.output import print_json, print_line, progress
-from headrace.errors import DataCorruptionError
+from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.segmentstore.inspection.container_check import check_container, find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
 
-_GARBAGE_SHOWN = 10_000
+_GARBAGE_SHOWN: Final = 10_000
+_LOOKS_MAX: Final = 3
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -19,10 +20,7 @@ def run(chosen: argparse.Namespace) -> None:
     data = open_data(chosen)
     reports, garbage = _check(data, chosen)
     if data.holder and any(report.damaged for report in reports):
-        progress("looking again: a running server changes files while they are read")
-        again, garbage = _check(data, chosen)
-        _keep_what_stays(again, reports)
-        reports = again
+        reports, garbage = _look_again(data, chosen, reports)
     damaged = sum(report.damaged for report in reports)
     if data.problem:
         damaged += 1
@@ -32,6 +30,8 @@ def run(chosen: argparse.Namespace) -> None:
         _print(data, reports, garbage)
     if damaged:
         raise DataCorruptionError(f"{_count(damaged)} in {data.directory}")
+    if not all(report.complete for report in reports):
+        raise SnapshotLostError(f"the logs in {data.directory} do not hold still: a running server cuts them")
 
 
 def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckReport], list[Finding]]:
@@ -50,11 +50,22 @@ def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckR
     return reports, garbage
 
 
-def _keep_what_stays(reports: list[CheckReport], before: list[CheckReport]) -> None:
-    """Of a directory in use: only what was found twice is a finding."""
-    for report, earlier in zip(reports, before, strict=True):
-        seen = set(earlier.findings)
-        report.findings = [finding for finding in report.findings if finding in seen]
+def _look_again(
+    data: InspectedData, chosen: argparse.Namespace, reports: list[CheckReport]
+) -> tuple[list[CheckReport], list[Finding]]:
+    """Of a directory in use: only what two looks found is a finding. What is new gets another look."""
+    seen = [{finding.identity for finding in report.findings} for report in reports]
+    garbage: list[Finding] = []
+    for _ in range(_LOOKS_MAX - 1):
+        progress("looking again: a running server changes files while they are read")
+        reports, garbage = _check(data, chosen)
+        found = [{finding.identity for finding in report.findings} for report in reports]
+        for report, known in zip(reports, seen, strict=True):
+            report.keep_seen(known)
+        if all(now <= known for now, known in zip(found, seen, strict=True)):
+            break
+        seen = [known | now for known, now in zip(seen, found, strict=True)]
+    return reports, garbage
 
 
 def _document(data: InspectedData, reports: list[CheckReport], garbage: list[Finding]) -> dict[str, Any]:

@@ -1,10 +1,15 @@
-"""``headrace check container`` on data directories whose make-up is in doubt."""
+"""``headrace check container``: data directories whose make-up is in doubt, and those of running servers."""
 
 import json
 
 import pytest
 
+from headrace.cli import check_container
 from headrace.cli.main import main
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.directory_lock import DirectoryLock, describe_process
+from headrace.runtime.filesystem import OsFilesystem
+from headrace.segmentstore.inspection.findings import CheckReport
 from tests.unit.segmentstore.inspection.logs import FIRST, make_log
 
 RECORD = '{"format": 1, "containers": 2}'
@@ -76,3 +81,72 @@ def test_data_of_a_newer_format_are_not_judged(data, check):
     code, out, err = check()
     assert (code, out) == (2, "")
     assert "data of format 2, this version of Headrace reads format 1" in err
+
+
+# ------------------------------------------------------------------------------------------ a running server
+
+
+@pytest.fixture
+def in_use(data):
+    """The directory is locked, as that of a running server is."""
+    lock = DirectoryLock(OsFilesystem(), str(data), describe_process(SystemClock()))
+    lock.acquire()
+    yield
+    lock.release()
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """What each look at container 0 finds, by (kind, length); the last one is found for ever."""
+    looks = []
+
+    def look(container_id, directory, *_, **__):
+        report = CheckReport(container_id, complete=True)
+        found = (looks.pop(0) if len(looks) > 1 else looks[0]) if container_id == 0 else []
+        for kind, length in found:
+            if kind == "log":
+                report.complete = False
+            report.damage(kind, f"{length} bytes", "the place", "mend it", f" at {length}")
+        return report
+
+    monkeypatch.setattr(check_container, "check_container", look)
+    return looks
+
+
+@pytest.mark.usefixtures("in_use")
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param([[("chunk", 5)], [("chunk", 9)]], "9 bytes", id="grows"),
+        pytest.param([[("row", 1)], [("chunk", 5)], [("chunk", 9)]], "9 bytes", id="second look"),
+        pytest.param([[("log", 1)], [("chunk", 5)], [("chunk", 9)]], "9 bytes", id="log was in the way"),
+    ],
+)
+def test_damage_is_told_although_its_lengths_grow(check, looks, found, expected):
+    looks += found
+    code, out, err = check()
+    assert code == 6
+    assert f"damage: container 0: {expected} | the place at 9" in out
+    assert "looking again" in err
+
+
+@pytest.mark.usefixtures("in_use")
+def test_what_one_look_found_is_no_finding(check, looks):
+    looks += [[("chunk", 5)], [("row", 1)], []]
+    code, out, _ = check()
+    assert code == 0
+    assert "damage" not in out
+
+
+@pytest.mark.usefixtures("in_use")
+def test_a_log_that_could_not_be_read_twice_alike_is_not_called_clean(check, looks):
+    looks += [[("chunk", 5)], [("row", 1)], [("log", 1)]]
+    code, out, err = check()
+    assert code == 4
+    assert "not checked behind the log" in out
+    assert "do not hold still" in err
+
+
+def test_a_stopped_directory_is_looked_at_once(check, looks):
+    looks += [[("chunk", 5)], []]
+    assert check()[0] == 6

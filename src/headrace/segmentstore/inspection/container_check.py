@@ -45,10 +45,10 @@ def check_container(
     try:
         replayed = replay_steadily(container_id, log_directory, files)
     except DataCorruptionError as error:
-        report.damage(str(error), log_directory, _LOG_DAMAGED)
+        report.damage("log", str(error), log_directory, _LOG_DAMAGED)
         return report
     except FileNotFoundError:
-        report.damage("the log of this container is missing", log_directory, _LOG_DAMAGED)
+        report.damage("log", "the log of this container is missing", log_directory, _LOG_DAMAGED)
         return report
     report.complete = True
     report.epoch = replayed.state.epoch
@@ -80,14 +80,14 @@ def _check_state(replayed: ReplayedContainer, report: CheckReport) -> None:
             segment.check()
         except AssertionError as error:
             where = f"segment {segment.name!r} (id {segment.segment_id})"
-            report.damage(f"invariant broken: {_invariant(error)}", where, _BYTES_LOST)
+            report.damage("invariant", f"invariant broken: {_invariant(error)}", where, _BYTES_LOST)
     if report.findings:
         return
     try:
         replayed.state.check()
     except AssertionError as error:
         where = f"container {report.container_id}"
-        report.damage(f"invariant broken: {_invariant(error)}", where, _BYTES_LOST)
+        report.damage("invariant", f"invariant broken: {_invariant(error)}", where, _BYTES_LOST)
 
 
 def _invariant(error: AssertionError) -> str:
@@ -106,9 +106,11 @@ def _check_covered(replayed: ReplayedContainer, segment: SegmentState, report: C
     missing = replayed.coverage.first_uncovered(segment)
     if missing is not None:
         report.damage(
+            "coverage",
             f"durable bytes from offset {missing} on are neither in the log nor in chunks",
-            f"segment {segment.name!r} (id {segment.segment_id}), durable to {segment.durable_length}",
+            f"segment {segment.name!r} (id {segment.segment_id})",
             _BYTES_LOST,
+            f", durable to {segment.durable_length}",
         )
 
 
@@ -123,9 +125,8 @@ def _check_inactive(
             _check_left(replayed, segment, report)
     except (DataCorruptionError, StorageReadError, OSError) as error:
         where = f"segment catalogue of container {report.container_id}"
-        report.damage(
-            str(error), where, "put back what its chunks have lost; segments that left memory need it"
-        )
+        advice = "put back what its chunks have lost; segments that left memory need it"
+        report.damage("catalogue", str(error), where, advice)
         return None
     report.inactive_segments = len(inactive)
     return inactive
@@ -136,18 +137,19 @@ def _check_left(replayed: ReplayedContainer, segment: SegmentState, report: Chec
     where = f"inactive segment {segment.name!r} (id {segment.segment_id})"
     if segment.name in replayed.state.by_name:
         what = "its name is that of an active segment"
-        report.damage(what, where, "keep a copy of the data directory and report it")
+        report.damage("inactive name", what, where, "keep a copy of the data directory and report it")
     key = segment_key(segment.storage_name)
     if key in replayed.archived_rows and key in replayed.state.storage_rows:
         what = "its rows of storage are in the catalogue and in memory"
-        report.damage(what, where, "keep a copy of the data directory and report it")
+        report.damage("inactive rows", what, where, "keep a copy of the data directory and report it")
     try:
         layout = load_layout(segment.storage_name, replayed.storage_row)
     except DataCorruptionError:
         return  # found again, and named, with the rows
     stored = 0 if layout is None else layout.length
     if stored != segment.durable_length:
-        report.damage(f"it has {segment.durable_length} bytes, storage holds {stored}", where, _BYTES_LOST)
+        what = f"it has {segment.durable_length} bytes, storage holds {stored}"
+        report.damage("inactive length", what, where, _BYTES_LOST)
 
 
 def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: CheckReport) -> None:
@@ -159,7 +161,7 @@ def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: Check
             report.table_entries += sum(1 for _ in read_entries(contents, table))
         except (DataCorruptionError, StorageReadError, OSError) as error:
             where = f"table {table.name!r} (id {table.segment_id})"
-            report.damage(str(error), where, "keep a copy of the data directory and report it")
+            report.damage("table", str(error), where, "keep a copy of the data directory and report it")
 
 
 # ------------------------------------------------------------------------------------------ orphans
@@ -183,6 +185,7 @@ def find_orphans(
         elif everybody:
             yield Finding(
                 Severity.GARBAGE,
+                "unknown object",
                 "an object that belongs to no container of this directory",
                 path,
                 "never deleted by itself: what lost metadata can be restored from; remove it by hand if not",
@@ -192,6 +195,7 @@ def find_orphans(
 def _orphan(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:
     return Finding(
         Severity.GARBAGE,
+        "orphan",
         f"no row of container {owner.container_id} names this object of epoch {parsed.epoch}",
         path,
         "nothing: left by an interrupted write, deleted some time after the next start",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -22,12 +23,28 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence about what is wrong, a place, and one sentence about what to do."""
+    """One sentence about what is wrong, a place, and one sentence about what to do.
+
+    ``kind`` and ``place`` (a file, a segment, a row) tell findings apart: ``what`` and ``detail`` may hold
+    lengths, which grow while a running server is looked at.
+    """
 
     severity: Severity
+    kind: str
     what: str
-    where: str
+    place: str
     advice: str
+    detail: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What is the same when the same thing is found again."""
+        return self.kind, self.place
+
+    @property
+    def where(self) -> str:
+        """The place, as exactly as it is known."""
+        return f"{self.place}{self.detail}"
 
 
 @dataclass(slots=True)
@@ -53,11 +70,12 @@ class CheckReport:
     chunk_names: set[str] = field(default_factory=set)
     """Every chunk the container's rows name."""
 
-    def damage(self, what: str, where: str, advice: str) -> None:
-        self._add(Finding(Severity.DAMAGE, what, where, advice))
+    def damage(self, kind: str, what: str, place: str, advice: str, detail: str = "") -> None:
+        self._add(Finding(Severity.DAMAGE, kind, what, place, advice, detail))
 
-    def garbage(self, what: str, where: str, advice: str) -> None:
-        self._add(Finding(Severity.GARBAGE, what, where, advice))
+    def keep_seen(self, seen: Collection[tuple[str, str]]) -> None:
+        """Forget the findings that no earlier look has found; ``seen`` holds the identities of those."""
+        self.findings = [finding for finding in self.findings if finding.identity in seen]
 
     def _add(self, finding: Finding) -> None:
         if len(self.findings) < FINDINGS_MAX:

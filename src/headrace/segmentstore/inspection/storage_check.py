@@ -76,16 +76,16 @@ class StorageCheck:
                 self._report.incarnation = decode_incarnation_row(data)
             elif self._report.chunk_names:
                 self._report.damage(
-                    "chunks have rows but the incarnation has none", f"row {INCARNATION_KEY!r}", _KEEP
+                    "row", "chunks have rows but the incarnation has none", f"row {INCARNATION_KEY!r}", _KEEP
                 )
         except DataCorruptionError as error:
-            self._report.damage(str(error), f"row {INCARNATION_KEY!r}", _KEEP)
+            self._report.damage("row", str(error), f"row {INCARNATION_KEY!r}", _KEEP)
 
     def _check_segment(self, name: str) -> None:
         try:
             layout = load_layout(name, self._rows.get)
         except DataCorruptionError as error:
-            self._report.damage(str(error), f"segment {name!r}", _KEEP)
+            self._report.damage("layout", str(error), f"segment {name!r}", _KEEP)
             return
         assert layout is not None
         self._check_owner(layout)
@@ -97,6 +97,7 @@ class StorageCheck:
         where = f"segment {layout.segment!r}"
         if layout.owner_epoch > self._state.epoch:
             self._report.damage(
+                "owner epoch",
                 f"its row is of epoch {layout.owner_epoch}, the log's owner of {self._state.epoch}",
                 where,
                 "an older log was put back in place of a newer one: find the newer one",
@@ -104,21 +105,21 @@ class StorageCheck:
         try:
             facts = self._find(segment_id_of(layout.segment))
         except ValueError:
-            self._report.damage("its stored name ends with no segment id", where, _KEEP)
+            self._report.damage("stored name", "its stored name ends with no segment id", where, _KEEP)
             return
         if facts is None:
             if self._inactive is not None:
                 self._report.damage(
+                    "unknown segment",
                     "storage holds a segment that neither log nor catalogue knows",
                     where,
                     "its chunks are never deleted by themselves; report it",
                 )
         elif layout.length > facts.durable_length:
-            self._report.damage(
-                f"storage holds {layout.length} bytes, the segment has {facts.durable_length}", where, _KEEP
-            )
+            what = f"storage holds {layout.length} bytes, the segment has {facts.durable_length}"
+            self._report.damage("stored length", what, where, _KEEP)
         elif layout.sealed and not facts.sealed:
-            self._report.damage("sealed in storage, not in the log", where, _KEEP)
+            self._report.damage("stored seal", "sealed in storage, not in the log", where, _KEEP)
 
     def _find(self, segment_id: int) -> SegmentFacts | None:
         found = self._state.by_id.get(segment_id)
@@ -134,23 +135,26 @@ class StorageCheck:
         try:
             length = self._files.find_length(chunk.name)
             if length is None:
-                report.damage(f"the chunk that holds {part} is missing", path, _RESTORE)
+                report.damage("chunk", f"the chunk that holds {part} is missing", path, _RESTORE)
             elif length < chunk.length:
                 report.damage(
+                    "chunk",
                     f"the chunk that holds {part} has {length} bytes instead of {chunk.length}",
-                    f"{path} at offset {length}",
+                    path,
                     _RESTORE,
+                    f" at offset {length}",
                 )
             elif self._deep:
                 self._files.verify(chunk, self._rows.get)
                 report.verified_bytes += chunk.length
         except ChecksumMismatchError as error:
-            where = f"{error.path} at offset {error.offset}"
-            report.damage(f"a block of the chunk that holds {part} fails its checksum", where, _RESTORE)
+            what = f"a block of the chunk that holds {part} fails its checksum"
+            report.damage("chunk", what, path, _RESTORE, f" at offset {error.offset}")
         except DataCorruptionError as error:
-            report.damage(f"checksums of the chunk that holds {part}: {error}", path, _KEEP)
+            report.damage("checksums", f"checksums of the chunk that holds {part}: {error}", path, _KEEP)
         except (OSError, StorageReadError) as error:
-            report.damage(f"the chunk that holds {part} cannot be read: {error}", path, "look at the disk")
+            what = f"the chunk that holds {part} cannot be read: {error}"
+            report.damage("chunk", what, path, "look at the disk")
 
     def _check_garbage(self, key: str) -> None:
         try:
@@ -161,7 +165,7 @@ class StorageCheck:
                 self._reached.add(name)
                 _, name = load_chunk(name, self._rows.get)
         except DataCorruptionError as error:
-            self._report.damage(str(error), f"row {key!r}", _KEEP)
+            self._report.damage("row", str(error), f"row {key!r}", _KEEP)
 
     def _check_reached(self, key: str) -> None:
         if key.startswith(CHUNK_PREFIX):
@@ -171,4 +175,6 @@ class StorageCheck:
         else:
             return
         if chunk not in self._reached:
-            self._report.damage("no segment and no garbage run leads to this row", f"row {key!r}", _KEEP)
+            self._report.damage(
+                "unreached row", "no segment and no garbage run leads to this row", f"row {key!r}", _KEEP
+            )
