@@ -90,7 +90,7 @@ def test_scopes_are_created_listed_and_deleted_once(run):
 
 
 def test_a_scope_with_streams_is_deleted_only_recursively(run):
-    assert run("stream", "create", "full/s", "--create-scope")[0] == 0
+    assert run("stream", "create", "full/s", "--create-scope") == (0, "", "")
     assert run("scope", "delete", "full", "--yes")[0] == 2
     assert run("scope", "delete", "full", "--yes", "--recursive")[0] == 0
     assert "full" not in run("scope", "list")[1].splitlines()
@@ -102,6 +102,10 @@ def test_a_stream_is_described_as_it_was_created(run):
         *("--scale-factor", "3", "--retain-time", "7d", "--tag", "b", "--tag", "a"),
     )
     assert code == 0, err
+    assert err.splitlines() == [
+        "the scaling policy is stored and not enforced yet: scale the stream with headrace stream scale",
+        "the retention policy is stored and not enforced yet: drop events with headrace stream truncate",
+    ]
     found = answer(run("stream", "describe", "demo/described", "--json"))
     assert found["scaling"] == {
         "kind": "events_per_second",

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.commands.stream_changes import delete_stream, scale_stream, seal_stream, truncate_stream
 from headrace.cli.commands.stream_queries import describe_stream, list_streams
-from headrace.cli.output import print_json
+from headrace.cli.output import print_json, progress
 from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
 from headrace.errors import StreamExistsError
+
+if TYPE_CHECKING:
+    from headrace.model.policies import StreamConfiguration
+
+_NOT_ENFORCED: Final = "stored, not enforced yet"
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
@@ -59,14 +65,16 @@ def _register_create(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         "--segments", type=int, metavar="N", default=1, help="at the start, and at least (default: 1)"
     )
     rate = create.add_mutually_exclusive_group()
-    rate.add_argument("--events-per-second", type=int, metavar="RATE", help="scale to this per segment")
-    rate.add_argument("--kib-per-second", type=int, metavar="RATE", help="scale to this per segment")
+    target = f"{_NOT_ENFORCED}: scale to this per segment"
+    rate.add_argument("--events-per-second", type=int, metavar="RATE", help=target)
+    rate.add_argument("--kib-per-second", type=int, metavar="RATE", help=target)
     create.add_argument(
         "--scale-factor", type=int, metavar="N", default=2, help="most pieces of one split (default: 2)"
     )
     keep = create.add_mutually_exclusive_group()
-    keep.add_argument("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 12h")
-    keep.add_argument("--retain-size", metavar="SIZE", help="drop the oldest beyond it, such as 100GiB")
+    age, size = "drop what is older, such as 7d or 12h", "drop the oldest beyond it, such as 100GiB"
+    keep.add_argument("--retain-time", metavar="DURATION", help=f"{_NOT_ENFORCED}: {age}")
+    keep.add_argument("--retain-size", metavar="SIZE", help=f"{_NOT_ENFORCED}: {size}")
     create.add_argument("--tag", action="append", default=[], help="may be given several times")
     create.add_argument("--create-scope", action="store_true", help="create the scope if it is missing")
     create.add_argument("--if-absent", action="store_true", help="succeed if the stream exists already")
@@ -154,5 +162,17 @@ def create_stream(chosen: argparse.Namespace) -> None:
         created = client.create_stream(scope, stream, configuration)
     if not created and not chosen.if_absent:
         raise StreamExistsError(f"stream {scope}/{stream} exists already")
+    _warn_of_policies(configuration)
     if chosen.json:
         print_json({"scope": scope, "stream": stream, "created": created})
+
+
+def _warn_of_policies(configuration: StreamConfiguration) -> None:
+    """Say on stderr what nobody enforces: who counts on it would fill a disk, or a segment."""
+    from headrace.model.policies import RetentionKind, ScalingKind
+
+    stored = "is stored and not enforced yet"
+    if configuration.scaling.kind is not ScalingKind.FIXED:
+        progress(f"the scaling policy {stored}: scale the stream with headrace stream scale")
+    if configuration.retention.kind is not RetentionKind.NONE:
+        progress(f"the retention policy {stored}: drop events with headrace stream truncate")
