@@ -10,7 +10,7 @@ from headrace.runtime.clock import SystemClock
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.segmentstore.inspection.findings import CheckReport
-from tests.unit.segmentstore.inspection.logs import FIRST, make_log
+from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
 
 RECORD = '{"format": 1, "containers": 2}'
 
@@ -20,7 +20,7 @@ async def data(tmp_path):
     """Two containers that hold nothing, and an object that is none of theirs."""
     data = tmp_path / "data"
     for number in range(2):
-        await make_log(data / "wal" / f"container-{number}", FIRST if not number else ())
+        await make_log(data / "wal" / f"container-{number}", BEGINNING if not number else ())
     (data / "headrace.json").write_text(RECORD)
     return data
 
@@ -47,6 +47,18 @@ def test_an_object_of_no_container_is_garbage_if_all_containers_are_known(check,
     code, out, _ = check()
     assert code == 0
     assert f"garbage: an object that belongs to no container of this directory | {stranger}" in out
+
+
+def test_garbage_that_is_not_shown_is_counted(check, stranger, monkeypatch):
+    monkeypatch.setattr(check_container, "_GARBAGE_SHOWN", 1)
+    assert "objects more" not in check()[1]
+    for number in "123":
+        stranger.with_name(stranger.name.replace("s.5", f"s.{number}")).write_bytes(b"content")
+    code, out, _ = check()
+    assert (code, out.count("garbage: an object")) == (0, 1)
+    assert "garbage: and 3 objects more" in out
+    document = json.loads(check("--json")[1])
+    assert (len(document["garbage"]), document["garbage_left_out"]) == (1, 3)
 
 
 def test_a_log_beyond_the_number_of_containers_is_damage(data, check, stranger):

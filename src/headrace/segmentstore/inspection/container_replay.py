@@ -6,6 +6,7 @@ bytes and a memory log that keeps nothing, so the memory it takes follows the se
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -18,7 +19,7 @@ from headrace.segmentstore.contract import ReadIndex, StorageOperation
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.truncation import TruncationPoints
-from headrace.segmentstore.inspection.container_log import ContainerLog
+from headrace.segmentstore.inspection.container_log import ContainerLog, LogFrame
 from headrace.segmentstore.inspection.frames import FoundOperation, located, read_operations
 from headrace.segmentstore.inspection.log_coverage import LogCoverage
 from headrace.segmentstore.operations import catalogue as ops
@@ -92,7 +93,7 @@ def replay_container(container_id: int, directory: str, files: Filesystem) -> Re
     """Replay the log in ``directory``.
 
     Raises:
-        DataCorruptionError: the log is damaged, or contradicts itself; names file and offset.
+        DataCorruptionError: the log is missing or damaged, or contradicts itself; names file and offset.
         SnapshotLostError: a running server cut the log meanwhile; try again.
         OSError: it cannot be read.
     """
@@ -109,17 +110,20 @@ def replay_container(container_id: int, directory: str, files: Filesystem) -> Re
     replay = LogReplay(state, read_index, _NoMemoryLog(), TruncationPoints(), on_rows)
     result = ReplayedContainer(log, state, coverage, False, replay.departed)
     begins: dict[int, tuple[int, int]] = {}
-    address = -1
-    for found in read_operations(log.frames()):
+    for found in read_operations(_counted(log.frames(), result)):
         _feed(replay, found)
         result.operations += 1
         result.operations_after_checkpoint += 1
-        if found.frame.address != address:
-            result.frames += 1
-            address = found.frame.address
         _note_checkpoint(result, begins, found)
     result.recovered = replay.finish()
     return result
+
+
+def _counted(frames: Iterator[LogFrame], result: ReplayedContainer) -> Iterator[LogFrame]:
+    """Count every frame, also those in which no operation ends."""
+    for frame in frames:
+        result.frames += 1
+        yield frame
 
 
 def _feed(replay: LogReplay, found: FoundOperation) -> None:

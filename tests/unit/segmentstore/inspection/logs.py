@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER
+from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FIRST, FRAME_HEADER, LAST, WHOLE
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
@@ -17,29 +17,33 @@ from headrace.wal.file.file_wal import FileWal
 CONFIG = WalConfig(segment_file_bytes=4 << 20, frame_bytes_max=256 << 10, zero_ahead_bytes=0)
 BLOCK = 8
 INCARNATION = "0123abcd"
-FIRST = (ops.CheckpointBegin(1, 0, 1), ops.CheckpointEnd(2, 1, 0, 0))
+BEGINNING = (ops.CheckpointBegin(1, 0, 1), ops.CheckpointEnd(2, 1, 0, 0))
 
 
-async def make_log(directory, operations, *, operations_per_frame=1000):
-    """Write whole operations into frames, so many into each."""
+async def make_log(directory, operations, *, operations_per_frame=1000, spanning=()):
+    """Write whole operations into frames, so many into each; then those that span two frames each."""
     wal = FileWal(str(directory), CONFIG)
     await wal.open()
     pending = []
     for operation in operations:
-        pending.append(b"".join(map(bytes, codec.encode(operation))))
+        pending.append((WHOLE, b"".join(map(bytes, codec.encode(operation)))))
         if len(pending) == operations_per_frame:
             await _write(wal, pending)
             pending = []
     if pending:
         await _write(wal, pending)
+    for operation in spanning:
+        data = b"".join(map(bytes, codec.encode(operation)))
+        await _write(wal, [(FIRST, data[:5])])
+        await _write(wal, [(LAST, data[5:])])
     await wal.close()
 
 
 async def _write(wal, entries):
     frame = wal.acquire_frame()
     at = FRAME_HEADER.size
-    for data in entries:
-        ENTRY_HEADER.pack_into(frame.view, at, len(data), 3)
+    for flags, data in entries:
+        ENTRY_HEADER.pack_into(frame.view, at, len(data), flags)
         at += ENTRY_HEADER.size
         frame.view[at : at + len(data)] = data
         at += len(data)

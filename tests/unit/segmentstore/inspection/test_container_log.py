@@ -15,7 +15,7 @@ from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.wal.file.owner_format import NEWEST_SLOTS_AT
 from headrace.wal.file.segment_format import parse_name
-from tests.unit.segmentstore.inspection.logs import FIRST, make_log
+from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
 
 SEGMENT = ops.MapSegment(3, 3, "demo/s", {})
 WRITER = bytes(16)
@@ -56,7 +56,7 @@ class ChangingFiles(ReadOnlyFiles):
 
 async def test_a_long_log_is_read_in_little_memory(tmp_path):
     count = 20_000
-    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(count)])
+    await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(count)])
     tracemalloc.start()
     try:
         replayed = replay_container(0, str(tmp_path / "log"), ReadOnlyFiles())
@@ -73,14 +73,14 @@ async def test_a_long_log_is_read_in_little_memory(tmp_path):
 
 
 async def test_damage_that_is_gone_at_the_second_look_was_a_record_in_flight(tmp_path):
-    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(20)], operations_per_frame=1)
+    await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(20)], operations_per_frame=1)
     log = ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1))
     assert not log.problem
     assert sum(1 for _ in log.frames()) == 23
 
 
 async def test_damage_that_stays_is_damage(tmp_path):
-    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(20)], operations_per_frame=1)
+    await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(20)], operations_per_frame=1)
     log = ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1000))
     assert "offset 16384" in log.problem
     shown = []
@@ -90,7 +90,7 @@ async def test_damage_that_stays_is_damage(tmp_path):
 
 
 async def test_a_log_that_never_holds_still_is_said_to_be_one(tmp_path):
-    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(20)], operations_per_frame=1)
+    await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(20)], operations_per_frame=1)
     with pytest.raises(SnapshotLostError):
         ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1000, moving=True))
     with pytest.raises(SnapshotLostError):
@@ -98,7 +98,7 @@ async def test_a_log_that_never_holds_still_is_said_to_be_one(tmp_path):
 
 
 async def test_a_file_that_is_recycled_meanwhile_is_looked_for_again(tmp_path):
-    await make_log(tmp_path / "log", [*FIRST, SEGMENT, *appends(20)])
+    await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(20)])
     assert not ContainerLog(str(tmp_path / "log"), ChangingFiles(vanishing_looks=2)).problem
 
 
@@ -113,7 +113,7 @@ async def test_a_file_that_is_recycled_meanwhile_is_looked_for_again(tmp_path):
     ],
 )
 async def test_a_log_that_contradicts_itself_is_a_finding_with_its_place(tmp_path, wrong, words):
-    await make_log(tmp_path / "log", [*FIRST, SEGMENT, wrong], operations_per_frame=1)
+    await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, wrong], operations_per_frame=1)
     chunks = ChunkFiles(str(tmp_path / "chunks"), ReadOnlyFiles())
     report = check_container(0, str(tmp_path / "log"), chunks, ReadOnlyFiles(), deep=False)
     (finding,) = report.findings
@@ -133,7 +133,7 @@ async def test_operations_without_a_checkpoint_are_a_finding(tmp_path):
 
 async def test_a_log_whose_newest_file_was_deleted_is_reported_with_its_name(tmp_path):
     log = tmp_path / "log"
-    await make_log(log, [*FIRST, SEGMENT])
+    await make_log(log, [*BEGINNING, SEGMENT])
     await make_log(log, appends(3))
     lost = max(path.name for path in log.iterdir() if path.suffix == ".wal")
     files = ReadOnlyFiles()
@@ -150,7 +150,7 @@ async def test_a_log_without_the_files_that_its_owner_vouches_for_is_refused_alt
     tmp_path,
 ):
     log, files = tmp_path / "log", ReadOnlyFiles()
-    for operations in ([*FIRST, SEGMENT], appends(3), []):
+    for operations in ([*BEGINNING, SEGMENT], appends(3), []):
         await make_log(log, operations)
     with (log / "owner").open("r+b") as owner:
         owner.truncate(NEWEST_SLOTS_AT)  # as of an earlier version, which did not name the newest file
@@ -169,9 +169,16 @@ async def test_a_log_without_the_files_that_its_owner_vouches_for_is_refused_alt
 
 async def test_an_owner_record_that_is_older_than_the_files_is_refused(tmp_path):
     log = tmp_path / "log"
-    await make_log(log, [*FIRST, SEGMENT])
+    await make_log(log, [*BEGINNING, SEGMENT])
     former = (log / "owner").read_bytes()
     await make_log(log, appends(3))
     (log / "owner").write_bytes(former)
     problem = ContainerLog(str(log), ReadOnlyFiles()).problem
     assert problem == f"the owner record says epoch 1, but files of epoch 2 exist ({log}/owner)"
+
+
+async def test_frames_are_counted_where_operations_span_several(tmp_path):
+    await make_log(tmp_path / "log", [*BEGINNING, SEGMENT], spanning=appends(2))
+    replayed = replay_container(0, str(tmp_path / "log"), ReadOnlyFiles())
+    assert replayed.operations == 5
+    assert replayed.frames == sum(1 for _ in replayed.log.frames()) == 5
