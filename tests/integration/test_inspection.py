@@ -57,9 +57,9 @@ def run(capfd):
 def ask(run):
     """Run a command that succeeds; return its JSON lines."""
 
-    def ask(data, *words):
-        code, out, err = run(data, *words, "--json")
-        assert code == 0, err
+    def ask(data, *words, code=0):
+        found, out, err = run(data, *words, "--json")
+        assert found == code, err
         return [json.loads(line) for line in out.splitlines()]
 
     return ask
@@ -373,8 +373,15 @@ def test_a_chunk_that_is_missing_is_named_with_what_it_held(damaged, run, ask):
     assert f"[{chunk['start']}, {chunk['start'] + chunk['length']})" in out
     assert str(path) in out
     assert "missing" in out
-    assert ask(damaged.data, "inspect", "segment", SEGMENT)[0]["chunks"][1]["state"] == "missing"
+    shown = ask(damaged.data, "inspect", "segment", SEGMENT, code=6)[0]
+    assert shown["chunks"][1]["state"] == "missing"
+    code, out, err = run(damaged.data, "inspect", "segment", SEGMENT)
+    assert code == 6
+    assert "in the log only: " in out
+    assert f"chunk {chunk['name']} is missing" in err
     path.write_bytes(content[:-1])
+    shown = ask(damaged.data, "inspect", "segment", SEGMENT, code=6)[0]
+    assert shown["chunks"][1]["state"] == "too short"
     code, out, _ = run(damaged.data, "check", "container")
     assert code == 6
     assert f"{path} at offset {len(content) - 1}" in out
@@ -390,7 +397,7 @@ def test_a_flipped_bit_in_a_chunk_is_found_by_reading_it(damaged, run, ask):
     code, out, _ = run(damaged.data, "check", "container", "--deep")
     assert code == 6
     assert f"{path} at offset 8192" in out
-    found = ask(damaged.data, "inspect", "segment", SEGMENT, "--deep")[0]
+    found = ask(damaged.data, "inspect", "segment", SEGMENT, "--deep", code=6)[0]
     assert [each["state"] for each in found["chunks"]][:2] == ["damaged at 8192", "verified"]
 
 
@@ -442,6 +449,62 @@ def test_parts_of_the_directory_that_are_lost_are_named(damaged, run):
     assert code == 6
     assert "the log of this container is missing" in out
     assert "container 0: " in out
+
+
+@pytest.mark.parametrize("verb", ["wal", "container"])
+def test_what_is_wrong_with_one_container_hides_no_other(damaged, run, ask, verb):
+    (before,) = ask(damaged.data, "inspect", verb, "--container", "1")
+    logs = damaged.data / "wal"
+    path, offset, header = living_records(damaged.data, 0)[3]
+    flip(path, offset + 64 + header.length // 2)
+    first, second = ask(damaged.data, "inspect", verb, code=6)
+    assert f"{path.name} at offset {offset}" in first["problem"]
+    assert (first["container"], second) == (0, before)
+    flip(path, offset + 64 + header.length // 2)
+    path.rename(logs / "aside")
+    path.mkdir()
+    first, second = ask(damaged.data, "inspect", verb, code=1)
+    assert "Is a directory" in first["problem"]
+    assert second == before
+    code, out, err = run(damaged.data, "inspect", verb)
+    assert code == 1
+    assert "container 0: " in out
+    assert "headrace: container 0: " in err
+    assert len(out.splitlines()) > 5
+    (logs / "container-0").rename(logs / "gone")
+    first, second = ask(damaged.data, "inspect", verb, code=6)
+    assert "the log of this container is missing" in first["problem"]
+    assert second == before
+
+
+def test_a_check_goes_on_where_something_cannot_be_read(damaged, ask, run):
+    path = living_records(damaged.data, 0)[0][0]
+    path.rename(path.with_name("aside"))
+    path.mkdir()
+    (found,) = ask(damaged.data, "check", "container", "--deep", code=6)
+    first, second = found["containers"]
+    assert "cannot be read" in first["findings"][0]["what"]
+    assert not first["complete"]
+    assert second["complete"]
+    assert second["findings"] == []
+    for words in (("frames",), ("operations",)):
+        code, _, err = run(damaged.data, "inspect", *words, "--container", "0")
+        assert (code, "Is a directory" in err) == (1, True)
+
+
+def test_links_below_chunks_are_not_followed(damaged, ask):
+    (damaged.data / "chunks" / "demo" / "again").symlink_to("..")
+    (found,) = ask(damaged.data, "check", "container")
+    assert found["garbage"] == []
+
+
+def test_tables_that_are_not_checked_are_told(damaged, ask, run):
+    chunk = next(iter((damaged.data / "chunks" / "demo" / "orders").rglob("*.chunk")))
+    chunk.unlink()
+    (found,) = ask(damaged.data, "check", "container", "--deep", code=6)
+    assert [container["tables_left_out"] for container in found["containers"]].count(True) == 1
+    assert run(damaged.data, "check", "container", "--deep")[1].count("tables were not checked, because") == 1
+    assert "tables were not" not in run(damaged.data, "check", "container")[1]
 
 
 # ------------------------------------------------------------------------------------------ a running server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.cli.inspect_data import InspectedData, open_data
@@ -15,63 +16,86 @@ _GARBAGE_SHOWN: Final = 10_000
 _LOOKS_MAX: Final = 3
 
 
+@dataclass(slots=True)
+class Strays:
+    """What lies below ``chunks`` and is of no container's rows. Of garbage there may be very much."""
+
+    damage: list[Finding] = field(default_factory=list)
+    garbage: list[Finding] = field(default_factory=list)
+    garbage_left_out: int = 0
+
+    def add(self, finding: Finding) -> None:
+        if finding.severity is Severity.DAMAGE:
+            self.damage.append(finding)
+        elif len(self.garbage) < _GARBAGE_SHOWN:
+            self.garbage.append(finding)
+        else:
+            self.garbage_left_out += 1
+
+
 def run(chosen: argparse.Namespace) -> None:
     """Check containers; raises DataCorruptionError at the end if anything is damaged."""
     data = open_data(chosen)
-    reports, garbage = _check(data, chosen)
+    reports, strays = _check(data, chosen)
     if data.holder and any(report.damaged for report in reports):
-        reports, garbage = _look_again(data, chosen, reports)
-    damaged = sum(report.damaged for report in reports)
+        reports, strays = _look_again(data, chosen, reports)
+    damaged = sum(report.damaged for report in reports) + len(strays.damage)
     if data.problem:
         damaged += 1
     if chosen.json:
-        print_json(_document(data, reports, garbage))
+        print_json(_document(data, reports, strays))
     else:
-        _print(data, reports, garbage)
+        _print(data, reports, strays)
     if damaged:
         raise DataCorruptionError(f"{_count(damaged)} in {data.directory}")
     if not all(report.complete for report in reports):
         raise SnapshotLostError(f"the logs in {data.directory} do not hold still: a running server cuts them")
 
 
-def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckReport], list[Finding]]:
+def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckReport], Strays]:
     containers = data.chosen(chosen.container)
-    reports = []
-    for container_id in containers:
-        directory = data.log_directory(container_id)
-        reports.append(check_container(container_id, directory, data.chunks, data.files, deep=chosen.deep))
-    garbage = []
+    reports = [_check_one(data, container_id, deep=chosen.deep) for container_id in containers]
     # Without a true record nobody knows which containers there are: an object may be that of a lost one.
     everything = containers == data.containers and not data.problem
+    strays = Strays()
     for finding in find_orphans(data.chunks, reports, all_checked=everything, running=bool(data.holder)):
-        garbage.append(finding)
-        if len(garbage) >= _GARBAGE_SHOWN:
-            break
-    return reports, garbage
+        strays.add(finding)
+    return reports, strays
+
+
+def _check_one(data: InspectedData, container_id: int, *, deep: bool) -> CheckReport:
+    try:
+        return check_container(
+            container_id, data.log_directory(container_id), data.chunks, data.files, deep=deep
+        )
+    except SnapshotLostError as error:
+        progress(f"container {container_id}: {error}")
+        return CheckReport(container_id)  # incomplete, and the others are checked
 
 
 def _look_again(
     data: InspectedData, chosen: argparse.Namespace, reports: list[CheckReport]
-) -> tuple[list[CheckReport], list[Finding]]:
+) -> tuple[list[CheckReport], Strays]:
     """Of a directory in use: only what two looks found is a finding. What is new gets another look."""
     seen = [{finding.identity for finding in report.findings} for report in reports]
-    garbage: list[Finding] = []
+    strays = Strays()
     for _ in range(_LOOKS_MAX - 1):
         progress("looking again: a running server changes files while they are read")
-        reports, garbage = _check(data, chosen)
+        reports, strays = _check(data, chosen)
         found = [{finding.identity for finding in report.findings} for report in reports]
         for report, known in zip(reports, seen, strict=True):
             report.keep_seen(known)
         if all(now <= known for now, known in zip(found, seen, strict=True)):
             break
         seen = [known | now for known, now in zip(seen, found, strict=True)]
-    return reports, garbage
+    return reports, strays
 
 
-def _document(data: InspectedData, reports: list[CheckReport], garbage: list[Finding]) -> dict[str, Any]:
+def _document(data: InspectedData, reports: list[CheckReport], strays: Strays) -> dict[str, Any]:
     return {
         "directory": data.directory,
         "problem": data.problem,
+        "findings": [_finding_document(finding) for finding in strays.damage],
         "containers": [
             {
                 "container": report.container_id,
@@ -85,12 +109,14 @@ def _document(data: InspectedData, reports: list[CheckReport], garbage: list[Fin
                 "chunk_bytes": report.chunk_bytes,
                 "verified_bytes": report.verified_bytes,
                 "table_entries": report.table_entries,
+                "tables_left_out": report.tables_left_out,
                 "findings": [_finding_document(finding) for finding in report.findings],
                 "findings_left_out": report.findings_left_out,
             }
             for report in reports
         ],
-        "garbage": [_finding_document(finding) for finding in garbage],
+        "garbage": [_finding_document(finding) for finding in strays.garbage],
+        "garbage_left_out": strays.garbage_left_out,
     }
 
 
@@ -103,7 +129,7 @@ def _finding_document(finding: Finding) -> dict[str, str]:
     }
 
 
-def _print(data: InspectedData, reports: list[CheckReport], garbage: list[Finding]) -> None:
+def _print(data: InspectedData, reports: list[CheckReport], strays: Strays) -> None:
     if data.problem:
         advice = "write it again with the right number of containers (docs/formats/data-directory.md)"
         print_line(f"damage: {data.problem} | do: {advice}")
@@ -112,8 +138,13 @@ def _print(data: InspectedData, reports: list[CheckReport], garbage: list[Findin
             _print_finding(f"container {report.container_id}: ", finding)
         if report.findings_left_out:
             print_line(f"container {report.container_id}: and {report.findings_left_out} findings more")
-    for finding in garbage:
+        if report.tables_left_out:
+            why = "because something is damaged: check again when it is mended"
+            print_line(f"container {report.container_id}: tables were not checked, {why}")
+    for finding in (*strays.damage, *strays.garbage):
         _print_finding("", finding)
+    if strays.garbage_left_out:
+        print_line(f"garbage: and {strays.garbage_left_out} objects more")
     for report in reports:
         state = "not checked behind the log" if not report.complete else "clean"
         if report.damaged and report.complete:

@@ -7,10 +7,11 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from headrace.cli.container_failures import ContainerFailures
 from headrace.cli.inspect_data import InspectedData, open_data, time_text
 from headrace.cli.output import print_columns, print_fields, print_json, print_line
 from headrace.cli.streamed_columns import StreamedColumns
-from headrace.errors import NoSuchSegmentError
+from headrace.errors import DataCorruptionError, NoSuchSegmentError
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.attribute_names import attribute_words
 from headrace.segmentstore.inspection.container_check import replay_steadily
@@ -27,23 +28,20 @@ _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums"
 def inspect_container(chosen: argparse.Namespace) -> None:
     """Epoch, sequence, segments, checkpoints and storage rows of each container."""
     data = open_data(chosen)
+    failures = ContainerFailures()
     for container_id in data.chosen(chosen.container):
-        replayed = _replay(data, container_id)
-        if chosen.json:
-            print_json(_container_document(replayed) | _inactive_document(replayed, data, chosen))
-        else:
-            _print_container(replayed)
+        with failures.kept(container_id, json=chosen.json) as document:
+            replayed = _replay(data, container_id)
+            if not chosen.json:
+                _print_container(replayed)
+                if chosen.inactive:
+                    _print_inactive(replayed, data)
+                continue
+            document.update(_container_document(replayed))
             if chosen.inactive:
-                _print_inactive(replayed, data)
-
-
-def _inactive_document(
-    replayed: ReplayedContainer, data: InspectedData, chosen: argparse.Namespace
-) -> dict[str, Any]:
-    if not chosen.inactive:
-        return {}
-    found = read_inactive(replayed, data.chunks)
-    return {"inactive_segments": [_segment_row(replayed, state) for state in found]}
+                inactive = read_inactive(replayed, data.chunks)
+                document["inactive_segments"] = [_segment_row(replayed, state) for state in inactive]
+    failures.raise_worst()
 
 
 def _print_inactive(replayed: ReplayedContainer, data: InspectedData) -> None:
@@ -165,12 +163,25 @@ def inspect_segment(chosen: argparse.Namespace) -> None:
         found += [state for state in read_inactive(replayed, data.chunks) if state.name == chosen.name]
     if not found:
         raise NoSuchSegmentError(chosen.name)
+    problems: list[str] = []
     for state in found:
         view = view_segment(replayed, state, data.chunks, deep=chosen.deep)
+        problems += _problems_of(view)
         if chosen.json:
             print_json(_segment_document(container_id, replayed, view))
         else:
             _print_segment(container_id, replayed, view)
+    if problems:
+        raise DataCorruptionError(f"segment {chosen.name!r}: {problems[0]}{_and_more(problems)}")
+
+
+def _problems_of(view: SegmentView) -> list[str]:
+    found = [f"chunk {chunk.name} is {chunk.state}" for chunk in view.chunks if chunk.is_damaged]
+    return [view.storage_problem, *found] if view.storage_problem else found
+
+
+def _and_more(problems: list[str]) -> str:
+    return f", and {len(problems) - 1} more" if len(problems) > 1 else ""
 
 
 def _segment_document(container_id: int, replayed: ReplayedContainer, view: SegmentView) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from headrace.cli.container_failures import ContainerFailures
 from headrace.cli.inspect_data import InspectedData, open_data, time_text
 from headrace.cli.output import print_columns, print_fields, print_json, print_line
 from headrace.cli.streamed_columns import StreamedColumns
@@ -46,20 +47,19 @@ class FileSummary:
 def inspect_wal(chosen: argparse.Namespace) -> None:
     """Files, owner, addresses of each log; what is torn or damaged, and where."""
     data = open_data(chosen)
-    problems = []
+    failures = ContainerFailures()
     for container_id in data.chosen(chosen.container):
-        found = ContainerLog(data.log_directory(container_id), data.files)
-        torn: list[dict[str, Any]] = []
-        prefix = _readable_prefix(found) if found.problem else {}
-        files = [_summarise_file(found, file, data, prefix, torn) for file in found.log.files]
-        if chosen.json:
-            print_json(_wal_document(container_id, found, files, torn))
-        else:
-            _print_wal(container_id, found, files, torn)
-        if found.problem:
-            problems.append(f"container {container_id}: {found.problem}")
-    if problems:
-        raise DataCorruptionError("; ".join(problems))
+        with failures.kept(container_id, json=chosen.json) as document:
+            found = ContainerLog(data.log_directory(container_id), data.files)
+            torn: list[dict[str, Any]] = []
+            prefix = _readable_prefix(found) if found.problem else {}
+            files = [_summarise_file(found, file, data, prefix, torn) for file in found.log.files]
+            document.update(_wal_document(found, files, torn))
+            if not chosen.json:
+                _print_wal(container_id, found, files, torn)
+            if found.problem:
+                failures.add(container_id, DataCorruptionError(found.problem))
+    failures.raise_worst()
 
 
 def _summarise_file(
@@ -125,11 +125,10 @@ def _count_living(summary: FileSummary, header: RecordHeader) -> None:
 
 
 def _wal_document(
-    container_id: int, found: ContainerLog, files: list[FileSummary], torn: list[dict[str, Any]]
+    found: ContainerLog, files: list[FileSummary], torn: list[dict[str, Any]]
 ) -> dict[str, Any]:
     owner, recovered = found.log.owner, found.log.recovered
     return {
-        "container": container_id,
         "directory": found.directory,
         "owner": None
         if owner is None

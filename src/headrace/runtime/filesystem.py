@@ -85,6 +85,9 @@ class Filesystem(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def is_link(self, path: str) -> bool:
+        """Whether ``path`` is a symbolic link, wherever it leads; False if there is nothing."""
+
     def rename(self, old: str, new: str) -> None:
         """Rename atomically, replacing ``new`` if it exists."""
 
@@ -164,6 +167,9 @@ class OsFilesystem:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)  # noqa: PTH110 - as above
+
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)  # noqa: PTH114 - as above
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)  # noqa: PTH105 - as above

@@ -48,8 +48,10 @@ def _has_files(files: Filesystem, log: str) -> bool:
 
 
 def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:
-    objects = ChunkFiles(f"{directory}/chunks", files).objects()
-    return any(not name.startswith(INTERNAL_PREFIX) for name, _ in objects)
+    skipped: list[str] = []
+    objects = ChunkFiles(f"{directory}/chunks", files).objects(lambda path, _: skipped.append(path))
+    # No server makes links, or directories that it may not read: somebody has moved chunks behind them.
+    return any(not name.startswith(INTERNAL_PREFIX) for name, _ in objects) or bool(skipped)
 
 
 def _was_used(container_id: int, log: str, files: ReadOnlyFiles) -> bool:

@@ -189,6 +189,10 @@ class SimulatedFilesystem:
             return False
         return True
 
+    def is_link(self, path: str) -> bool:
+        self._begin("is_link", path)
+        return False  # nothing makes one here
+
     def rename(self, old: str, new: str) -> None:
         self._begin("rename", old, to=new)
         source, source_name = self._parent_of(old)

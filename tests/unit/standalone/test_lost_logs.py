@@ -86,6 +86,13 @@ async def test_a_chunk_proves_that_there_were_logs(tmp_path):
         check_logs(FILES, str(tmp_path), 1)
 
 
+async def test_what_cannot_be_looked_into_proves_that_there_were_logs(tmp_path):
+    (tmp_path / "chunks").mkdir()
+    (tmp_path / "chunks" / "demo").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataCorruptionError, match=r"missing.*container-0"):
+        check_logs(FILES, str(tmp_path), 1)
+
+
 async def test_what_containers_keep_for_themselves_proves_nothing(tmp_path):
     chunk = tmp_path / "chunks" / "_system" / "containers" / ("metadata_0.3.E-1-O-0." + "0" * 32 + ".chunk")
     chunk.parent.mkdir(parents=True)

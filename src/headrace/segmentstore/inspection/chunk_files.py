@@ -82,8 +82,12 @@ class ChunkFiles:
                 raise StorageReadError(f"{path} ends at {offset + done}")
             done += count
 
-    def objects(self) -> Iterator[tuple[str, str]]:
-        """Yield (chunk name, path) of every object, directory by directory."""
+    def objects(self, on_skipped: Callable[[str, OSError | None], None]) -> Iterator[tuple[str, str]]:
+        """Yield (chunk name, path) of every object, directory by directory.
+
+        ``on_skipped`` is told the path of each directory that was not looked into, and why it could not be;
+        None for a symbolic link below the root. None is followed: it may lead back, again and again.
+        """
         pending = [""]
         while pending:
             path = pending.pop()
@@ -92,8 +96,15 @@ class ChunkFiles:
                 yield name, f"{self.root}/{path}"
             elif not path.endswith(FILE_SUFFIX):
                 inside = f"{path}/" if path else ""
+                directory = f"{self.root}/{path}" if path else self.root
+                if path and self._files.is_link(directory):
+                    on_skipped(directory, None)
+                    continue
                 try:
-                    entries = self._files.listdir(f"{self.root}/{path}" if path else self.root)
+                    entries = self._files.listdir(directory)
                 except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except OSError as error:
+                    on_skipped(directory, error)
                     continue
                 pending += [inside + entry for entry in reversed(entries)]

@@ -39,7 +39,6 @@ def check_container(
 
     Raises:
         SnapshotLostError: a running server cut the log again and again meanwhile.
-        OSError: the log cannot be read.
     """
     report = CheckReport(container_id)
     try:
@@ -47,8 +46,9 @@ def check_container(
     except DataCorruptionError as error:
         report.damage("log", str(error), log_directory, _LOG_DAMAGED)
         return report
-    except FileNotFoundError:
-        report.damage("log", "the log of this container is missing", log_directory, _LOG_DAMAGED)
+    except OSError as error:
+        what = f"the log of this container cannot be read: {error}"
+        report.damage("log", what, log_directory, "look at the disk, and at who may read the files")
         return report
     report.complete = True
     report.epoch = replayed.state.epoch
@@ -59,7 +59,9 @@ def check_container(
     inactive = _check_inactive(replayed, chunks, report)
     archived = replayed.archived_rows
     StorageCheck(replayed.state, chunks, report, deep=deep, inactive=inactive, archived=archived).run()
-    if deep and not report.damaged:
+    if deep and report.damaged:
+        report.tables_left_out = True
+    elif deep:
         _check_tables(replayed, chunks, report)
     return report
 
@@ -127,6 +129,7 @@ def _check_inactive(
         where = f"segment catalogue of container {report.container_id}"
         advice = "put back what its chunks have lost; segments that left memory need it"
         report.damage("catalogue", str(error), where, advice)
+        report.rows_known = False
         return None
     report.inactive_segments = len(inactive)
     return inactive
@@ -155,7 +158,12 @@ def _check_left(replayed: ReplayedContainer, segment: SegmentState, report: Chec
 def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: CheckReport) -> None:
     """Every table must decode from its first byte to its last."""
     tables = [state for state in replayed.state.by_name.values() if state.is_table]
-    contents = SegmentContents(replayed, tables, chunks)
+    try:
+        contents = SegmentContents(replayed, tables, chunks)
+    except (DataCorruptionError, OSError) as error:
+        where = f"log of container {report.container_id}"
+        report.damage("log", str(error), where, _LOG_DAMAGED)
+        return
     for table in tables:
         try:
             report.table_entries += sum(1 for _ in read_entries(contents, table))
@@ -170,17 +178,28 @@ def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: Check
 def find_orphans(
     chunks: ChunkFiles, reports: Sequence[CheckReport], *, all_checked: bool, running: bool = False
 ) -> Iterator[Finding]:
-    """Yield the objects that no row names. Those of containers that were not checked are left out.
+    """Yield the objects that no row names, and the directories that cannot be looked into.
 
-    If a server is ``running``, objects of the present epoch may be about to get their rows: left out as well.
+    Objects of containers that were not checked are left out, and of those whose rows are not all known. If a
+    server is ``running``, objects of the present epoch may be about to get their rows: left out as well.
     """
+    skipped: list[tuple[str, OSError]] = []
+
+    def on_skipped(path: str, error: OSError | None) -> None:
+        if error is not None:
+            skipped.append((path, error))
+
     owners = {report.incarnation: report for report in reports if report.incarnation}
     everybody = all_checked and all(report.complete for report in reports)
-    for name, path in chunks.objects():
+    for name, path in chunks.objects(on_skipped):
         parsed = parse_chunk_name(name)
         owner = owners.get(parsed.incarnation) if parsed is not None else None
         if owner is not None and parsed is not None:
-            if name not in owner.chunk_names and not (running and parsed.epoch >= owner.epoch):
+            if (
+                owner.rows_known
+                and name not in owner.chunk_names
+                and not (running and parsed.epoch >= owner.epoch)
+            ):
                 yield _orphan(parsed, owner, path)
         elif everybody:
             yield Finding(
@@ -190,6 +209,9 @@ def find_orphans(
                 path,
                 "never deleted by itself: what lost metadata can be restored from; remove it by hand if not",
             )
+    for path, error in skipped:
+        what = f"a directory of chunks cannot be read: {error}"
+        yield Finding(Severity.DAMAGE, "directory", what, path, "look at the disk, and at who may read it")
 
 
 def _orphan(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:

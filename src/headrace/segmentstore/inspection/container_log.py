@@ -38,6 +38,7 @@ class ContainerLog:
     """One container's log in ``directory``, as it was when this object was made.
 
     Raises:
+        DataCorruptionError: there is no log.
         SnapshotLostError: a running server cut the log again and again while it was read.
         OSError: it cannot be read.
     """
@@ -123,7 +124,7 @@ def _inspect(directory: str, files: Filesystem) -> InspectedLog:
             log = inspect_log(directory, files)
         except FileNotFoundError:
             if not files.exists(directory):
-                raise
+                raise DataCorruptionError("the log of this container is missing", path=directory) from None
             continue
         if not log.problem:
             log = replace(log, problem=_owner_problem(log))

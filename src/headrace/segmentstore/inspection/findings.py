@@ -65,10 +65,16 @@ class CheckReport:
     chunk_bytes: int = 0
     verified_bytes: int = 0
     table_entries: int = 0
+    tables_left_out: bool = False
+    """Whether tables were to be checked and were not: what is damaged already would only be found again."""
+
     epoch: int = 0
     incarnation: str = ""
     chunk_names: set[str] = field(default_factory=set)
     """Every chunk the container's rows name."""
+
+    rows_known: bool = True
+    """False: rows of inactive segments cannot be read, so there may be chunks beyond ``chunk_names``."""
 
     def damage(self, kind: str, what: str, place: str, advice: str, detail: str = "") -> None:
         self._add(Finding(Severity.DAMAGE, kind, what, place, advice, detail))

@@ -37,6 +37,9 @@ class ReadOnlyFiles:
     def exists(self, path: str) -> bool:
         return self._files.exists(path)
 
+    def is_link(self, path: str) -> bool:
+        return self._files.is_link(path)
+
     def listdir(self, path: str) -> list[str]:
         return self._files.listdir(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.model import attributes as attr
@@ -12,6 +13,9 @@ from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.log_coverage import LogRange
 from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_layout
+
+_VERIFIED: Final = "verified"
+_NOT_VERIFIED: Final = "not verified"
 
 
 @dataclass(slots=True)
@@ -26,6 +30,11 @@ class ChunkView:
     blocks: int
     object_bytes: int | None
     state: str
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some of its bytes cannot be read, as far as was looked."""
+        return self.state not in {_VERIFIED, _NOT_VERIFIED}
 
 
 @dataclass(slots=True)
@@ -67,8 +76,7 @@ def view_segment(
     chunks = []
     if layout is not None:
         for chunk, start in zip(layout.chunks, layout.starts, strict=True):
-            length = files.find_length(chunk.name)
-            state = _chunk_state(files, chunk, length, replayed) if deep else _length_state(chunk, length)
+            length, state = _look_at(files, chunk, replayed, deep=deep)
             blocks = -(-chunk.length // chunk.block_bytes)
             path = files.path(chunk.name)
             chunks.append(
@@ -85,20 +93,29 @@ def view_segment(
     )
 
 
+def _look_at(
+    files: ChunkFiles, chunk: Chunk, replayed: ReplayedContainer, *, deep: bool
+) -> tuple[int | None, str]:
+    """Return the length of a chunk's object, None if it has none or nobody can tell, and its state."""
+    try:
+        length = files.find_length(chunk.name)
+    except OSError as error:
+        return None, f"unreadable: {error}"
+    state = _length_state(chunk, length)
+    return length, _verified_state(files, chunk, replayed) if deep and state == _NOT_VERIFIED else state
+
+
 def _length_state(chunk: Chunk, length: int | None) -> str:
     if length is None:
         return "missing"
-    return "not verified" if length >= chunk.length else "too short"
+    return _NOT_VERIFIED if length >= chunk.length else "too short"
 
 
-def _chunk_state(files: ChunkFiles, chunk: Chunk, length: int | None, replayed: ReplayedContainer) -> str:
-    state = _length_state(chunk, length)
-    if state != "not verified":
-        return state
+def _verified_state(files: ChunkFiles, chunk: Chunk, replayed: ReplayedContainer) -> str:
     try:
         files.verify(chunk, replayed.storage_row)
     except DataCorruptionError as error:
         return "damaged" if error.offset is None else f"damaged at {error.offset}"
     except (OSError, StorageReadError) as error:
         return f"unreadable: {error}"
-    return "verified"
+    return _VERIFIED

@@ -165,6 +165,10 @@ class FilesystemContract:
         self.files.mkdir(f"{self.root}/b")
         assert self.files.listdir(self.root) == ["a", "b", "m", "z"]
 
+    def test_files_and_directories_are_no_links(self) -> None:
+        self.files.close(self.new("log"))
+        assert not any(self.files.is_link(f"{self.root}/{name}") for name in ("log", "", "nothing"))
+
     def test_renaming_replaces_and_keeps_open_descriptors(self) -> None:
         old = self.new("old", b"new content")
         replaced = self.new("name", b"replaced")

@@ -6,7 +6,7 @@ import pytest
 from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 
-READING = {"close", "pread_into", "size", "stat_size", "exists", "listdir", "free_bytes", "open"}
+READING = {"close", "pread_into", "size", "stat_size", "exists", "is_link", "listdir", "free_bytes", "open"}
 METHODS = [name for name, _ in inspect.getmembers(Filesystem, inspect.isfunction) if not name.startswith("_")]
 
 
@@ -44,4 +44,5 @@ def test_reading_works(tmp_path):
     assert files.listdir(str(tmp_path)) == ["file"]
     assert files.stat_size(str(tmp_path / "file")) == 7
     assert files.exists(str(tmp_path))
+    assert not files.is_link(str(tmp_path))
     assert files.free_bytes(str(tmp_path)) > 0

@@ -1,5 +1,8 @@
 """No row of long-term storage can be lost, damaged or left behind without a finding."""
 
+import errno
+from pathlib import Path
+
 import pytest
 
 from headrace.segmentstore.container.container_state import ContainerState
@@ -158,3 +161,45 @@ def test_objects_are_garbage_if_no_row_names_them(store):
     assert [finding.where for finding in busy] == [str(mine)]
     report.complete = False
     assert [f.where for f in find_orphans(store.files, [report], all_checked=True)] == [str(mine)]
+    # Its row may be one of those that cannot be read.
+    report.rows_known = False
+    assert list(find_orphans(store.files, [report], all_checked=True)) == []
+
+
+class ClosedDirectory(ReadOnlyFiles):
+    """One directory that nobody may list."""
+
+    closed = ""
+
+    def listdir(self, path):
+        if path == self.closed:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return super().listdir(path)
+
+
+def test_a_directory_that_cannot_be_read_is_damage_and_hides_no_other(store, tmp_path):
+    report = store.check()
+    mine = store.write(name_of(77, 3), b"left")
+    (tmp_path / "aaa").mkdir()
+    (tmp_path / "zzz").mkdir()
+    files = ClosedDirectory()
+    files.closed = str(tmp_path / "aaa")
+    orphan, closed = find_orphans(ChunkFiles(str(tmp_path), files), [report], all_checked=True)
+    assert orphan.where == str(mine)
+    assert (closed.severity, closed.where) == (Severity.DAMAGE, files.closed)
+    assert "Permission denied" in closed.what
+
+
+def test_links_are_not_followed_but_that_of_the_root(store, tmp_path):
+    mine = store.write(name_of(77, 3), b"left")
+    (tmp_path / "demo" / "loop").symlink_to("..")
+    (tmp_path / "demo" / "itself").symlink_to("itself")
+    root = tmp_path.with_name("root")
+    root.symlink_to(tmp_path)
+    skipped = []
+    found = [
+        path for _, path in ChunkFiles(str(root), ReadOnlyFiles()).objects(lambda *it: skipped.append(it))
+    ]
+    assert f"{root}/{mine.relative_to(tmp_path)}" in found
+    assert len(found) == len(set(found)) == 4
+    assert skipped == [(f"{root}/demo/itself", None), (f"{root}/demo/loop", None)]
