@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from typing import Any, Final
 
 from headrace.cli.output import print_fields, print_json, print_line
@@ -34,21 +36,49 @@ def inspect_cache(chosen: argparse.Namespace) -> None:
 
 
 def _ask(address: str, container: int | None) -> dict[str, Any]:
+    """Return the statistics of the server at ``address``.
+
+    Raises:
+        InvalidArgumentError: that is no address, or the server has no such container.
+        ConnectionLostError: nobody answers there, or not like a server of ours.
+    """
     query = "" if container is None else f"?container={container}"
-    request = f"http://{address.removeprefix('http://').rstrip('/')}{_PATH}{query}"
+    request = f"{_base_of(address)}{_PATH}{query}"
+    # A server is asked directly: what the environment says about proxies is about other hosts.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        with opener.open(request, timeout=_TIMEOUT_S) as answer:
             found = json.loads(answer.read(_BYTES_MAX))
     except urllib.error.HTTPError as error:
         if error.code == _NOT_FOUND:
             what = "statistics" if container is None else f"container {container}"
             raise InvalidArgumentError(f"{address} has no {what}") from None
         raise ConnectionLostError(f"{address} answers {error.code}") from None
-    except (OSError, ValueError) as error:
-        raise ConnectionLostError(f"{address}: {error}; is the server running?") from None
-    if not isinstance(found, dict):
+    except (HTTPException, OSError, ValueError, RecursionError) as error:
+        why = str(error) or type(error).__name__
+        raise ConnectionLostError(f"{address}: {why}; is the server running?") from None
+    if not _is_ours(found):
         raise ConnectionLostError(f"{address} does not answer like a server of ours")
-    return found
+    statistics: dict[str, Any] = found
+    return statistics
+
+
+def _is_ours(found: object) -> bool:
+    containers = found.get("containers", {}) if isinstance(found, dict) else None
+    return isinstance(containers, dict) and all(isinstance(parts, dict) for parts in containers.values())
+
+
+def _base_of(address: str) -> str:
+    """Return the URL of ``HOST:PORT``, with or without ``http://``. Raises InvalidArgumentError."""
+    base = f"http://{address.removeprefix('http://').rstrip('/')}"
+    try:
+        parts = urllib.parse.urlsplit(base)
+        legal = bool(parts.hostname and parts.port) and base == f"http://{parts.netloc}" and "@" not in base
+    except ValueError:
+        legal = False
+    if not legal or not base.isascii() or any(not char.isprintable() or char == " " for char in base):
+        raise InvalidArgumentError(f"{address!r} is no address: it has the form HOST:PORT")
+    return base
 
 
 def _print_part(title: str, values: Any) -> None:
