@@ -58,7 +58,7 @@ def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckR
     # Without a true record nobody knows which containers there are: an object may be that of a lost one.
     everything = containers == data.containers and not data.problem
     strays = Strays()
-    for finding in find_orphans(data.chunks, reports, all_checked=everything, running=bool(data.holder)):
+    for finding in find_orphans(data.chunks, reports, all_checked=everything, running=data.may_change):
         strays.add(finding)
     return reports, strays
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,6 +15,7 @@ from headrace.cli.output import progress
 from headrace.errors import CorruptionError, InvalidArgumentError
 from headrace.model.hashing import container_of
 from headrace.runtime.directory_lock import LOCK_NAME
+from headrace.runtime.kernel_locks import is_locked
 from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
@@ -31,14 +33,24 @@ class InspectedData:
     """
 
     def __init__(self, directory: str) -> None:
+        if not directory:
+            raise InvalidArgumentError("the name of the data directory is empty")
         self.directory = directory.rstrip("/") or "/"
         self.files = ReadOnlyFiles()
         self.chunks = ChunkFiles(f"{self.directory}/chunks", self.files)
         self.problem = ""
         """What is wrong with the record of the directory's make-up."""
-        self.holder = self._find_holder()
-        """The running server that uses the directory; empty if there is none."""
+        self.locked: bool | None = False
+        """Whether a running server uses the directory; None if the system does not tell."""
+        self.holder = ""
+        """Who uses it, or may do so: on another machine, or where ``locked`` is not known. Empty: nobody."""
+        self._find_holder()
         self.containers = self._find_containers()
+
+    @property
+    def may_change(self) -> bool:
+        """Whether files may change, and new ones appear, while they are looked at."""
+        return bool(self.locked or (self.locked is None and self.holder))
 
     def log_directory(self, container_id: int) -> str:
         return f"{self.directory}/wal/container-{container_id}"
@@ -88,31 +100,57 @@ class InspectedData:
             raise InvalidArgumentError(f"{self.directory} holds no data of a server")
         return found
 
-    def _find_holder(self) -> str:
-        """Read who holds the lock, without trying it: a process that exists, on this machine."""
+    def _find_holder(self) -> None:
+        """Ask the kernel whether the lock is held; what its file says only names somebody."""
         path = f"{self.directory}/{LOCK_NAME}"
         if not self.files.exists(path):
-            return ""
-        fd = self.files.open(path, os.O_RDONLY)
+            return
+        named = _read_holder(self.files, path)
+        self.locked = is_locked(path, None if named is None else named.pid)
+        if self.locked:
+            self.holder = "another process" if named is None else named.text
+        elif named is not None and (not named.is_here or (self.locked is None and _exists(named.pid))):
+            self.holder = named.text
+
+
+@dataclass(slots=True)
+class _Holder:
+    """Whom the lock file names."""
+
+    pid: int
+    host: str
+    since: str
+
+    @property
+    def text(self) -> str:
+        return f"pid {self.pid} on {self.host} since {self.since}"
+
+    @property
+    def is_here(self) -> bool:
+        return self.host == socket.gethostname()
+
+
+def _read_holder(files: ReadOnlyFiles, path: str) -> _Holder | None:
+    """Return whom the lock file names, None if nobody, or if it cannot be read: it only names somebody."""
+    try:
+        fd = files.open(path, os.O_RDONLY)
         try:
             buffer = bytearray(_HOLDER_BYTES_MAX)
-            count = self.files.pread_into(fd, memoryview(buffer), 0)
+            count = files.pread_into(fd, memoryview(buffer), 0)
         finally:
-            self.files.close(fd)
-        try:
-            holder = json.loads(bytes(buffer[:count]))
-            pid, host, since = int(holder["pid"]), holder["host"], holder["since"]
-        except (ValueError, KeyError, TypeError):
-            return ""
-        if host == socket.gethostname() and not _exists(pid):
-            return ""
-        return f"pid {pid} on {host} since {since}"
+            files.close(fd)
+        named = json.loads(bytes(buffer[:count]))
+        return _Holder(int(named["pid"]), str(named["host"]), str(named["since"]))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 def _exists(pid: int) -> bool:
+    if pid <= 0:
+        return False  # that would ask for a group of processes
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
@@ -122,8 +160,13 @@ def _exists(pid: int) -> bool:
 def open_data(chosen: argparse.Namespace) -> InspectedData:
     """Open the directory the caller named; say on stderr if a server is using it."""
     data = InspectedData(chosen.data_dir)
-    if data.holder:
+    if data.locked:
         progress(f"{data.directory} is in use by {data.holder}: what follows may be out of date already")
+    elif data.holder:
+        progress(
+            f"{data.directory} was last held by {data.holder}: if that still runs, what follows may be out "
+            "of date already"
+        )
     if data.problem:
         progress(data.problem)
     return data

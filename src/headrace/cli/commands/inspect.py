@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from importlib import import_module
 
 from headrace.cli.verbs import Subparsers, add_noun, add_verb
 
 DATA_DIR_DEFAULT = "headrace-data"
+DATA_DIR_VARIABLE = "HEADRACE_DATA_DIR"
+"""What the server reads as well: both look at the same data."""
 REST_DEFAULT = "127.0.0.1:10080"
 
 
@@ -122,8 +125,8 @@ def add_data_arguments(verb: argparse.ArgumentParser, *, container: bool = True)
     verb.add_argument(
         "--data-dir",
         metavar="DIR",
-        default=DATA_DIR_DEFAULT,
-        help=f"where the data live (default: {DATA_DIR_DEFAULT})",
+        default=os.environ.get(DATA_DIR_VARIABLE, DATA_DIR_DEFAULT),
+        help=f"where the data live (default: ${DATA_DIR_VARIABLE}, or {DATA_DIR_DEFAULT})",
     )
     if container:
         verb.add_argument("--container", type=int, metavar="N", help="only this container")

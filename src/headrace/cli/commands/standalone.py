@@ -21,7 +21,9 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         """,
         connects=False,
     )
-    verb.add_argument("--data-dir", metavar="DIR", help="where data live (default: headrace-data)")
+    verb.add_argument(
+        "--data-dir", metavar="DIR", help="where data live (default: $HEADRACE_DATA_DIR, or headrace-data)"
+    )
     verb.add_argument(
         "--in-memory", action="store_true", default=None, help="keep nothing on disk; all is lost at the end"
     )

@@ -1,0 +1,110 @@
+"""Who uses a data directory is what the kernel says, not what the lock file says."""
+
+import json
+import os
+import shutil
+import socket
+
+import pytest
+
+from headrace.cli.commands.inspect import DATA_DIR_VARIABLE
+from headrace.cli.inspect_data import InspectedData
+from headrace.cli.main import build_parser, main
+from headrace.errors import InvalidArgumentError
+from headrace.runtime import kernel_locks
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.directory_lock import DirectoryLock, describe_process
+from headrace.runtime.filesystem import OsFilesystem
+from headrace.runtime.settings_sources import load
+from headrace.standalone.config import StandaloneConfig
+
+HERE = {"pid": os.getpid(), "host": socket.gethostname(), "since": "2026-11-01T00:00:00+00:00"}
+
+
+@pytest.fixture
+def data(tmp_path):
+    data = tmp_path / "data"
+    (data / "wal" / "container-0").mkdir(parents=True)
+    (data / "headrace.json").write_text('{"format": 1, "containers": 1}')
+    return data
+
+
+@pytest.fixture
+def in_use(data):
+    lock = DirectoryLock(OsFilesystem(), str(data), describe_process(SystemClock()))
+    lock.acquire()
+    yield
+    lock.release()
+
+
+@pytest.fixture
+def silent(monkeypatch, tmp_path):
+    """A system that does not tell who holds which lock."""
+    monkeypatch.setattr(kernel_locks, "_TABLE", str(tmp_path / "nothing"))
+
+
+@pytest.mark.usefixtures("in_use")
+def test_a_directory_whose_lock_is_held_is_in_use(data, capsys):
+    found = InspectedData(str(data))
+    assert (found.locked, found.may_change) == (True, True)
+    assert found.holder.startswith(f"pid {os.getpid()} on ")
+    main(["inspect", "wal", "--data-dir", str(data)])
+    assert f"is in use by pid {os.getpid()}" in capsys.readouterr().err
+    (data / "LOCK").write_text("")
+    assert InspectedData(str(data)).holder == "another process"
+
+
+def test_a_lock_file_that_cannot_be_read_names_nobody(data):
+    (data / "LOCK").mkdir()
+    found = InspectedData(str(data))
+    assert (found.holder, found.may_change) == ("", False)
+
+
+@pytest.mark.usefixtures("in_use")
+def test_a_copy_of_a_directory_in_use_is_not(data, tmp_path, capsys):
+    copy = shutil.copytree(data, tmp_path / "copy")
+    assert json.loads((copy / "LOCK").read_text())["pid"] == os.getpid()
+    found = InspectedData(str(copy))
+    assert (found.locked, found.holder, found.may_change) == (False, "", False)
+    main(["inspect", "wal", "--data-dir", str(copy)])
+    assert "held by" not in capsys.readouterr().err
+
+
+def test_who_held_it_on_another_machine_is_named(data, capsys):
+    (data / "LOCK").write_text(json.dumps(HERE | {"host": "elsewhere"}))
+    found = InspectedData(str(data))
+    assert (found.locked, found.may_change) == (False, False)
+    main(["inspect", "wal", "--data-dir", str(data)])
+    assert f"was last held by pid {os.getpid()} on elsewhere" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("silent")
+def test_where_nobody_tells_the_lock_file_is_believed(data, capsys):
+    (data / "LOCK").write_text(json.dumps(HERE))
+    found = InspectedData(str(data))
+    assert (found.locked, found.may_change) == (None, True)
+    main(["inspect", "wal", "--data-dir", str(data)])
+    assert f"was last held by pid {os.getpid()}" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("pid", [0, -1, 1 << 22, 10**30, "x", None, 1e400])
+def test_a_process_that_cannot_exist_holds_nothing(data, pid):
+    (data / "LOCK").write_text(json.dumps(HERE | {"pid": pid}))
+    found = InspectedData(str(data))
+    assert (found.holder, found.may_change) == ("", False)
+
+
+def test_the_variable_of_the_server_is_obeyed(data, monkeypatch, capsys):
+    monkeypatch.setenv(DATA_DIR_VARIABLE, str(data))
+    assert load(StandaloneConfig, environment=os.environ).data_dir == str(data)
+    for words in (["inspect", "wal"], ["check", "container"]):
+        assert build_parser().parse_args(words).data_dir == str(data)
+        assert build_parser().parse_args([*words, "--data-dir", "other"]).data_dir == "other"
+    assert main(["check", "container"]) == 6
+    assert str(data) in capsys.readouterr().err
+
+
+def test_an_empty_name_is_not_the_root():
+    with pytest.raises(InvalidArgumentError, match="empty"):
+        InspectedData("")
