@@ -9,7 +9,9 @@ from headrace.cli.verbs import Subparsers, add_noun, add_verb
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
-    verbs = add_noun(nouns, "check", "Check the data of a stopped server; nothing is ever changed.")
+    verbs = add_noun(
+        nouns, "check", "Check the data of a server, stopped or running; nothing is ever changed."
+    )
     verb = add_verb(
         verbs,
         "container",

@@ -1,4 +1,4 @@
-"""``headrace inspect``: look into the data of a stopped server, or ask a running one, and change nothing."""
+"""``headrace inspect``: look into the data of a server, or ask a running one, and change nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from headrace.cli.verbs import Subparsers, add_noun, add_verb
 DATA_DIR_DEFAULT = "headrace-data"
 DATA_DIR_VARIABLE = "HEADRACE_DATA_DIR"
 """What the server reads as well: both look at the same data."""
+_NEEDED = "required if there are several"
 REST_DEFAULT = "127.0.0.1:10080"
 
 
@@ -70,7 +71,7 @@ def _add_log_verbs(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         """,
         connects=False,
     )
-    add_data_arguments(verb)
+    add_data_arguments(verb, container=f"which container: {_NEEDED}")
     verb = add_verb(
         verbs,
         "operations",
@@ -82,7 +83,7 @@ def _add_log_verbs(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         """,
         connects=False,
     )
-    add_data_arguments(verb)
+    add_data_arguments(verb, container=f"which container: {_NEEDED}, unless --segment says it")
     verb.add_argument("--segment", metavar="NAME", help="only what is about this segment")
     verb.add_argument(
         "--from", dest="from_sequence", type=int, default=0, metavar="SEQ", help="sequence to begin with"
@@ -116,12 +117,14 @@ def _add_metadata_verbs(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         connects=False,
     )
     verb.add_argument("name", metavar="NAME", help="full name: SCOPE/STREAM/NUMBER.#epoch.EPOCH")
-    add_data_arguments(verb, container=False)
+    add_data_arguments(verb, container="")
     verb.add_argument("--deep", action="store_true", help="read every stored byte, compare its checksum")
 
 
-def add_data_arguments(verb: argparse.ArgumentParser, *, container: bool = True) -> None:
-    """Declare what every verb takes that looks into a data directory."""
+def add_data_arguments(verb: argparse.ArgumentParser, *, container: str = "only this container") -> None:
+    """Declare what every verb takes that looks into a data directory; ``container``: what that option says,
+    empty for none.
+    """
     verb.add_argument(
         "--data-dir",
         metavar="DIR",
@@ -129,5 +132,5 @@ def add_data_arguments(verb: argparse.ArgumentParser, *, container: bool = True)
         help=f"where the data live (default: ${DATA_DIR_VARIABLE}, or {DATA_DIR_DEFAULT})",
     )
     if container:
-        verb.add_argument("--container", type=int, metavar="N", help="only this container")
+        verb.add_argument("--container", type=int, metavar="N", help=container)
     verb.add_argument("--json", action="store_true", help="answer in JSON")
