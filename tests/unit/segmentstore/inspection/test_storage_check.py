@@ -1,7 +1,6 @@
 """No row of long-term storage can be lost, damaged or left behind without a finding."""
 
 import errno
-from pathlib import Path
 
 import pytest
 
