@@ -6,9 +6,10 @@ left leaves nothing behind. Here ``OSError`` becomes an error of ours.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from headrace.errors import (
@@ -52,13 +53,11 @@ def create_file(
             raise StorageFullError(f"{name}: {error}") from error
         raise StorageWriteError(f"{name}: {error}") from error
     try:
-        try:
+        with _closing(files, descriptor):
             _write_all(files, descriptor, buffers, 0)
             if beside is not None:
                 beside()
             files.fsync(descriptor)
-        finally:
-            files.close(descriptor)
         for directory in unsynced or [path.rpartition("/")[0]]:
             files.fsync_directory(directory)
     except OSError as error:
@@ -91,20 +90,42 @@ def append_file(
     except OSError as error:
         raise StorageWriteError(f"{name}: {error}") from error
     try:
-        length = files.size(descriptor)
-        if length != offset:
-            raise ChunkOffsetError(name, offset, length)
-        _write_all(files, descriptor, buffers, offset)
-        if beside is not None:
-            beside()
-        files.fdatasync(descriptor)
+        with _closing(files, descriptor):
+            try:
+                length = files.size(descriptor)
+                if length != offset:
+                    raise ChunkOffsetError(name, offset, length)
+                _write_all(files, descriptor, buffers, offset)
+                if beside is not None:
+                    beside()
+                files.fdatasync(descriptor)
+            except OSError as error:
+                # What was there before is durable; cutting off what we added restores exactly that.
+                if error.errno in _FULL and _succeeds(files.ftruncate, descriptor, offset):
+                    raise StorageFullError(f"{name}: {error}") from error
+                raise
     except OSError as error:
-        # What was there before is durable; cutting off what we added restores exactly that.
-        if error.errno in _FULL and _succeeds(files.ftruncate, descriptor, offset):
-            raise StorageFullError(f"{name}: {error}") from error
         raise StorageWriteError(f"{name}: {error}") from error
-    finally:
-        files.close(descriptor)
+
+
+@contextlib.contextmanager
+def _closing(files: Filesystem, descriptor: int) -> Iterator[None]:
+    """Close a file that is written inside. If that fails it counts, but never instead of what failed before.
+
+    Raises:
+        OSError: closing failed. Some mounted file systems report a failed write only then.
+    """
+    try:
+        yield
+    except BaseException:
+        close_quietly(files, descriptor)
+        raise
+    files.close(descriptor)
+
+
+def close_quietly(files: Filesystem, descriptor: int) -> None:
+    """Close a file of which nothing more is wanted; whether that fails changes nothing then."""
+    _succeeds(files.close, descriptor)
 
 
 def _write_all(files: Filesystem, descriptor: int, buffers: Sequence[Buffer], offset: int) -> None:
@@ -179,7 +200,7 @@ class KeptDescriptor:
             descriptor = self._descriptors.pop()
         except IndexError:
             return
-        self._files.close(descriptor)
+        close_quietly(self._files, descriptor)
 
 
 def read_file(
@@ -211,14 +232,14 @@ def read_file(
                     break
                 done += count
         except BaseException:
-            files.close(descriptor)
+            close_quietly(files, descriptor)
             raise
     except FileNotFoundError:
         raise NoSuchChunkError(name) from None
     except OSError as error:
         raise StorageReadError(f"{name}: {error}") from error
     if kept is None:
-        files.close(descriptor)
+        close_quietly(files, descriptor)
     else:
         kept.give(descriptor)
     return view, done - begun

@@ -27,6 +27,7 @@ from headrace.runtime.settings import tunable
 from headrace.storage.providers.chunk_files import (
     KeptDescriptor,
     append_file,
+    close_quietly,
     create_file,
     delete_file,
     drop_from_cache,
@@ -244,7 +245,7 @@ class FilesystemChunkProvider:
 
     def _close_file(self, file: OpenFile) -> None:
         descriptor, file.descriptor = file.descriptor, -1
-        self._files.close(descriptor)
+        close_quietly(self._files, descriptor)
 
     def statistics(self) -> ProviderStatistics:
         return replace(self._statistics)
@@ -266,7 +267,7 @@ class FilesystemChunkProvider:
     def _keep(self, name: str, descriptor: int) -> None:
         """Keep a descriptor for the next read, unless another read was faster."""
         if not self._reads_at_once or name in self._open:
-            self._files.close(descriptor)
+            close_quietly(self._files, descriptor)
             return
         self._open[name] = OpenFile(descriptor)
         if len(self._open) > self._config.descriptors_max:

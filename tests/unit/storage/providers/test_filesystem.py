@@ -1,5 +1,6 @@
 """What goes wrong with chunk files, and how the filesystem provider says so."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -63,7 +64,7 @@ async def test_a_full_disk_refuses_an_append_and_leaves_the_file_as_it_was():
     assert await provider.read("a/c", 0, 8001) == b"x" * 8000 + b"y"
 
 
-@pytest.mark.parametrize("operation", ["open", "pwritev", "fsync", "fsync_directory"])
+@pytest.mark.parametrize("operation", ["open", "pwritev", "fsync", "close", "fsync_directory"])
 async def test_a_failing_disk_makes_the_outcome_of_a_create_unknown(operation):
     disk, provider = on_disk()
     disk.fail(operation)
@@ -73,7 +74,7 @@ async def test_a_failing_disk_makes_the_outcome_of_a_create_unknown(operation):
     await provider.create("b/c", [b"x"])
 
 
-@pytest.mark.parametrize("operation", ["open", "pwritev", "fdatasync", "size"])
+@pytest.mark.parametrize("operation", ["open", "pwritev", "fdatasync", "size", "close"])
 async def test_a_failing_disk_makes_the_outcome_of_an_append_unknown(operation):
     disk, provider = on_disk()
     await provider.create("c", [b"x"])
@@ -122,6 +123,47 @@ async def test_a_failing_disk_fails_info_list_and_delete():
     with pytest.raises(StorageWriteError):
         await provider.delete("c")
     assert await provider.exists("c")
+
+
+@pytest.mark.parametrize(("operation", "error"), [("fdatasync", errno.EIO), ("pwritev", errno.ENOSPC)])
+async def test_what_failed_before_a_file_was_closed_is_what_an_append_says(operation, error):
+    disk, provider = on_disk()
+    await provider.create("c", [b"x"])
+    disk.fail(operation, error=error)
+    disk.fail("close")
+    kind = StorageFullError if error == errno.ENOSPC else StorageWriteError
+    with pytest.raises(kind) as caught:
+        await provider.append("c", 1, [b"y"])
+    assert caught.value.__cause__.errno == error
+    assert caught.value.__cause__.__context__ is None
+
+
+async def test_what_failed_before_a_file_was_closed_is_what_a_create_says():
+    disk, provider = on_disk()
+    disk.fail("pwritev", error=errno.ENOSPC)
+    disk.fail("close")
+    with pytest.raises(StorageFullError):
+        await provider.create("c", [b"x"])
+    assert not await provider.exists("c")
+
+
+async def test_an_append_to_a_file_of_another_length_is_refused_even_if_it_cannot_be_closed():
+    disk, provider = on_disk()
+    await provider.create("c", [b"x"])
+    disk.fail("close")
+    with pytest.raises(ChunkOffsetError):
+        await provider.append("c", 2, [b"y"])
+
+
+async def test_a_file_that_cannot_be_closed_has_been_read_all_the_same():
+    disk, provider = on_disk()
+    await provider.create("c", [b"x"])
+    disk.fail("close")
+    assert await provider.read("c", 0, 1) == b"x"
+    disk.fail("pread_into")
+    disk.fail("close")
+    with pytest.raises(StorageReadError):
+        await provider.read("c", 0, 1)
 
 
 # ---- descriptors of the loop
@@ -220,6 +262,19 @@ async def test_descriptors_are_bounded_and_given_back(local):
     assert open_descriptors() <= before + 3
     await local.close()
     assert open_descriptors() <= before
+
+
+async def test_an_open_file_that_cannot_be_closed_is_no_reason_to_fail(local, monkeypatch):
+    await local.create("c", [b"x"])
+    assert await local.read("c", 0, 1) == b"x"
+
+    def close(self, descriptor):
+        os.close(descriptor)
+        raise OSError(errno.EIO, "closing failed")
+
+    monkeypatch.setattr(OsFilesystem, "close", close)
+    await local.delete("c")
+    assert not await local.exists("c")
 
 
 async def test_files_of_others_below_the_root_are_left_alone(local, tmp_path):
