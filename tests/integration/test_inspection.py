@@ -4,8 +4,10 @@ import asyncio
 import hashlib
 import json
 import random
+import select
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -533,6 +535,41 @@ async def test_a_running_server_is_looked_at_without_being_disturbed(tmp_path):
         assert written > 0
         assert statistics(server)["containers"]["0"]["health"]["restarts"] == 0
         assert server.stop() == 0
+
+
+async def test_damage_of_a_chunk_that_grows_is_told_of_a_running_server(tmp_path):
+    directory = tmp_path / "data"
+    large = {"HEADRACE_CONTAINER__STORAGE__ROLLOVER_BYTES": str(1 << 30)}
+    with ServerProcess(tmp_path, "--containers", "1", environment={**SETTINGS, **EAGER, **large}) as server:
+        async with connect(server.uri) as client:
+            await client.create_scope("demo")
+            await client.create_stream("demo", "orders")
+            async with client.event_writer("demo", "orders") as writer:
+                stop = asyncio.Event()
+                writing = asyncio.ensure_future(write_until(writer, stop))
+                chunk = await asyncio.to_thread(wait_for_chunk, directory / "chunks" / "demo", 100_000)
+                flip(chunk, 100)
+                for _ in range(5):
+                    done = await asyncio.to_thread(look, directory, "check", "container", "--deep")
+                    if done.returncode != 4:  # the log was cut again and again while it was read
+                        break
+                stop.set()
+                await writing
+        assert done.returncode == 6, (done.stdout, done.stderr)
+        assert f"{chunk} at offset 0" in done.stdout
+        assert "looking again" in done.stderr
+        assert server.stop() == 0
+
+
+def wait_for_chunk(directory, length, timeout_s=60.0):
+    """Wait until there is a chunk of this length; return its path."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        for path in directory.rglob("*.chunk"):
+            if path.stat().st_size >= length:
+                return path
+        assert time.monotonic() < deadline
+        select.select([], [], [], 0.05)  # nothing tells when bytes are stored
 
 
 async def write_until(writer, stop):
