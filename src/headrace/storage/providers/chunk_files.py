@@ -44,8 +44,16 @@ def create_file(
     buffers: Sequence[Buffer],
     beside: Callable[[], None] | None,
 ) -> None:
+    """Make a file. ``unsynced`` are the directories that may be new, or none: then its own is known to exist.
+
+    Raises:
+        ChunkExistsError: there is one.
+        StorageFullError: there is no space; nothing is left of it.
+        StorageWriteError: it is there or not, whole or in part. Or its directory is gone although it was
+            there: a file system that was taken away would leave nothing else of what is written now.
+    """
     try:
-        descriptor = _open_new(files, path)
+        descriptor = _open_new(files, path, may_make=bool(unsynced))
     except FileExistsError:
         raise ChunkExistsError(name) from None
     except OSError as error:
@@ -66,12 +74,17 @@ def create_file(
         raise StorageWriteError(f"{name}: {error}") from error
 
 
-def _open_new(files: Filesystem, path: str) -> int:
+def _open_new(files: Filesystem, path: str, *, may_make: bool) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    directory = path.rpartition("/")[0]
     try:
         return files.open(path, flags)
-    except FileNotFoundError:
-        files.mkdir(path.rpartition("/")[0])
+    except FileNotFoundError as error:
+        if not may_make:
+            raise StorageWriteError(
+                f"{directory} is gone, which held chunks: mount its file system, or make it again"
+            ) from error
+        files.mkdir(directory)
         return files.open(path, flags)
 
 

@@ -286,6 +286,19 @@ async def test_files_of_others_below_the_root_are_left_alone(local, tmp_path):
     assert found == ["a/c"]
 
 
+async def test_a_directory_that_is_taken_away_is_not_made_again_where_it_was(local, tmp_path):
+    """What is written where a file system was mounted is hidden once it is mounted again."""
+    await local.create("a/first", [b"x"])
+    (tmp_path / "a").rename(tmp_path / "away")
+    with pytest.raises(StorageWriteError, match="mount its file system"):
+        await local.create("a/second", [b"y"])
+    assert not (tmp_path / "a").exists()
+    await local.create("b/other", [b"z"])
+    (tmp_path / "away").rename(tmp_path / "a")
+    await local.create("a/second", [b"y"])
+    assert await local.read("a/first", 0, 1) == b"x"
+
+
 async def test_an_existing_file_is_never_overwritten_even_by_another_provider(local, tmp_path):
     pool = InlineWork()
     other = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), ChunkThreads.shared(pool))
