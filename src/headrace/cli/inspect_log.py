@@ -305,7 +305,9 @@ def _names_of_first_checkpoint(found: ContainerLog) -> dict[int, str]:
     rows: list[ops.Buffer] = []
     try:
         for item in read_operations(found.frames()):
-            if isinstance(item.operation, ops.CheckpointPart):
+            if isinstance(item.operation, ops.CheckpointBegin):
+                rows = []  # its owner may have ended in the middle of the one before
+            elif isinstance(item.operation, ops.CheckpointPart):
                 rows += item.operation.segment_rows
             elif isinstance(item.operation, ops.CheckpointEnd):
                 break

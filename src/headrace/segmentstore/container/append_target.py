@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.errors import ContainerOfflineError
 from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.operation_processor import AppendOwner, OperationProcessor
@@ -41,6 +42,16 @@ class ContainerAppendTarget:
         """The last event number of the writer that was accepted, durable or not, or ATTRIBUTE_NULL."""
         return self.state.accepted_attributes.get(writer_id, ATTRIBUTE_NULL)
 
+    def check_writer(self, writer_id: bytes) -> None:
+        """Refuse a writer whose first append would be refused.
+
+        Raises:
+            TooManyAttributesError: the segment has had too many writers to take another one.
+        """
+        state = self.state
+        if not state.accepted_sealed and writer_id not in state.accepted_attributes:
+            transitions.check_attribute_room(state, (writer_id,))
+
     async def settle(self, writer_id: bytes) -> None:
         """Wait until what was accepted from a writer before this call is durable.
 
@@ -62,6 +73,7 @@ class ContainerAppendTarget:
         if (
             (state.accepted_sealed or state.accepted_deleted)
             and not state.end_is_durable
+            and not state.evicted
             and not self._processor.has_ended
         ):
             return False

@@ -86,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._touched: dict[AppendTarget, None] = {}
         self._blocked = 0
         self._closing_timer: asyncio.TimerHandle | None = None
+        self._setup: asyncio.Task[None] | None = None
         self._busy_writers = 0
         self._outbox = Outbox(config.write_buffer_bytes_max, self._on_drained)
         self._reads = ReadSession(
@@ -114,6 +115,8 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked |= _CLOSING
         if self._closing_timer is not None:
             self._closing_timer.cancel()
+        if self._setup is not None:
+            self._setup.cancel()  # a log that stands would gather those of every connection that gave up
         self._transport = None
         self._reads.close()
         self._outbox.close()
@@ -294,7 +297,12 @@ class Connection(asyncio.BufferedProtocol):
             target.last_event_number(writer_id) == target.accepted_event_number(writer_id)
             or self._find_busy(writer_id, segment) is not None
         ):
-            self._set_up(command, target)
+            try:
+                self._set_up(command, target)
+            except ProtocolError:
+                raise
+            except HeadraceError as error:
+                self._on_setup_failed(command, error)
         else:
             target.close()
             self._wait_for_target(command)
@@ -305,9 +313,20 @@ class Connection(asyncio.BufferedProtocol):
         return former if former is not None and former.segment == segment and former.in_flight else None
 
     def _set_up(self, command: c.SetupAppend, target: AppendTarget) -> None:
+        """Answer a writer whose event number is certain. The target is closed if that fails.
+
+        Raises:
+            ProtocolError: the connection has too many writers.
+            TooManyAttributesError: the segment has had too many.
+        """
         writer_id, segment = command.writer_id, command.segment
         writer = self._find_busy(writer_id, segment)
-        registration = self._session.register(writer_id, segment)
+        try:
+            target.check_writer(writer_id)
+            registration = self._session.register(writer_id, segment)
+        except HeadraceError:
+            target.close()
+            raise
         if writer is not None:
             target.close()
         else:
@@ -332,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
         the segment is sealed meanwhile: the writer would send it again, to the segment's successors.
         """
         try:
-            self._home.supervisor.spawn("setup", self._open_target(command))
+            self._setup = self._home.supervisor.spawn("setup", self._open_target(command))
         except ClosedError:
             self.close_after_replies("the server stops")
         else:
@@ -346,16 +365,18 @@ class Connection(asyncio.BufferedProtocol):
             except BaseException:
                 target.close()
                 raise
+            if self._blocked & _CLOSING:
+                target.close()
+            else:
+                self._set_up(command, target)
+        except ProtocolError as error:
+            self._totals.violations += 1
+            self.close_after_replies(f"protocol violation: {error}")
         except HeadraceError as error:
             self._on_setup_failed(command, error)
         except Exception:  # a bug of ours: only this connection ends
             _logger.exception("SetupAppend from %s failed", self.peer)
             self.close_after_replies("internal error")
-        else:
-            if self._blocked & _CLOSING:
-                target.close()
-            else:
-                self._set_up(command, target)
         self._unblock(_SETUP)
 
     def _on_read(self, command: c.ReadSegment) -> None:

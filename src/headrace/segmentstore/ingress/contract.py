@@ -35,6 +35,9 @@ class AppendTarget(Protocol):
     def accepted_event_number(self, writer_id: bytes) -> int:
         """Return the event number that the next append of a writer continues, durable or not."""
 
+    def check_writer(self, writer_id: bytes) -> None:
+        """Raises TooManyAttributesError if the segment takes no further writer, and this one is new to it."""
+
     async def settle(self, writer_id: bytes) -> None:
         """Wait until what was accepted from a writer so far is durable.
 

@@ -35,6 +35,10 @@ class FakeTarget:
     def accepted_event_number(self, writer_id):
         return self.state.accepted_attributes.get(writer_id, ATTRIBUTE_NULL)
 
+    def check_writer(self, writer_id):
+        if self.store.writers_refused is not None and writer_id not in self.state.accepted_attributes:
+            raise self.store.writers_refused
+
     async def settle(self, writer_id):
         while self.last_event_number(writer_id) != self.accepted_event_number(writer_id):
             await self.store.changed.wait()
@@ -127,6 +131,7 @@ class FakeStore:
         self.capacity = None
         self.capacity_waiters = []
         self.offline = None
+        self.writers_refused = None
         self.append_calls = 0
         self.reads_ended = 0
         self.changed = asyncio.Event()

@@ -264,6 +264,17 @@ async def test_an_append_that_is_refused_for_good_is_never_covered_by_a_later_ac
     assert not store.segments[SEGMENT].data
 
 
+async def test_a_writer_that_a_segment_has_no_room_for_is_refused_before_it_sends_anything(peer, store):
+    """Neither it nor its neighbours lose their connection, so it waits longer and longer, as clients do."""
+    await peer.set_up(OTHER)
+    store.writers_refused = TooManyAttributesError(SEGMENT, 4)
+    reply = await peer.set_up(request_id=4)
+    assert isinstance(reply, c.ErrorMessage)
+    assert reply.request_id == 4
+    assert await peer.ask(append(1, b"x", writer=OTHER)) == [acked(1, NULL, 1, writer=OTHER)]
+    assert not peer.closed
+
+
 async def test_a_conflict_is_told_after_the_acknowledgements_before_it(home, store):
     store.durable_at_once = False
     peer = Peer(home)

@@ -13,6 +13,7 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.store import SegmentStore
 from headrace.wal.memory import MemoryWal
 from headrace.wire import commands as c
+from headrace.wire import server_session
 from tests.unit.segmentstore.container.container_bench import Bench, read_all, until
 from tests.unit.segmentstore.container.test_fenced_owner import Registry
 from tests.unit.segmentstore.ingress.world import (
@@ -195,3 +196,37 @@ async def test_an_append_behind_a_seal_that_failed_closes_the_connection(world):
     world.bench.container = None
     container = await world.bench.start()
     assert not (await container.resolve(SEGMENT)).sealed
+
+
+async def test_writers_that_give_up_while_the_log_stands_leave_nothing_behind(world):
+    first = Peer(world.home)
+    await first.set_up()
+    world.wal.held = True
+    first.feed(append(1, b"one"))
+    await first.replies()
+    for _ in range(5):
+        peer = Peer(world.home)
+        assert await peer.ask(c.SetupAppend(5, WRITER, SEGMENT, "")) == []
+        peer.transport.abort()
+        await peer.replies()
+    assert world.container.find_segment(SEGMENT).users == 1
+    assert not world.home.supervisor.statistics().running
+    world.wal.go_on()
+
+
+async def test_a_writer_too_many_of_a_connection_leaves_no_target_behind(world, monkeypatch):
+    monkeypatch.setattr(server_session, "WRITERS_MAX", 1)
+    first = Peer(world.home)
+    await first.set_up()
+    world.wal.held = True
+    first.feed(append(1, b"one"))
+    await first.replies()
+    second = Peer(world.home)
+    await second.set_up(OTHER)
+    assert await second.ask(c.SetupAppend(5, WRITER, SEGMENT, "")) == []
+    world.wal.go_on()
+    await until(lambda: second.closed)
+    first.transport.abort()
+    for peer in (first, second):
+        await peer.replies()
+    assert world.container.find_segment(SEGMENT).users == 0
