@@ -149,12 +149,7 @@ class BlockCache:
             order = min(order_within(wanted_bytes), self.layout.order_max)
         block = self._allocate(order)
         if block == NO_BLOCK:
-            size = 1 << order
-            while self.layout.free_blocks < size:
-                if not self._evictions.evict_one(self.policy.queues_for_append(self._queues[HISTORY].blocks)):
-                    if self.layout.free_blocks == 0:
-                        self._squeeze()
-                    break
+            self._make_room(order)
             order = self.layout.find_order(order)
             if order < 0:
                 size = self.policy.blocks_max * BLOCK_BYTES
@@ -404,6 +399,17 @@ class BlockCache:
     def essential_share(self) -> float:
         """Part of the cache, 0 to 1, that cannot be evicted: what back-pressure is made of."""
         return self.essential_blocks / self.policy.blocks_max
+
+    def _make_room(self, order: int) -> None:
+        """Evict what stands where an extent of ``order`` could be, or else as much as it is large."""
+        queues = self.policy.queues_for_append(self._queues[HISTORY].blocks)
+        if self._evictions.evict_run(queues, order, self.generation):
+            return
+        while self.layout.free_blocks < 1 << order:
+            if not self._evictions.evict_one(self.policy.queues_for_append(self._queues[HISTORY].blocks)):
+                if self.layout.free_blocks == 0:
+                    self._squeeze()
+                return
 
     def _squeeze(self) -> None:
         """Nothing can be evicted: take back what tails hold in reserve, then evict what that set free."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from headrace.segmentstore.readindex.cache.extent_memory import NOT_A_HEAD
 from headrace.segmentstore.readindex.cache.extent_table import ExtentTable
 from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
@@ -27,6 +28,8 @@ class ExtentEvictions:
     ) -> None:
         self._orders = extents.orders
         self._pins = extents.pins
+        self._classes = extents.classes
+        self._stamps = extents.stamps
         self._owner_numbers = extents.owner_numbers
         self._offsets = extents.offsets
         self._queues = queues
@@ -62,12 +65,49 @@ class ExtentEvictions:
                 if self._pins[block]:
                     queue.refresh(block)
                     continue
-                self.evicted_extents += 1
-                self.evicted_blocks += 1 << self._orders[block]
-                self.owners[self._owner_numbers[block]].on_evicted(self._offsets[block])
-                self._free(block)
+                self._evict(block)
                 return True
         return False
+
+    def evict_run(self, classes: tuple[int, ...], order: int, generation: int) -> bool:
+        """Evict the oldest extent and what lies beside it, so that a run of ``order`` is free; or nothing.
+
+        Small extents of many segments would otherwise leave holes of their own size for ever: what replaces
+        them is cut to fit, and leaves at another time than its neighbours. Nobody goes along who is younger
+        than half the age of the oldest, in generations up to ``generation``.
+        """
+        extent_class = next((name for name in classes if self._queues[name].count), None)
+        if extent_class is None:
+            return False
+        oldest = self._queues[extent_class].oldest
+        block = oldest >> order << order
+        end = block + (1 << order)
+        if self._orders[oldest] >= order or end > len(self._orders):
+            return False
+        stamp_max = (self._stamps[oldest] + generation) // 2
+        heads: list[int] = []
+        while block < end:
+            size_order = self._orders[block]
+            if size_order == NOT_A_HEAD:  # free
+                block += 1
+            elif (
+                self._classes[block] == extent_class
+                and not self._pins[block]
+                and self._stamps[block] <= stamp_max
+            ):
+                heads.append(block)
+                block += 1 << size_order
+            else:
+                return False
+        for block in heads:
+            self._evict(block)
+        return True
+
+    def _evict(self, block: int) -> None:
+        self.evicted_extents += 1
+        self.evicted_blocks += 1 << self._orders[block]
+        self.owners[self._owner_numbers[block]].on_evicted(self._offsets[block])
+        self._free(block)
 
     def squeeze(self) -> None:
         """Nothing can be evicted: take back what tails hold in reserve."""
