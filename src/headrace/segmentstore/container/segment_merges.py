@@ -30,6 +30,9 @@ MERGED_NAMES_MAX: Final = 10_000
 """How many merged sources a container remembers, so that a repeated merge request is answered with
 success."""
 
+_NO_LONGER_OPEN: Final = (SegmentSealedError, SegmentMergedError, NoSuchSegmentError)
+"""Why a source need not be sealed."""
+
 
 class Changes(Protocol):
     """What a merge needs of the container besides."""
@@ -96,9 +99,10 @@ class SegmentMerges:
         if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
             await self._log.flush()  # what removed a source may not be durable
             self._changes.check_owner()
+        target_is_gone = target.accepted_deleted or target.accepted_merged
         lengths: list[int] = []
         for outcome in outcomes:
-            if isinstance(outcome, NoSuchSegmentError) and not target.accepted_deleted:
+            if isinstance(outcome, NoSuchSegmentError) and not target_is_gone:
                 lengths.append(lengths[-1] if lengths else target.durable_length)
             elif isinstance(outcome, BaseException):
                 raise outcome
@@ -195,7 +199,9 @@ class SegmentMerges:
         transitions.check_appendable(target)
         if sealing is not None:
             await asyncio.wait([sealing])
-            sealing.exception()
+            error = sealing.exception()
+            if error is not None and not isinstance(error, _NO_LONGER_OPEN):
+                raise error  # it is open: what is appended next would be deleted with it
         if source.accepted_length:
             return await self.merge(target, source.name, updates)
         if updates:

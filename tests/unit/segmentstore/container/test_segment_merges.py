@@ -1,8 +1,12 @@
-"""Merges that are repeated: success is an answer only for the merge that was made."""
+"""Merges that are repeated or refused: success is an answer only for the merge that was made."""
+
+import asyncio
+from dataclasses import replace
 
 import pytest
 
-from headrace.errors import InvalidArgumentError, NoSuchSegmentError
+from headrace.errors import InvalidArgumentError, NoSuchSegmentError, ThrottledError
+from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.container import segment_merges
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
@@ -52,3 +56,47 @@ async def test_a_batch_of_too_many_sources_is_refused_as_a_whole(container, monk
         await container.merge_batch(target, [A, "s/b", "s/c"])
     assert await read_all(container, T) == b""
     assert await container.merge_batch(target, [A, "s/b"]) == [5, 5]
+
+
+async def test_an_empty_source_that_could_not_be_sealed_is_not_deleted():
+    """It was: with what was appended, and acknowledged, while the target's attributes were written."""
+    bench = Bench()
+    bench.config = replace(bench.config, requests_max=1)
+    container = await bench.start()
+    for name in (T, U, A):
+        await container.create(name, {})
+    target, source = await container.resolve(T), await container.resolve(A)
+    processor = container.log.processor
+    has_memory = processor._has_memory
+    processor._has_memory = lambda: False
+    waiting = asyncio.ensure_future(append(container, U, b"takes the only place in the line"))
+    while not processor._queue.count:
+        await asyncio.sleep(0)
+    updates = [AttributeUpdate(b"k" * 16, UpdateKind.REPLACE, 1, 0)]
+    merging = asyncio.ensure_future(container.merge(target, A, updates))
+    while not merging.done() and not target.accepted_attributes.get(b"k" * 16):
+        await asyncio.sleep(0)
+        if processor._has_memory is not has_memory:
+            processor._has_memory = has_memory
+            processor.on_memory_freed()
+    await append(container, A, b"acknowledged")
+    with pytest.raises(ThrottledError):
+        await merging
+    await waiting
+    assert await read_all(container, A) == b"acknowledged"
+    assert not source.sealed
+    assert await container.merge(target, A, updates) == 12
+    assert await read_all(container, T) == b"acknowledged"
+    await bench.stop()
+
+
+async def test_a_batch_into_a_target_that_is_merged_itself_is_no_success(container):
+    target, other = await container.resolve(T), await container.resolve(U)
+    await append(container, T, b"target")
+    await append(container, A, b"source")
+    outcomes = await asyncio.gather(
+        container.merge(other, T), container.merge_batch(target, [A]), return_exceptions=True
+    )
+    assert outcomes[0] == 6
+    assert isinstance(outcomes[1], NoSuchSegmentError)
+    assert await read_all(container, A) == b"source"
