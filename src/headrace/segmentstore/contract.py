@@ -165,6 +165,13 @@ class ReadIndex(Protocol):
             CacheFullError: nothing can be evicted to make room; fatal for the container.
         """
 
+    def expect_tails(self, change: int) -> None:
+        """So many segments more, of which storage holds everything, will have bytes that it does not hold.
+
+        Told when their appends are accepted, and taken back when these are applied: each takes a block of its
+        own, however small. A log frame holds appends to thousands of segments.
+        """
+
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
         """``source`` became ``[offset, offset + length)`` of ``target``; reads there go to the source's
         bytes.

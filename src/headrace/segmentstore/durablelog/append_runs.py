@@ -24,6 +24,7 @@ from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, WHOLE
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
@@ -55,6 +56,7 @@ class OpenRun:
         "data_at",
         "event_count",
         "frame",
+        "is_expected",
         "last_event_number",
         "length",
         "offset",
@@ -77,6 +79,8 @@ class OpenRun:
         self.at = 0
         self.data_at = 0
         self.frame: OpenFrame | None = None
+        self.is_expected = offset == segment.stored_length
+        """Whether the read index was told that the segment will have bytes which storage lacks."""
         self.pieces: bytes | None = None
         """The payload of a block too large for one frame; in-frame runs find theirs in the frame."""
 
@@ -84,13 +88,19 @@ class OpenRun:
 class AppendRuns:
     """The run that is open, and how blocks get into it. At most one run is open: the log has one order."""
 
-    __slots__ = ("_builder", "_container", "_stats", "_turn", "current", "ended")
+    __slots__ = ("_builder", "_container", "_read_index", "_stats", "_turn", "current", "ended")
 
     def __init__(
-        self, container: ContainerState, builder: FrameBuilder, turn: LoopTurn, stats: ProcessorStatistics
+        self,
+        container: ContainerState,
+        builder: FrameBuilder,
+        read_index: ReadIndex,
+        turn: LoopTurn,
+        stats: ProcessorStatistics,
     ) -> None:
         self._container = container
         self._builder = builder
+        self._read_index = read_index
         self._turn = turn
         self._stats = stats
         self.current: OpenRun | None = None
@@ -149,6 +159,8 @@ class AppendRuns:
             if event_count > codec.RUN_EVENTS_MAX:
                 raise InvalidArgumentError(f"an append cannot have {event_count} events")
             run = self._open(owner, segment, offset, pieces, size)
+            if run.is_expected:
+                self._read_index.expect_tails(1)
         if run.frame is not None:
             frame = run.frame
             view = frame.view

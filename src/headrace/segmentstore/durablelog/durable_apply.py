@@ -47,9 +47,11 @@ class DurableApply:
         """
         time_ms = self._clock.now_ms()
         touched: dict[SegmentState, None] = {}
+        expected = 0
         append = self._read_index.append  # wakes who waits for these bytes, which nobody sees before we end
         add_append = self._memory_log.add_append
         for item in frame.items:
+            expected += item.is_expected
             if type(item) is OpenRun:
                 segment = item.segment
                 data = (
@@ -73,6 +75,8 @@ class DurableApply:
                 )
         for segment in touched:
             self._read_index.on_changed(segment)
+        if expected:
+            self._read_index.expect_tails(-expected)
         for item in frame.items:
             if type(item) is OpenRun:
                 item.owner.on_durable(item.last_event_number, item.request_id, item.offset + item.length)

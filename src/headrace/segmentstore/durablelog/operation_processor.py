@@ -48,6 +48,7 @@ from headrace.segmentstore.durablelog.request_queue import Propose, Request, Req
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.durablelog.throttle.gate import RECHECK_S, ThrottleGate
 from headrace.segmentstore.durablelog.throttle.sources import ThrottleSources
+from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.wal.contract import Wal
 
@@ -103,7 +104,7 @@ class OperationProcessor:
         self._queue = RequestQueue(limits.requests_max)
         self._builder = FrameBuilder(wal)
         self._turn = LoopTurn(self._loop)
-        self._runs = AppendRuns(container, self._builder, self._turn, self._stats)
+        self._runs = AppendRuns(container, self._builder, read_index, self._turn, self._stats)
         self._dispatch = FrameDispatch(
             wal,
             self._builder,
@@ -316,8 +317,13 @@ class OperationProcessor:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one request is its caller's
             request.future.set_exception(error)
             return True
-        transitions.accept(self._container, operation)
         ticket = Ticket(operation, request.future)
+        if type(operation) is ops.Append:
+            segment = self._container.by_id[operation.segment_id]
+            if operation.offset == segment.stored_length:
+                ticket.is_expected = True
+                self._read_index.expect_tails(1)
+        transitions.accept(self._container, operation)
         written = self._builder.write(pieces, size, ticket, sequence)
         assert written, "frames were counted above"
         self._stats.operations += 1

@@ -22,12 +22,14 @@ Propose = Callable[[int], Operation]
 class Ticket:
     """An operation on its way to durability, and the future that tells its caller."""
 
-    __slots__ = ("address", "future", "operation")
+    __slots__ = ("address", "future", "is_expected", "operation")
 
     def __init__(self, operation: Operation, future: asyncio.Future[Any]) -> None:
         self.operation = operation
         self.future = future
         self.address = -1
+        self.is_expected = False
+        """As of an open run: whether the read index was told of a segment that storage has whole as yet."""
 
 
 class Request:

@@ -112,6 +112,7 @@ class ContainerReadIndex:
         self._indexes: dict[SegmentState, SegmentIndex] = {}
         self._runs: dict[SegmentIndex, SequentialRuns] = {}
         self._unstored = UnstoredBytes()
+        self._expected_bytes = 0
         self._closed = False
         self._cached_reads = 0
         self._storage_reads = 0
@@ -163,6 +164,12 @@ class ContainerReadIndex:
                 index, NoSuchSegmentError(segment.name) if gone else ContainerOfflineError(segment.name)
             )
 
+    def expect_tails(self, change: int) -> None:
+        if not self._closed:
+            self._expected_bytes += change * SLACK_BYTES
+            self._cache.expected_bytes += change * SLACK_BYTES
+            assert self._expected_bytes >= 0
+
     def let_go(self, segment: SegmentState) -> None:
         index = self._indexes.get(segment)
         if index is None:
@@ -184,6 +191,8 @@ class ContainerReadIndex:
             return
         self._closed = True
         self._cache.leave(self._config.accepted_bytes_max)
+        self._cache.expected_bytes -= self._expected_bytes
+        self._expected_bytes = 0
         self._fetches.close()
         for index in list(self._indexes.values()):
             self._forget(index, ContainerOfflineError("the container stops"))
@@ -428,23 +437,23 @@ class ContainerReadIndex:
         WITHOUT_ROOM once this is more than the cache has left for everybody: a container may grow only while
         it has less than what is left, so that however many share the cache, none of them meets its end. What
         is left does not include what readers hold, nor a reserve for appends that were accepted and are on
-        their way.
+        their way. The blocks that these will add are compared, too, but not part of the answer.
         """
         count = self._unstored.count
-        cache = self._cache
-        return count if not count or count < cache.room_bytes - cache.reserved_bytes else WITHOUT_ROOM
+        growing = count + self._expected_bytes
+        return count if not growing or growing < self._cache.spare_bytes else WITHOUT_ROOM
 
     def cache_pressure(self) -> float:
         """Unstored bytes in parts of what the cache has left: at 1 ``unstored_bytes`` says WITHOUT_ROOM."""
-        count = self._unstored.count
-        left = self._cache.room_bytes - self._cache.reserved_bytes
+        count = self._unstored.count + self._expected_bytes
+        left = self._cache.spare_bytes
         return count / left if 0 < count < left else float(count > 0)
 
     def shared_pressure(self) -> float:
         """Part of what all containers share, 0 to 1, that cannot be evicted, whosever it is, or held."""
         cache = self._cache
         shared = cache.config.bytes_max - cache.reserved_bytes
-        return min(1.0, max(0.0, 1.0 - (cache.room_bytes - cache.reserved_bytes) / shared))
+        return min(1.0, max(0.0, 1.0 - cache.spare_bytes / shared))
 
     def statistics(self) -> ReadIndexStatistics:
         return ReadIndexStatistics(

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from headrace.segmentstore.readindex.cache.cache import BlockCache
 
 MERGE_COPY_BYTES_MAX: Final = 16 * KIB
-"""A source this small is copied to its target when the merge begins: cheaper than an extent of its own."""
+"""A source this small is copied to its target as the merge begins: cheaper than an extent of its own. Unless
+there is no room to spare: appends that were accepted must find theirs."""
 
 SLACK_BYTES: Final = 2 * BLOCK_BYTES
 """What the unstored bytes of one segment may keep beyond their own size."""
@@ -336,7 +337,10 @@ class SegmentIndex:
         self.follow()
         redirect = Redirect(offset, offset + length, source)
         pieces: list[memoryview] = []
-        if length > MERGE_COPY_BYTES_MAX or source.collect(0, length, pieces, []) < length:
+        if (
+            length > min(MERGE_COPY_BYTES_MAX, self._cache.spare_bytes)
+            or source.collect(0, length, pieces, []) < length
+        ):
             self.end, self.tail_block = offset + length, NO_BLOCK
         else:
             try:

@@ -19,6 +19,21 @@ from headrace.wal.memory import MemoryLogStore, MemoryWal
 EVICTION = EvictionConfig(active_segments_max=100, eviction_interval_s=1e9, eviction_cut_s=20.0)
 
 
+class HeldWal(MemoryWal):
+    """A log that stores nothing while it is held."""
+
+    held = False
+
+    def _store_next(self):
+        if not self.held:
+            super()._store_next()
+
+    def go_on(self):
+        self.held = False
+        for _ in range(len(self._in_flight)):
+            asyncio.get_running_loop().call_soon(self._store_next)
+
+
 class Bench:
     """Starts one container after the other on the same log and chunks."""
 
@@ -39,13 +54,14 @@ class Bench:
         self.container = None
         self.failures = []
         self.make_wal = MemoryWal
+        self.cache_bytes = 32 * MIB
 
     async def start(self):
         """Start a container, which fences the one before, as after a crash."""
         components = ContainerComponents(
             wal=self.make_wal(self.logs, "c0", WalConfig(frames_max=24)),
             chunks=self.chunks,
-            cache=BlockCache(CacheConfig(bytes_max=32 * MIB)),
+            cache=BlockCache(CacheConfig(bytes_max=self.cache_bytes)),
             clock=SystemClock(),
             entropy=SeededEntropy(1),
         )

@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, ThrottledError
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.container import segment_merges
-from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
+from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 T, U, A = "s/t", "s/u", "s/a"
 
@@ -70,15 +70,13 @@ async def test_an_empty_source_that_could_not_be_sealed_is_not_deleted():
     has_memory = processor._has_memory
     processor._has_memory = lambda: False
     waiting = asyncio.ensure_future(append(container, U, b"takes the only place in the line"))
-    while not processor._queue.count:
-        await asyncio.sleep(0)
+    await until(lambda: processor._queue.count)
     updates = [AttributeUpdate(b"k" * 16, UpdateKind.REPLACE, 1, 0)]
     merging = asyncio.ensure_future(container.merge(target, A, updates))
-    while not merging.done() and not target.accepted_attributes.get(b"k" * 16):
-        await asyncio.sleep(0)
-        if processor._has_memory is not has_memory:
-            processor._has_memory = has_memory
-            processor.on_memory_freed()
+    await asyncio.sleep(0)
+    processor._has_memory = has_memory
+    processor.on_memory_freed()
+    await until(lambda: merging.done() or target.accepted_attributes.get(b"k" * 16))
     await append(container, A, b"acknowledged")
     with pytest.raises(ThrottledError):
         await merging

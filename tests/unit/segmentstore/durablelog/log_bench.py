@@ -19,6 +19,7 @@ class BytesIndex:
     def __init__(self):
         self.data = {}
         self.unstored = 0
+        self.expected = 0
         self.pressure = 0.0
 
     def append(self, segment, offset, data):
@@ -30,6 +31,10 @@ class BytesIndex:
     def begin_merge(self, target, offset, source, length):
         _, known = self.data.setdefault(target.segment_id, (offset, bytearray()))
         known += self.data.get(source.segment_id, (0, b""))[1]
+
+    def expect_tails(self, change):
+        self.expected += change
+        assert self.expected >= 0
 
     def on_changed(self, segment):
         """Nobody waits."""

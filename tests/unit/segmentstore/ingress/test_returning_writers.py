@@ -11,10 +11,9 @@ import pytest
 from headrace.errors import WalWriteError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.store import SegmentStore
-from headrace.wal.memory import MemoryWal
 from headrace.wire import commands as c
 from headrace.wire import server_session
-from tests.unit.segmentstore.container.container_bench import Bench, read_all, until
+from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, read_all, until
 from tests.unit.segmentstore.container.test_fenced_owner import Registry
 from tests.unit.segmentstore.ingress.world import (
     NULL,
@@ -26,21 +25,6 @@ from tests.unit.segmentstore.ingress.world import (
     acked,
     append,
 )
-
-
-class HeldWal(MemoryWal):
-    """A log that stores nothing while it is held."""
-
-    held = False
-
-    def _store_next(self):
-        if not self.held:
-            super()._store_next()
-
-    def go_on(self):
-        self.held = False
-        for _ in range(len(self._in_flight)):
-            asyncio.get_running_loop().call_soon(self._store_next)
 
 
 class World:

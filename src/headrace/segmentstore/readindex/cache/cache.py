@@ -69,7 +69,8 @@ class BlockCache:
 
     ``classes`` and ``pins`` are public to the segment indexes, which read them on their hot paths and change
     them only through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once,
-    so nothing that readers hold; ``reserved_bytes`` the part of it that is kept for appends accepted already.
+    so nothing that readers hold; ``reserved_bytes`` the part of it that is kept for the bytes of appends
+    accepted already, ``expected_bytes`` that for the blocks which small ones of them will hardly use.
     """
 
     def __init__(self, config: CacheConfig | None = None) -> None:
@@ -92,6 +93,7 @@ class BlockCache:
         self.containers = 0
         self._promised_bytes = 0
         self.reserved_bytes = 0
+        self.expected_bytes = 0
         self._tails = 0
         self.count_tails(0)
 
@@ -362,7 +364,7 @@ class BlockCache:
         """
         if self.pinned_blocks + blocks > self.policy.pinned_max:
             return False
-        return not taken or self.room_bytes - taken * BLOCK_BYTES >= self.reserved_bytes
+        return not taken or self.spare_bytes >= taken * BLOCK_BYTES
 
     def _let_go(self, blocks: list[int]) -> None:
         pins = self.pins
@@ -384,6 +386,11 @@ class BlockCache:
     def essential_blocks(self) -> int:
         """Blocks that may not be evicted: storage lacks their bytes, or readers hold them."""
         return self.policy.blocks_max - self.room_bytes // BLOCK_BYTES
+
+    @property
+    def spare_bytes(self) -> int:
+        """Room that is not kept for appends accepted already. Less than nothing when these have it all."""
+        return self.room_bytes - self.reserved_bytes - self.expected_bytes
 
     @property
     def history_bytes_max(self) -> int:
