@@ -8,13 +8,17 @@ import select
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from headrace.cli import inspect_container
+from headrace.cli.inspect_data import InspectedData
 from headrace.cli.main import main
 from headrace.client import connect
+from headrace.segmentstore.inspection.segment_view import view_segment
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.integration.inspected_data import (
     CONTAINERS,
@@ -391,6 +395,22 @@ def test_a_chunk_that_is_missing_is_named_with_what_it_held(damaged, run, ask):
     assert run(damaged.data, "check", "container")[0] == 0
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_a_chunk_that_goes_while_a_segment_is_looked_at_is_no_damage(damaged, run, monkeypatch, running):
+    """A truncation may take it: only what two looks at a running server find is damage."""
+    views = []
+
+    def one_chunk_short(*args, **options):
+        view = view_segment(*args, **options)
+        views.append(view)
+        return view if len(views) > 1 else replace(view, storage_problem="chunk 1 is missing")
+
+    monkeypatch.setattr(inspect_container, "view_segment", one_chunk_short)
+    monkeypatch.setattr(InspectedData, "may_change", running)
+    code, _, err = run(damaged.data, "inspect", "segment", SEGMENT)
+    assert (code, len(views)) == ((0, 2) if running else (6, 1)), err
+
+
 def test_a_flipped_bit_in_a_chunk_is_found_by_reading_it(damaged, run, ask):
     chunk = ask(damaged.data, "inspect", "segment", SEGMENT)[0]["chunks"][0]
     path = Path(chunk["path"])
@@ -631,6 +651,8 @@ def test_who_reads_only_the_head_hears_nothing_more(killed):
         (("inspect", "wal", "--container", "7"), "has the containers 0 to 1, not 7"),
         (("inspect", "frames"), "say which with --container"),
         (("inspect", "segment", "demo/nobody/0.#epoch.0"), "does not exist"),
+        (("inspect", "segment", "\udcff"), "not UTF-8"),
+        (("inspect", "operations", "--segment", "\udcff"), "not UTF-8"),
     ],
 )
 def test_a_question_without_answer_is_refused(killed, run, words, why):

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.cli.container_failures import ContainerFailures
 from headrace.cli.inspect_data import InspectedData, open_data, time_text
-from headrace.cli.output import print_columns, print_fields, print_json, print_line
+from headrace.cli.output import print_columns, print_fields, print_json, print_line, progress
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -155,24 +155,34 @@ def _counts(value: object) -> object:
 def inspect_segment(chosen: argparse.Namespace) -> None:
     """State, attributes and chunks of one segment, and what only the log holds of it."""
     data = open_data(chosen)
+    looks = _look_at_segment(data, chosen.name, deep=chosen.deep)
+    problems = [problem for _, view in looks for problem in _problems_of(view)]
+    if problems and data.may_change:
+        progress("looking again: a running server changes files while they are read")
+        looks = _look_at_segment(data, chosen.name, deep=chosen.deep)
+        problems = [problem for _, view in looks for problem in _problems_of(view) if problem in problems]
     container_id = data.container_of(chosen.name)
-    replayed = _replay(data, container_id)
-    found = [state for state in replayed.find(chosen.name) if not replayed.has_left(state)]
-    active = any(not replayed.is_leaving(state) for state in found)
-    if not active:
-        found += [state for state in read_inactive(replayed, data.chunks) if state.name == chosen.name]
-    if not found:
-        raise NoSuchSegmentError(chosen.name)
-    problems: list[str] = []
-    for state in found:
-        view = view_segment(replayed, state, data.chunks, deep=chosen.deep)
-        problems += _problems_of(view)
+    for replayed, view in looks:
         if chosen.json:
             print_json(_segment_document(container_id, replayed, view))
         else:
             _print_segment(container_id, replayed, view)
     if problems:
         raise DataCorruptionError(f"segment {chosen.name!r}: {problems[0]}{_and_more(problems)}")
+
+
+def _look_at_segment(
+    data: InspectedData, name: str, *, deep: bool
+) -> list[tuple[ReplayedContainer, SegmentView]]:
+    """Return what there is of a segment: several if its name is used again. Raises NoSuchSegmentError."""
+    replayed = _replay(data, data.container_of(name))
+    found = [state for state in replayed.find(name) if not replayed.has_left(state)]
+    active = any(not replayed.is_leaving(state) for state in found)
+    if not active:
+        found += [state for state in read_inactive(replayed, data.chunks) if state.name == name]
+    if not found:
+        raise NoSuchSegmentError(name)
+    return [(replayed, view_segment(replayed, state, data.chunks, deep=deep)) for state in found]
 
 
 def _problems_of(view: SegmentView) -> list[str]:

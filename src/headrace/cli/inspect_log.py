@@ -302,16 +302,18 @@ def _described(found: ContainerLog, names: dict[int, str]) -> Iterator[tuple[Fou
 def _names_of_first_checkpoint(found: ContainerLog) -> dict[int, str]:
     """Names of the segments the log begins with: operations mention their ids only."""
     names: dict[int, str] = {}
-    rows: list[ops.Buffer] = []
+    rows: list[ops.Buffer] | None = None
     try:
         for item in read_operations(found.frames()):
             if isinstance(item.operation, ops.CheckpointBegin):
                 rows = []  # its owner may have ended in the middle of the one before
+            elif rows is None:
+                continue  # the log may begin with the rest of one
             elif isinstance(item.operation, ops.CheckpointPart):
                 rows += item.operation.segment_rows
             elif isinstance(item.operation, ops.CheckpointEnd):
                 break
-        for row in join_rows(rows):
+        for row in join_rows(rows or []):
             state = decode_segment_row(row)
             names[state.segment_id] = state.name
     except DataCorruptionError:

@@ -10,13 +10,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from io import UnsupportedOperation
+from io import TextIOWrapper, UnsupportedOperation
 from typing import Final
 
 from headrace import __version__
 from headrace.cli.commands import check, demo, event, inspect, scope, standalone, stream
 from headrace.cli.verbs import HelpFormatter
-from headrace.errors import EXIT_CODES, HeadraceError, UnknownOutcomeError, family_of
+from headrace.errors import EXIT_CODES, HeadraceError, RequestError, UnknownOutcomeError, family_of
 
 _FAILURE: Final = 1
 """Exit code of what belongs to no error family, for instance an address that is taken."""
@@ -53,6 +53,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     chosen = build_parser().parse_args(arguments)
     try:
         chosen.run(chosen)
@@ -61,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = getattr(chosen, "uri", "")
         text = f"{where}: {error}" if where and isinstance(error, UnknownOutcomeError) else str(error)
         return _fail(text or type(error).__name__, EXIT_CODES.get(family_of(error), _FAILURE))
+    except UnicodeEncodeError as error:
+        return _fail(f"{error.object!r} is not UTF-8, as names are", EXIT_CODES[RequestError])
     except BrokenPipeError:
         _discard_output()
         return _FAILURE

@@ -41,6 +41,13 @@ def check_logs(files: Filesystem, directory: str, containers: int) -> None:
     there = [number for number, log in enumerate(logs) if log not in missing]
     if _has_chunks(directory, looking) or any(_was_used(number, logs[number], looking) for number in there):
         raise DataCorruptionError("the log of this container is missing; put it back", path=missing[0])
+    hidden = _find_hidden(directory, looking)
+    if hidden:
+        raise DataCorruptionError(
+            "the log of this container is missing, which is normal only if there are no chunks; but "
+            f"{hidden} cannot be looked into: it is a link, or may not be read by this user",
+            path=missing[0],
+        )
 
 
 def _has_files(files: Filesystem, log: str) -> bool:
@@ -48,10 +55,19 @@ def _has_files(files: Filesystem, log: str) -> bool:
 
 
 def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:
-    skipped: list[str] = []
-    objects = ChunkFiles(f"{directory}/chunks", files).objects(lambda path, _: skipped.append(path))
-    # No server makes links, or directories that it may not read: somebody has moved chunks behind them.
-    return any(not name.startswith(INTERNAL_PREFIX) for name, _ in objects) or bool(skipped)
+    objects = ChunkFiles(f"{directory}/chunks", files).objects(lambda _path, _error: None)
+    return any(not name.startswith(INTERNAL_PREFIX) for name, _ in objects)
+
+
+def _find_hidden(directory: str, files: ReadOnlyFiles) -> str:
+    """Return a directory of chunks that was not looked into, "" if there is none.
+
+    No server makes links, or directories that it may not read: somebody has moved chunks behind them.
+    """
+    hidden: list[str] = []
+    for _ in ChunkFiles(f"{directory}/chunks", files).objects(lambda path, _: hidden.append(path)):
+        pass
+    return hidden[0] if hidden else ""
 
 
 def _was_used(container_id: int, log: str, files: ReadOnlyFiles) -> bool:

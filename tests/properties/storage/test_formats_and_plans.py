@@ -13,7 +13,12 @@ from headrace.storage.chunks.append_plan import slice_buffers
 from headrace.storage.chunks.checksums import extend_checksums, verify_blocks
 from headrace.storage.chunks.chunk_names import ChunkName, chunk_name, parse_chunk_name
 from headrace.storage.metadata import rows
-from headrace.storage.providers.chunk_paths import decode_chunk_path, encode_chunk_path, prefix_directory
+from headrace.storage.providers.chunk_paths import (
+    decode_chunk_path,
+    encode_chunk_path,
+    is_chunk_entry,
+    prefix_directory,
+)
 
 any_text = st.text(st.characters(), min_size=1, max_size=60)
 path_text = st.text(st.sampled_from("ab/.%#~ E-chunk\0ü\ud800"), min_size=1, max_size=450)
@@ -27,6 +32,7 @@ def test_a_chunk_path_names_one_chunk_and_stays_below_the_root(name):
     assert decode_chunk_path(path) == name
     parts = path.split("/")
     assert all(0 < len(part.encode("ascii")) <= 255 for part in parts)
+    assert all(map(is_chunk_entry, parts))
     assert not any(part.startswith(".") for part in parts)
     assert "\0" not in path
     assert not any(part.endswith(".chunk") for part in parts[:-1])

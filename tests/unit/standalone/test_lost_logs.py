@@ -16,6 +16,21 @@ from headrace.wal.config import WalConfig
 from headrace.wal.file.file_wal import FileWal
 
 FILES = OsFilesystem()
+
+
+class Forbidding(OsFilesystem):
+    """Directories of these names may not be read."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+
+    def listdir(self, path):
+        if path.endswith(self.names):
+            raise PermissionError(13, "Permission denied", path)
+        return super().listdir(path)
+
+
 CONFIG = WalConfig(segment_file_bytes=1 << 20, frame_bytes_max=4096, zero_ahead_bytes=0, spare_files_max=0)
 
 
@@ -89,8 +104,17 @@ async def test_a_chunk_proves_that_there_were_logs(tmp_path):
 async def test_what_cannot_be_looked_into_proves_that_there_were_logs(tmp_path):
     (tmp_path / "chunks").mkdir()
     (tmp_path / "chunks" / "demo").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(DataCorruptionError, match=r"missing.*container-0"):
+    with pytest.raises(DataCorruptionError, match=r"chunks/demo cannot be looked into.*container-0"):
         check_logs(FILES, str(tmp_path), 1)
+
+
+async def test_what_a_mounted_volume_brings_along_proves_nothing(tmp_path):
+    for name in ("lost+found", ".snapshot"):
+        (tmp_path / "chunks" / name).mkdir(parents=True)
+    check_logs(Forbidding(("lost+found", ".snapshot")), str(tmp_path), 1)
+    (tmp_path / "chunks" / "demo").mkdir()
+    with pytest.raises(DataCorruptionError, match="chunks/demo cannot be looked into"):
+        check_logs(Forbidding(("demo",)), str(tmp_path), 1)
 
 
 async def test_what_containers_keep_for_themselves_proves_nothing(tmp_path):

@@ -13,7 +13,12 @@ from headrace.runtime.filesystem import Filesystem
 from headrace.storage.chunks.checksums import verify_blocks
 from headrace.storage.chunks.read_plan import find_checksums
 from headrace.storage.chunks.segment_layout import Chunk
-from headrace.storage.providers.chunk_paths import FILE_SUFFIX, decode_chunk_path, encode_chunk_path
+from headrace.storage.providers.chunk_paths import (
+    FILE_SUFFIX,
+    decode_chunk_path,
+    encode_chunk_path,
+    is_chunk_entry,
+)
 
 _STEP_BLOCKS: Final = 64
 
@@ -107,4 +112,4 @@ class ChunkFiles:
                 except OSError as error:
                     on_skipped(directory, error)
                     continue
-                pending += [inside + entry for entry in reversed(entries)]
+                pending += [inside + entry for entry in reversed(entries) if is_chunk_entry(entry)]

@@ -125,7 +125,7 @@ def _checkpoint_fields(operation: Operation) -> dict[str, Any]:
         case ops.CheckpointPart():
             return {
                 "begin": operation.begin_sequence,
-                "segments": len(operation.segment_rows),
+                "segment_rows": len(operation.segment_rows),
                 "storage_rows": len(operation.storage_rows),
             }
         case ops.CheckpointEnd():

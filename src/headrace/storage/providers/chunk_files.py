@@ -22,7 +22,12 @@ from headrace.errors import (
 )
 from headrace.limits import MIB
 from headrace.runtime.filesystem import Filesystem
-from headrace.storage.providers.chunk_paths import FILE_SUFFIX, decode_chunk_path, encode_chunk_path
+from headrace.storage.providers.chunk_paths import (
+    FILE_SUFFIX,
+    decode_chunk_path,
+    encode_chunk_path,
+    is_chunk_entry,
+)
 from headrace.storage.providers.contract import Buffer, ChunkObject
 from headrace.storage.providers.written_window import StaleRange
 
@@ -293,9 +298,8 @@ def list_some(files: Filesystem, root: str, pending: list[str], prefix: str) -> 
                 _add_object(files, page, name, f"{root}/{path}")
         elif not path.endswith(FILE_SUFFIX):
             inside = f"{path}/" if path else ""
-            pending += [
-                inside + entry for entry in _list_directory(files, f"{root}/{path}" if path else root)
-            ]
+            entries = _list_directory(files, f"{root}/{path}" if path else root)
+            pending += [inside + entry for entry in entries if is_chunk_entry(entry)]
     return page
 
 

@@ -27,6 +27,7 @@ _PATHS_KEPT: Final = 2048
 """A chunk is written many times, and read many times."""
 
 _SAFE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.#=")
+_ENTRY: Final = re.compile(r"(?!\.)[A-Za-z0-9\-_.#=%]+")
 _QUOTED: Final = [chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in range(256)]
 _HEX: Final = re.compile(rb"%([0-9A-F]{2})")
 
@@ -56,6 +57,14 @@ def decode_chunk_path(path: str) -> str | None:
     except ValueError:
         return None
     return name if encode_chunk_path(name) == path else None
+
+
+def is_chunk_entry(name: str) -> bool:
+    """Whether a directory entry of this name can be a chunk, or have one below it.
+
+    ``lost+found`` of a mounted volume cannot, and only root may look into it.
+    """
+    return _ENTRY.fullmatch(name) is not None
 
 
 def prefix_directory(prefix: str) -> str:

@@ -189,6 +189,14 @@ def test_a_directory_that_cannot_be_read_is_damage_and_hides_no_other(store, tmp
     assert "Permission denied" in closed.what
 
 
+def test_what_a_mounted_volume_brings_along_is_no_damage(store, tmp_path):
+    report = store.check()
+    (tmp_path / "lost+found").mkdir()
+    files = ClosedDirectory()
+    files.closed = str(tmp_path / "lost+found")
+    assert not list(find_orphans(ChunkFiles(str(tmp_path), files), [report], all_checked=True))
+
+
 def test_links_are_not_followed_but_that_of_the_root(store, tmp_path):
     mine = store.write(name_of(77, 3), b"left")
     (tmp_path / "demo" / "loop").symlink_to("..")

@@ -286,6 +286,21 @@ async def test_files_of_others_below_the_root_are_left_alone(local, tmp_path):
     assert found == ["a/c"]
 
 
+@pytest.mark.parametrize("name", ["lost+found", ".snapshot"])
+async def test_what_a_mounted_volume_brings_along_is_not_looked_into(local, tmp_path, monkeypatch, name):
+    listdir = OsFilesystem.listdir
+
+    def only_root_may(self, path):
+        if path.endswith(name):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return listdir(self, path)
+
+    monkeypatch.setattr(OsFilesystem, "listdir", only_root_may)
+    await local.create("a/c", [b"x"])
+    (tmp_path / name).mkdir()
+    assert [item.name async for page in local.list() for item in page] == ["a/c"]
+
+
 async def test_a_directory_that_is_taken_away_is_not_made_again_where_it_was(local, tmp_path):
     """What is written where a file system was mounted is hidden once it is mounted again."""
     await local.create("a/first", [b"x"])
