@@ -100,6 +100,9 @@ class FaultyChunkProvider:
     def open_file(self, name: str) -> OpenFile | None:  # noqa: ARG002
         return None
 
+    def reopen(self, name: str) -> None:
+        self.provider.reopen(name)
+
     async def info(self, name: str) -> ChunkObject:
         return await self.provider.info(name)
 

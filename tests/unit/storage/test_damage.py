@@ -283,6 +283,26 @@ async def test_a_flipped_bit_or_a_cut_in_a_chunk_file_is_detected(tmp_path):
     await pool.wait_closed()
 
 
+async def test_a_damaged_file_that_was_replaced_by_a_good_one_is_read(tmp_path):
+    """Who restores a file writes a new one: what was opened before is still the damaged one."""
+    pool = BlockingPool(1, "chunks")
+    provider = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), ChunkThreads.shared(pool))
+    storage, _ = await make_storage(provider)
+    path = tmp_path / encode_chunk_path(storage.chunks("s")[1].name)
+    good = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(bytes([good[0] ^ 1]))
+    for _ in range(2):
+        assert await read_or_none(storage, 20, 180) is None
+    copy = tmp_path / "copy"
+    copy.write_bytes(good)
+    copy.replace(path)
+    assert await read_or_none(storage, 20, 180) == CONTENT[20:]
+    await provider.close()
+    pool.close()
+    await pool.wait_closed()
+
+
 async def test_a_bit_that_flips_on_the_way_is_read_again():
     class FlippingOnce(MemoryChunkProvider):
         flips = 1

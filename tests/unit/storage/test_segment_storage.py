@@ -1,6 +1,7 @@
 """Chunked segment storage: what it promises, what it refuses, whose objects it touches."""
 
 import asyncio
+import dataclasses
 import os
 
 import pytest
@@ -708,3 +709,36 @@ async def test_rows_that_contradict_each_other_are_corruption(damage):
             rows[last] = rows[second]
     with pytest.raises(DataCorruptionError):
         store.owner(2).info("s")
+
+
+class ForgettingRows(MemoryRowStore):
+    """A commit that is refused; meanwhile another segment takes the place of this one's layout in memory."""
+
+    refuses = False
+
+    async def commit(self, changes):
+        if self.refuses:
+            self.refuses = False
+            self.storage.info("b")
+            raise ThrottledError("too many requests wait: nothing happened")
+        await super().commit(changes)
+
+
+async def test_a_chunk_that_may_be_longer_than_committed_never_grows_whatever_left_memory():
+    """A write that hangs may still happen: behind it, or into bytes that are committed by then."""
+    provider, rows = FaultyChunkProvider(MemoryChunkProvider()), ForgettingRows()
+    config = dataclasses.replace(CONFIG, rollover_bytes=4096, layouts_max=1)
+    rows.storage = storage = ChunkedSegmentStorage(provider, rows, 1, SeededEntropy(1), config)
+    await storage.create("b")
+    await storage.write("a", 0, [b"first"], create=True)
+    chunk = storage.chunks("a")[0].name
+    provider.inject = lambda call: Fault.FAIL if call.kind == "append" else None
+    with pytest.raises(StorageWriteError):
+        await storage.write("a", 5, [b"second"])
+    provider.inject = lambda _: None
+    rows.refuses = True
+    with pytest.raises(ThrottledError):
+        await storage.write("a", 5, [b"second"])
+    await storage.write("a", 5, [b"second"])
+    assert [found.name == chunk for found in storage.chunks("a")] == [True, False]
+    assert await read_all(storage, "a") == b"firstsecond"

@@ -82,7 +82,9 @@ class ChunkIO:
             done -= done % block
             checksums = checksums[: done // block]
         good = count_good(buffer[:done], block, checksums)
-        self.checksum_failures += good < done
+        if good < done:
+            self.checksum_failures += 1
+            self._provider.reopen(piece.chunk)
         return good
 
     def open_file(self, chunk: str) -> OpenFile | None:
@@ -109,8 +111,10 @@ class ChunkIO:
         try:
             data = await self._fetch(piece)
         except ChecksumMismatchError:
-            # A bit that flipped on the way is right the second time; one that flipped on the medium is not.
+            # A bit that flipped on the way is right the second time; one that flipped on the medium is not,
+            # unless the file was replaced.
             self.checksum_failures += 1
+            self._provider.reopen(piece.chunk)
             data = await self._fetch(piece)
         return data[piece.skip : piece.skip + piece.take]
 

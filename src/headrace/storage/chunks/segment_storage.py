@@ -478,8 +478,9 @@ class ChunkedSegmentStorage:
             await self._rows.commit(rows)
         except BaseException:
             for segment in segments:
-                layout = self._layouts.pop(segment, None)
+                layout = self._find_layout(segment)  # the one it was made from may have left memory
                 if layout is not None:
+                    del self._layouts[segment]
                     self._writer.close_last(layout)
             if run is not None:
                 self._garbage.resync(run.number, self._rows.get, run.not_before)

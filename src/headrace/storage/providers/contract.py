@@ -109,6 +109,9 @@ class ChunkProvider(Protocol):
         Good in this turn of the loop, for who has just read from it.
         """
 
+    def reopen(self, name: str) -> None:
+        """Read the object anew from now on: it may have been replaced by a good copy of itself."""
+
     async def delete(self, name: str) -> None:
         """Delete the object; fine if it does not exist. Reads in progress may still succeed."""
 

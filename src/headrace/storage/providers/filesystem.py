@@ -219,6 +219,13 @@ class FilesystemChunkProvider:
         # What was read a moment ago may have left the page cache since, and would come from the disk again.
         return None if name in self._dropping else self._open.get(name)
 
+    def reopen(self, name: str) -> None:
+        for kept in self._opening.pop(name, ()):
+            kept.leave()  # so that the thread closes it, if it still reads
+        file = self._open.pop(name, None)
+        if file is not None:
+            self._close_file(file)
+
     async def info(self, name: str) -> ChunkObject:
         length = await self._threads.do(stat_file, self._files, name, self._path(name))
         return ChunkObject(name, length)
@@ -275,8 +282,4 @@ class FilesystemChunkProvider:
 
     def _forget(self, name: str) -> None:
         self._written.forget(name)
-        for kept in self._opening.pop(name, ()):
-            kept.leave()  # so that the thread closes it, if it still reads: that is what frees the space
-        file = self._open.pop(name, None)
-        if file is not None:
-            self._close_file(file)
+        self.reopen(name)  # an open file keeps its space

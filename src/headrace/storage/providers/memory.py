@@ -82,6 +82,9 @@ class MemoryChunkProvider:
         self._statistics.bytes_read += size
         return size
 
+    def reopen(self, name: str) -> None:
+        """Nothing is kept open."""
+
     def open_file(self, name: str) -> OpenFile | None:  # noqa: ARG002
         return None
 
