@@ -20,6 +20,7 @@ from headrace.segmentstore.ingress.listener import Listener
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.store import SegmentStore
+from headrace.standalone.chunk_root import chunk_root, make_chunk_root, proof_of
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.descriptor_plan import DescriptorPlan
 from headrace.storage.providers.chunk_threads import ChunkThreads
@@ -91,14 +92,18 @@ class DataPlane:
     def _make_provider(self) -> ChunkProvider:
         if self._config.in_memory:
             return MemoryChunkProvider()
-        root = f"{self._config.data_dir}/chunks"
         files = self._runtime.filesystem
-        if not files.exists(root):
-            files.mkdir(root)
-            files.fsync_directory(self._config.data_dir)
+        if not files.exists(chunk_root(self._config.data_dir)):
+            make_chunk_root(files, self._config.data_dir)
         self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
         kept = replace(self._config.chunk_files, descriptors_max=self._descriptors.chunk_files_max)
-        return FilesystemChunkProvider(root, files, self._chunk_threads, kept)
+        return FilesystemChunkProvider(
+            chunk_root(self._config.data_dir),
+            files,
+            self._chunk_threads,
+            kept,
+            proof=proof_of(self._config.data_dir),
+        )
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
         assert self._provider is not None

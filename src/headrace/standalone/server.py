@@ -24,6 +24,7 @@ from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.loops import run as run_loop
 from headrace.runtime.loops import share_interpreter
 from headrace.runtime.supervisor import Supervisor
+from headrace.standalone.chunk_root import check_chunk_root, make_chunk_root
 from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
 from headrace.standalone.data_directory import check_data_directory, containers_of
@@ -133,8 +134,12 @@ class StandaloneServer:
         lock = DirectoryLock(files, directory, describe_process(self._runtime.clock))
         lock.acquire()
         stack.callback(lock.release)
-        containers = self._config.containers or containers_of(files, directory) or CONTAINERS_DEFAULT
+        made_with = containers_of(files, directory)
+        containers = self._config.containers or made_with or CONTAINERS_DEFAULT
+        if made_with is None and not files.exists(f"{directory}/wal"):
+            make_chunk_root(files, directory)  # first: the record proves that there was one
         check_data_directory(files, directory, containers)
+        check_chunk_root(files, directory)
         check_logs(files, directory, containers)
         return containers
 

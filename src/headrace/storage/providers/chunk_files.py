@@ -46,10 +46,13 @@ def create_file(
     name: str,
     path: str,
     unsynced: Sequence[str],
+    proof: str,
     buffers: Sequence[Buffer],
     beside: Callable[[], None] | None,
 ) -> None:
     """Make a file. ``unsynced`` are the directories that may be new, or none: then its own is known to exist.
+
+    ``proof``, if not empty, is a file without which no directory is made.
 
     Raises:
         ChunkExistsError: there is one.
@@ -58,7 +61,7 @@ def create_file(
             there: a file system that was taken away would leave nothing else of what is written now.
     """
     try:
-        descriptor = _open_new(files, path, may_make=bool(unsynced))
+        descriptor = _open_new(files, path, proof, may_make=bool(unsynced))
     except FileExistsError:
         raise ChunkExistsError(name) from None
     except OSError as error:
@@ -79,7 +82,7 @@ def create_file(
         raise StorageWriteError(f"{name}: {error}") from error
 
 
-def _open_new(files: Filesystem, path: str, *, may_make: bool) -> int:
+def _open_new(files: Filesystem, path: str, proof: str, *, may_make: bool) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     directory = path.rpartition("/")[0]
     try:
@@ -88,6 +91,10 @@ def _open_new(files: Filesystem, path: str, *, may_make: bool) -> int:
         if not may_make:
             raise StorageWriteError(
                 f"{directory} is gone, which held chunks: mount its file system, or make it again"
+            ) from error
+        if proof and not files.exists(proof):
+            raise StorageWriteError(
+                f"{proof} is gone: mount the file system that holds the chunks, or make it again"
             ) from error
         files.mkdir(directory)
         return files.open(path, flags)

@@ -77,7 +77,11 @@ class FilesystemProviderConfig:
 
 
 class FilesystemChunkProvider:
-    """Files below ``root``, which must exist. Belongs to one event loop."""
+    """Files below ``root``, which must exist. Belongs to one event loop.
+
+    While there is no file ``proof``, if one is named, no directory is made: that of another file system would
+    be there if it were mounted.
+    """
 
     def __init__(
         self,
@@ -85,8 +89,11 @@ class FilesystemChunkProvider:
         filesystem: Filesystem,
         threads: ChunkThreads,
         config: FilesystemProviderConfig | None = None,
+        *,
+        proof: str = "",
     ) -> None:
         self._root = root
+        self._proof = proof
         self._files = filesystem
         self._threads = threads
         self._config = config or FilesystemProviderConfig()
@@ -114,7 +121,9 @@ class FilesystemChunkProvider:
         path = self._path(name)
         directory = path.rpartition("/")[0]
         unsynced: Sequence[str] = () if directory in self._synced_directories else self._lineage(directory)
-        await self._threads.write(create_file, self._files, name, path, unsynced, buffers, beside)
+        await self._threads.write(
+            create_file, self._files, name, path, unsynced, self._proof, buffers, beside
+        )
         if len(self._synced_directories) >= _SYNCED_DIRECTORIES_MAX:
             self._synced_directories.clear()
         self._synced_directories.add(directory)
