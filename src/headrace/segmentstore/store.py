@@ -8,8 +8,8 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from headrace.errors import (
     AttributeMismatchError,
@@ -51,12 +51,14 @@ class SegmentStore:
             raise NoSuchSegmentError(name)
         return self._registry.get(name)
 
-    @contextmanager
-    def _owning(self, name: str) -> Iterator[SegmentContainer]:
-        """Give the container of a segment that is to be changed; believe a refusal only of its owner.
+    @asynccontextmanager
+    async def _owning(self, name: str) -> AsyncIterator[SegmentContainer]:
+        """Give the container of a segment that is to be changed; believe a refusal only of its owner, and
+        only once what it follows from is durable.
 
         That a segment exists, is sealed or is gone is an answer that many callers take for success. It needs
-        no write, so a former owner would give it as well, by what it remembers.
+        no write, so a former owner would give it as well, by what it remembers; and the same owner by what
+        another request has begun, which a crash may undo.
 
         Raises:
             FencedOutError, ContainerOfflineError: instead of such a refusal.
@@ -65,7 +67,7 @@ class SegmentStore:
         try:
             yield container
         except SegmentError:
-            container.check_owner()
+            await container.check_refusal()
             raise
 
     async def _segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
@@ -89,7 +91,7 @@ class SegmentStore:
             attr.SCALE_POLICY_RATE: target_rate,
             attr.ROLLOVER_SIZE: max(0, rollover_bytes),
         }
-        with self._owning(segment) as container:
+        async with self._owning(segment) as container:
             await container.create(segment, attributes)
 
     async def create_transient_segment(self, parent: str, writer_id: bytes) -> str:
@@ -102,14 +104,13 @@ class SegmentStore:
 
     async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None:
         """Store scaling hints. Raises NoSuchSegmentError, SegmentSealedError."""
-        container, state = await self._segment(segment)
-        await container.update_attributes(
-            state,
-            [
-                AttributeUpdate(attr.SCALE_POLICY_TYPE, UpdateKind.REPLACE, scale_type),
-                AttributeUpdate(attr.SCALE_POLICY_RATE, UpdateKind.REPLACE, target_rate),
-            ],
-        )
+        updates = [
+            AttributeUpdate(attr.SCALE_POLICY_TYPE, UpdateKind.REPLACE, scale_type),
+            AttributeUpdate(attr.SCALE_POLICY_RATE, UpdateKind.REPLACE, target_rate),
+        ]
+        async with self._owning(segment):
+            container, state = await self._segment(segment)
+            await container.update_attributes(state, updates)
 
     async def segment_info(self, segment: str) -> SegmentInfo:
         """Durable facts. Raises NoSuchSegmentError."""
@@ -117,19 +118,19 @@ class SegmentStore:
 
     async def seal_segment(self, segment: str) -> int:
         """Seal and answer the final length. Raises SegmentSealedError if it was sealed already."""
-        with self._owning(segment):
+        async with self._owning(segment):
             container, state = await self._stream_segment(segment)
             return await container.seal(state)
 
     async def truncate_segment(self, segment: str, offset: int) -> None:
         """Drop the head. Raises SegmentTruncatedError outside [start, length], NoSuchSegmentError."""
-        with self._owning(segment):
+        async with self._owning(segment):
             container, state = await self._stream_segment(segment)
             await container.truncate(state, offset)
 
     async def delete_segment(self, segment: str) -> None:
         """Delete a segment (of any kind). Raises NoSuchSegmentError."""
-        with self._owning(segment):
+        async with self._owning(segment):
             container, state = await self._segment(segment)
             await container.delete(state)
 
@@ -147,9 +148,10 @@ class SegmentStore:
         for update in updates:
             check_free_attribute(update.attribute_id)
         try:
-            _, state = await self._stream_segment(target)
-            check_source(target, source)
-            return await container.merge(state, source, updates)
+            async with self._owning(target):
+                _, state = await self._stream_segment(target)
+                check_source(target, source)
+                return await container.merge(state, source, updates)
         except AttributeMismatchError:
             raise
         except SegmentError as error:
@@ -158,11 +160,12 @@ class SegmentStore:
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target."""
-        container, state = await self._stream_segment(target)
         for source in sources:
             check_source(target, source)
         try:
-            return await container.merge_batch(state, sources)
+            async with self._owning(target):
+                container, state = await self._stream_segment(target)
+                return await container.merge_batch(state, sources)
         except SegmentError as error:
             error.segment = target
             raise
@@ -177,10 +180,11 @@ class SegmentStore:
     async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
         """Set ``value`` if the attribute is ``expected``; say whether it was. Raises SegmentSealedError."""
         check_free_attribute(attribute_id)
-        container, state = await self._segment(segment)
         update = AttributeUpdate(attribute_id, UpdateKind.REPLACE_IF_EQUALS, value, expected)
         try:
-            await container.update_attributes(state, [update])
+            async with self._owning(segment):
+                container, state = await self._segment(segment)
+                await container.update_attributes(state, [update])
         except AttributeMismatchError:
             return False
         return True
@@ -239,11 +243,11 @@ class SegmentStore:
     async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Create a table: hash (``key_length`` 0) or fixed key. Raises SegmentExistsError."""
         check_segment_name(segment)
-        with self._owning(segment) as container:
+        async with self._owning(segment) as container:
             await container.tables.create_table(segment, key_length, rollover_bytes)
 
     async def delete_table(self, segment: str, *, must_be_empty: bool) -> None:
-        with self._owning(segment) as container:
+        async with self._owning(segment) as container:
             await container.tables.delete_table(segment, must_be_empty)
 
     async def table_info(self, segment: str) -> TableInfo:

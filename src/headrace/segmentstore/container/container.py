@@ -151,6 +151,15 @@ class SegmentContainer:
         """See :meth:`SegmentAccess.check_owner`."""
         self._tenure.check_owner()
 
+    async def check_refusal(self) -> None:
+        """Wait until what a refusal follows from is durable.
+
+        Raises:
+            FencedOutError, ContainerOfflineError: it may not be true any more, or never be.
+        """
+        await self._log.flush()
+        self._tenure.check_owner()
+
     def find_segment(self, name: str) -> SegmentState | None:
         """Return the live segment of that name if it is in memory."""
         self._tenure.check_online(name)

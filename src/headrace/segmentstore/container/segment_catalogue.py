@@ -90,7 +90,9 @@ class SegmentCatalogue:
         if self.is_absent(name):
             return None
         [entry] = await self._tables.table_get(self.name, [name.encode()])
-        return None if entry is None else decode_row(name, bytes(entry.value))
+        if entry is None or self.is_absent(name):  # it may have been removed while it was read
+            return None
+        return decode_row(name, bytes(entry.value))
 
     async def put(self, rows: Sequence[tuple[SegmentState, bytes]]) -> None:
         """Write rows; durable, all of them, when it returns."""

@@ -137,17 +137,17 @@ class SegmentMerges:
         if not source.accepted_sealed:
             sealing = self._log.submit(partial(transitions.propose_seal, source), segments=(source,))
             sealing.add_done_callback(_look_at)
-        if source.accepted_length == 0:
-            return self._merge_empty(target, source, updates, sealing)
 
         def propose(sequence: int) -> ops.Merge:
             operation = transitions.propose_merge(target, source, sequence, updates)
+            if not operation.length:
+                raise _EmptySourceError(source.name)
             self._remember(source, target)
             return operation
 
         merging = self._log.submit(propose, 300 * len(updates), segments=(target, source))
         merging.add_done_callback(_look_at)
-        return self._finish(target, source, sealing, merging)
+        return self._finish(target, source, sealing, merging, updates)
 
     async def _merge_again(self, target: SegmentState, source_name: str) -> int:
         self._changes.check_owner()
@@ -172,14 +172,22 @@ class SegmentMerges:
         source: SegmentState,
         sealing: asyncio.Future[Any] | None,
         merging: asyncio.Future[Any],
+        updates: Sequence[AttributeUpdate],
     ) -> int:
         if sealing is not None:
             await asyncio.wait([sealing, merging])
-            if (error := sealing.exception()) is not None and not isinstance(error, SegmentSealedError):
+            error = sealing.exception()
+            if error is not None and not isinstance(error, _NO_LONGER_OPEN):
                 merging.exception()
                 raise error
         try:
             ticket = await merging
+        except _EmptySourceError:
+            return await self._merge_empty(target, source, updates)
+        except NoSuchSegmentError as error:
+            if error.segment == target.name or source.accepted_length:
+                raise
+            return await self._merge_empty(target, source, updates)  # on its way, or done, by somebody else
         except SegmentMergedError:
             await self._log.flush()
             if not source.merged:  # somebody else's merge, and the log failed before it was durable
@@ -190,20 +198,9 @@ class SegmentMerges:
         return int(ticket.operation.offset + ticket.operation.length)
 
     async def _merge_empty(
-        self,
-        target: SegmentState,
-        source: SegmentState,
-        updates: Sequence[AttributeUpdate],
-        sealing: asyncio.Future[Any] | None,
+        self, target: SegmentState, source: SegmentState, updates: Sequence[AttributeUpdate]
     ) -> int:
-        transitions.check_appendable(target)
-        if sealing is not None:
-            await asyncio.wait([sealing])
-            error = sealing.exception()
-            if error is not None and not isinstance(error, _NO_LONGER_OPEN):
-                raise error  # it is open: what is appended next would be deleted with it
-        if source.accepted_length:
-            return await self.merge(target, source.name, updates)
+        """Delete a sealed source that has no byte, behind the updates."""
         if updates:
             await self._changes.update_attributes(target, updates)
         try:
@@ -215,13 +212,18 @@ class SegmentMerges:
             self._changes.check_owner()
             if source.name in self._merged:
                 self._check_repeated(target, source.name)
-        self._remember(source, target)
+        if self._directory.newest(source.name) in (None, source):  # else the name was used again meanwhile
+            self._remember(source, target)
         return target.durable_length
 
     def _remember(self, source: SegmentState, target: SegmentState) -> None:
         self._merged[source.name] = (source, target.segment_id)
         if len(self._merged) > MERGED_NAMES_MAX:
             self._merged.popitem(last=False)
+
+
+class _EmptySourceError(Exception):
+    """The log has no merge of nothing."""
 
 
 def _release(source: SegmentState | None) -> None:

@@ -87,6 +87,8 @@ class SegmentSession:
     async def merge_batch(self, request: c.MergeSegmentsBatch) -> Reply:
         sources = request.source_segment_ids
         lengths = await self._store.merge_batch(request.target_segment_id, sources)
+        for source in sources:
+            self._transients.forget(source)
         merged = [MergedSegment(source, length) for source, length in zip(sources, lengths, strict=True)]
         return c.SegmentsBatchMerged(request.request_id, request.target_segment_id, merged)
 

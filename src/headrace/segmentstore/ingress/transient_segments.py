@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from typing import Final
 
-from headrace.errors import HeadraceError, NoSuchSegmentError, SegmentMergedError, ThrottledError
+from headrace.errors import (
+    HeadraceError,
+    NoSuchSegmentError,
+    OverloadError,
+    SegmentMergedError,
+    ThrottledError,
+)
 from headrace.segmentstore.ingress.contract import StoreFacade
 
 _logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.5
 
 
 class TransientSegments:
@@ -64,5 +74,8 @@ class TransientSegments:
                 await self._store.delete_segment(name)
             except (NoSuchSegmentError, SegmentMergedError):
                 pass  # merged, as it should be
+            except OverloadError:
+                self._names[name] = None  # nobody else would ever delete it
+                await asyncio.sleep(_RETRY_S)
             except HeadraceError as error:
                 _logger.warning("transient segment %s stays behind: %s", name, error)

@@ -16,8 +16,10 @@ from headrace.errors import (
 )
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
+from headrace.segmentstore.ingress import transient_segments
 from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.config import IngressConfig
+from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire import commands as c
 from headrace.wire.catalogue import BY_COMMAND, LIVES
 from headrace.wire.fields import MergedSegment
@@ -345,6 +347,35 @@ async def test_transients_are_bounded(store):
     replies = await peer.ask(*requests)
     assert [reply.request_id for reply in replies] == [0, 1]
     assert peer.closed
+
+
+async def test_transients_that_a_batch_merged_count_no_more(store):
+    peer = Peer(FakeHome(store, IngressConfig(transients_max=2)))
+    for number in range(3):
+        requests = [c.CreateTransientSegment(n, WRITER, SEGMENT, "") for n in range(2)]
+        names = [reply.segment for reply in await peer.ask(*requests)]
+        (merged,) = await peer.ask(c.MergeSegmentsBatch(10 + number, SEGMENT, names, ""))
+        assert isinstance(merged, c.SegmentsBatchMerged)
+    assert peer.connection.transients.count == 0
+
+
+async def test_a_transient_whose_deletion_finds_no_room_is_deleted_later(store, monkeypatch):
+    monkeypatch.setattr(transient_segments, "_RETRY_S", 0.0)
+    transients = TransientSegments(store, 10)
+    names = [await transients.create(SEGMENT, WRITER) for _ in range(2)]
+    delete, refused = store.delete_segment, []
+
+    async def refuse_each_once(name):
+        if name not in refused:
+            refused.append(name)
+            raise ThrottledError("too many requests wait")
+        await delete(name)
+
+    monkeypatch.setattr(store, "delete_segment", refuse_each_once)
+    assert transients.close()
+    await transients.delete_all()
+    assert refused == names
+    assert list(store.segments) == [SEGMENT]
 
 
 async def test_a_transient_created_while_its_connection_was_lost_is_removed(peer, store):

@@ -1,0 +1,142 @@
+"""A refusal that callers take for success is given once what it follows from is durable, never before.
+
+The log stands, a request is on its way, and whoever sent it asks again: after a crash neither happened.
+"""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import ContainerOfflineError, NoSuchSegmentError, WalWriteError
+from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.store import SegmentStore
+from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, read_all, until
+from tests.unit.segmentstore.container.test_fenced_owner import Registry
+
+T, A, KEYS = "s/t", "s/a", "s/k"
+KEY = b"k" * 16
+
+
+class World:
+    def __init__(self):
+        self.bench = Bench()
+        self.bench.make_wal = HeldWal
+
+    async def start(self):
+        self.container = await self.bench.start()
+        self.store = SegmentStore(Registry(self.container), SeededEntropy(1))
+        for name in (T, A):
+            await self.container.create(name, {})
+        await self.container.tables.create_table(KEYS, 0, 0)
+        self.wal = self.container.log._wal
+        self.processor = self.container.log.processor
+
+    async def ask_while_the_log_stands(self, *asks):
+        """Ask one after the other; return the tasks once nothing moves any more."""
+        self.wal.held = True
+        tasks = []
+        for ask in asks:
+            tasks.append(asyncio.ensure_future(ask()))
+            for _ in range(50):
+                await asyncio.sleep(0)
+        return tasks
+
+    async def ask_while_the_line_is_held(self, *asks):
+        """The same, of requests that are all decided in one turn, by a log that stands then."""
+        has_memory = self.processor._has_memory
+        self.processor._has_memory = lambda: False
+        tasks = [asyncio.ensure_future(ask()) for ask in asks]
+        await until(lambda: self.processor._queue.count == 2 * len(asks))
+        self.wal.held = True
+        self.processor._has_memory = has_memory
+        self.processor.on_memory_freed()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return tasks
+
+    async def crash(self):
+        self.bench.container = None
+        return await self.bench.start()
+
+
+@pytest.fixture
+async def world():
+    world = World()
+    await world.start()
+    yield world
+    await world.bench.stop()
+
+
+VERBS = {
+    "delete": lambda store: store.delete_segment(A),
+    "delete table": lambda store: store.delete_table(KEYS, must_be_empty=False),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_what_is_being_deleted_is_not_gone_yet(world, verb):
+    first, second = await world.ask_while_the_log_stands(*2 * [lambda: VERBS[verb](world.store)])
+    assert not first.done()
+    assert not second.done()
+    world.wal.go_on()
+    await first
+    with pytest.raises(NoSuchSegmentError):
+        await second
+
+
+async def test_a_deletion_that_failed_with_the_log_is_not_told_as_done(world):
+    await append(world.container, A, b"data")
+    first, second = await world.ask_while_the_log_stands(*2 * [lambda: world.store.delete_segment(A)])
+    world.container.log.fail(WalWriteError("the disk is gone"))
+    with pytest.raises(WalWriteError):
+        await first
+    with pytest.raises(ContainerOfflineError):
+        await second
+    assert await read_all(await world.crash(), A) == b"data"
+
+
+async def test_an_attribute_that_is_not_durable_refuses_nobody(world):
+    tasks = await world.ask_while_the_log_stands(
+        *2 * [lambda: world.store.update_attribute(A, KEY, 1, ATTRIBUTE_NULL)]
+    )
+    assert not any(task.done() for task in tasks)
+    world.wal.go_on()
+    assert [await task for task in tasks] == [True, False]
+
+
+@pytest.mark.parametrize("data", [b"data", b""])
+async def test_a_merge_that_is_repeated_in_the_line_has_the_answer_of_the_first(world, data):
+    if data:
+        await append(world.container, A, data)
+    tasks = await world.ask_while_the_line_is_held(*2 * [lambda: world.store.merge_segments(T, A)])
+    assert not any(task.done() for task in tasks)
+    world.wal.go_on()
+    assert [await task for task in tasks] == [len(data), len(data)]
+    assert await read_all(world.container, T) == data
+
+
+async def test_a_batch_that_is_repeated_in_the_line_has_the_answer_of_the_first(world):
+    await append(world.container, A, b"data")
+    tasks = await world.ask_while_the_line_is_held(*2 * [lambda: world.store.merge_batch(T, [A])])
+    assert not any(task.done() for task in tasks)
+    world.wal.go_on()
+    assert [await task for task in tasks] == [[4], [4]]
+    assert await read_all(world.container, T) == b"data"
+
+
+async def test_a_batch_keeps_its_order_though_its_first_source_looks_empty(world):
+    await world.container.create("s/b", {})
+    await append(world.container, "s/b", b"second")
+    target = await world.container.resolve(T)
+    has_memory = world.processor._has_memory
+    world.processor._has_memory = lambda: False
+    appending = asyncio.ensure_future(append(world.container, A, b"first"))
+    await until(lambda: world.processor._queue.count == 1)
+    merging = asyncio.ensure_future(world.container.merge_batch(target, [A, "s/b"]))
+    await until(lambda: world.processor._queue.count == 5)
+    world.processor._has_memory = has_memory
+    world.processor.on_memory_freed()
+    assert await appending == 0
+    assert await merging == [5, 11]
+    assert await read_all(world.container, T) == b"firstsecond"
