@@ -228,6 +228,21 @@ def forget_a_timer_that_struck_early(monkeypatch):
     monkeypatch.setattr(Flushing, "_set_timer", set_timer)
 
 
+def refuse_what_is_not_durable(monkeypatch):
+    async def check_refusal(container):
+        container.check_owner()
+
+    monkeypatch.setattr(SegmentContainer, "check_refusal", check_refusal)
+
+
+def merge_what_somebody_deletes(monkeypatch):
+    async def answer(merges, target, source):
+        await merges._log.flush()
+        return target.durable_length
+
+    monkeypatch.setattr(SegmentMerges, "_answer_repeated", answer)
+
+
 BUGS = [
     (acknowledge_before_the_log_has_it, "data_plane", 40),
     (forget_what_a_writer_has_in_flight, "container", 60),
@@ -242,6 +257,8 @@ BUGS = [
     (leave_updates_of_a_merge_out, "data_plane", 12),
     (forget_the_conditions_of_a_table, "data_plane", 12),
     (remove_from_a_table_only_on_condition, "data_plane", 12),
+    (refuse_what_is_not_durable, "crowds", 24),
+    (merge_what_somebody_deletes, "crowds", 12),
 ]
 
 

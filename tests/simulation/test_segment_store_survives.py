@@ -30,6 +30,12 @@ def test_clients_with_every_verb_are_told_what_a_correct_store_would_tell_them(s
     assert history.judged > 50
 
 
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
+    history = run_one("crowds", seed).value
+    assert history.judged > 50
+
+
 def test_every_verb_happens_in_a_handful_of_seeds():
     happened = sum((run_one("data_plane", seed).value.happened for seed in range(300, 306)), Counter())
     verbs = {call.__name__ for call in (*get_args(ContainerCall), *get_args(TableCall))}

@@ -58,6 +58,7 @@ class DataPlane:
         self._config = config
         files_max = config.chunk_files.descriptors_max
         self._descriptors = descriptors or DescriptorPlan(config.connections_max, files_max)
+        self._ingress = IngressConfig(connections_max=self._descriptors.connections_max)
         self._runtime = runtime
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._frames: FrameMemory | None = None
@@ -132,9 +133,7 @@ class DataPlane:
 
     async def listen(self, host: str, port: int) -> int:
         """Accept connections; answer the port. Raises OSError if the address is taken."""
-        self._listener = Listener(
-            self.store, IngressConfig(connections_max=self._descriptors.connections_max)
-        )
+        self._listener = Listener(self.store, self._ingress)
         return await self._listener.start(host, port)
 
     def container_health(self) -> list[ContainerHealth]:

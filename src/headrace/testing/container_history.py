@@ -17,6 +17,7 @@ from headrace.testing.container_calls import (
     ContainerAnswer,
     ContainerCall,
     CreateSegmentCall,
+    DeleteSegmentCall,
     EnsureSealedCall,
     GetAttributeCall,
     MergeIfThereCall,
@@ -25,6 +26,8 @@ from headrace.testing.container_calls import (
     ReadSegmentCall,
     SealSegmentCall,
     SegmentInfoCall,
+    TruncateSegmentCall,
+    UpdateAttributesCall,
 )
 from headrace.testing.container_model import ModelContainer
 from headrace.testing.history import NEVER, History, Operation, Outcome
@@ -58,8 +61,17 @@ _MERGES: Final = (MergeSegmentsCall, MergeIfThereCall)
 
 _LOOKS: Final = (ReadSegmentCall, SegmentInfoCall, GetAttributeCall, GetEntriesCall)
 
-#: Told only once what they refer to is durable; other refusals may be about what is still on its way.
-_PATIENT: Final = (CreateSegmentCall, SealSegmentCall, CreateTableCall)
+#: Refused by a container only for what is durable; its other refusals may be about what is on its way.
+PATIENT_CALLS: Final[tuple[type, ...]] = (CreateSegmentCall, SealSegmentCall, CreateTableCall)
+
+#: What a whole store refuses only for what is durable: every change of a segment but an append.
+STORE_PATIENT_CALLS: Final[tuple[type, ...]] = (
+    *PATIENT_CALLS,
+    DeleteSegmentCall,
+    MergeSegmentsCall,
+    TruncateSegmentCall,
+    UpdateAttributesCall,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +90,17 @@ TABLE: Final = Rules(table_model.INITIAL, table_model.step, table_model.state_of
 class ContainerHistory:
     """What happened since the last observation."""
 
-    def __init__(self, now: Callable[[], float], trace: Trace, rules: Rules = SEGMENTS) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float],
+        trace: Trace,
+        rules: Rules = SEGMENTS,
+        patient: tuple[type, ...] = PATIENT_CALLS,
+    ) -> None:
         self._history = History(now)
         self._trace = trace
         self._rules = rules
+        self._patient = patient
         self.state = rules.initial
         self.contested = False
         """Whether two owners were at work in this period: looks may then be old, refusals wrong."""
@@ -127,7 +146,7 @@ class ContainerHistory:
         Raises:
             NotLinearizableError: no order explains what clients were told.
         """
-        operations = [*judgeable(self.operations, contested=self.contested)]
+        operations = [*judgeable(self.operations, contested=self.contested, patient=self._patient)]
         verdict = linearize(operations, self.state, self._rules.step, steps_max=STEPS_MAX)
         if verdict.answer is Answer.ILLEGAL:
             raise NotLinearizableError(verdict.describe())
@@ -144,18 +163,25 @@ class ContainerHistory:
         self.contested = False
 
 
-def judgeable(operations: list[Operation], *, contested: bool) -> list[Operation]:
+def judgeable(
+    operations: list[Operation], *, contested: bool, patient: tuple[type, ...] = PATIENT_CALLS
+) -> list[Operation]:
     """Return what the model can judge, in the words of the model.
 
-    * A merge seals its source first: if it came to nothing, that is one more operation, perhaps.
+    * A merge seals its source first: if it came to nothing, or somebody saw the source meanwhile, that is
+      one more operation, perhaps.
     * A refusal may be about operations that are accepted and not yet durable: it is judged as if it had
-      been told when they were answered, and not at all if that never happened.
+      been told when they were answered, and not at all if that never happened. Not so for the calls that
+      are ``patient``.
     """
     judged = []
     for operation in operations:
         call: Any = operation.call
-        if isinstance(call, _MERGES) and operation.outcome is not Outcome.OK:
-            judged.extend(_seal_of_source(operation, operations[-1]))
+        if isinstance(call, _MERGES):
+            if operation.outcome is not Outcome.OK:
+                judged.extend(_seal_of_source(operation, operations[-1]))
+            elif _was_seen_sealed(operation, operations):
+                judged.append(_sealing_by(operation))
         if operation.outcome is Outcome.UNKNOWN and isinstance(call, _LOOKS):
             continue
         if contested and isinstance(call, _LOOKS):
@@ -163,7 +189,7 @@ def judgeable(operations: list[Operation], *, contested: bool) -> list[Operation
         if operation.outcome is Outcome.REFUSED:
             if operation.reason in _ANY_TIME or contested:
                 continue
-            if not isinstance(call, _PATIENT):
+            if not isinstance(call, patient):
                 end = max([operation.ended, *(other.ended for other in _in_flight(operation, operations))])
                 if end == NEVER:
                     continue
@@ -177,9 +203,8 @@ def _seal_of_source(merge: Operation, observation: Operation) -> list[Operation]
 
     What is observed in the end says which, unless the source is gone.
     """
+    operation = _sealing_by(merge)
     call: Any = merge.call
-    seal: Any = EnsureSealedCall(call.source)
-    operation = Operation(merge.client, seal, merge.started, merge.started_at)
     answer: Any = observation.result
     seen = answer.segments.get(call.source) if isinstance(answer, ObserveAnswer) else None
     if seen is not None:
@@ -187,6 +212,26 @@ def _seal_of_source(merge: Operation, observation: Operation) -> list[Operation]
             return []
         operation.outcome, operation.ended = Outcome.OK, observation.started
     return [operation]
+
+
+def _was_seen_sealed(merge: Operation, operations: list[Operation]) -> bool:
+    """Say whether somebody was told while the merge was under way that its source is sealed."""
+    call: Any = merge.call
+    for other in operations:
+        if other.started < merge.ended and merge.started < other.ended:
+            told: Any = other.call
+            if told.segment == call.source and (
+                other.reason == "SegmentSealed" or getattr(other.result, "sealed", False)
+            ):
+                return True
+    return False
+
+
+def _sealing_by(merge: Operation) -> Operation:
+    """Return the sealing of the source as an operation that may have happened."""
+    call: Any = merge.call
+    seal: Any = EnsureSealedCall(call.source)
+    return Operation(merge.client, seal, merge.started, merge.started_at)
 
 
 def _in_flight(refused: Operation, operations: list[Operation]) -> list[Operation]:

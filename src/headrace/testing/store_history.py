@@ -19,7 +19,7 @@ from headrace.testing.container_calls import (
     ObserveAnswer,
     ObserveCall,
 )
-from headrace.testing.container_history import SEGMENTS, TABLE, ContainerHistory
+from headrace.testing.container_history import SEGMENTS, STORE_PATIENT_CALLS, TABLE, ContainerHistory
 from headrace.testing.container_model import ModelSegment
 from headrace.testing.history import Operation
 from headrace.testing.table_model import ObserveTableCall, TableAnswer, TableCall
@@ -72,7 +72,8 @@ class StoreHistory:
         found = self.families.get(name)
         if found is None:
             is_table = name.startswith(TABLES)
-            history = ContainerHistory(self._now, self._trace, TABLE if is_table else SEGMENTS)
+            rules = TABLE if is_table else SEGMENTS
+            history = ContainerHistory(self._now, self._trace, rules, STORE_PATIENT_CALLS)
             found = Family(history, container_of(name, self.containers), is_table=is_table)
             self.families[name] = found
         return found

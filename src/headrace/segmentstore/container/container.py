@@ -78,7 +78,7 @@ class SegmentContainer:
             self.tiers.stored_length,
         )
         self._changes = SegmentChanges(self._log)
-        self._merges = SegmentMerges(self._directory, self._log, self)
+        self._merges = SegmentMerges(self._directory, self._log, self._tenure)
 
     # -------------------------------------------------------------------------------------- life
 
@@ -264,7 +264,7 @@ class SegmentContainer:
         """Append the whole content of a source to ``target``, atomically, and remove the source.
 
         Answers the length of the target right after. A source that was merged before counts as done.
-        One that is empty is deleted after the updates were made, which are an operation of their own: a crash
+        One that is empty is deleted right behind the updates, which are an operation of their own: a crash
         in between leaves the updates, and the source for the next attempt.
 
         Raises:

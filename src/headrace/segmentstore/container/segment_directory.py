@@ -104,10 +104,6 @@ class SegmentDirectory:
         except NoSuchSegmentError:
             return self._state.by_name.get(name)
 
-    def newest(self, name: str) -> SegmentState | None:
-        """Return the segment in memory that was created last under a name, whatever became of it."""
-        return self._state.by_name.get(name)
-
     async def read_info(self, name: str) -> SegmentInfo:
         """Durable facts about a live segment, which stays where it is. Raises as :meth:`resolve`."""
         state = self._state.find(name)

@@ -30,18 +30,17 @@ MERGED_NAMES_MAX: Final = 10_000
 """How many merged sources a container remembers, so that a repeated merge request is answered with
 success."""
 
+_UPDATE_BYTES: Final = 300
+"""Upper bound on what one attribute update takes in the log."""
+
 _NO_LONGER_OPEN: Final = (SegmentSealedError, SegmentMergedError, NoSuchSegmentError)
 """Why a source need not be sealed."""
 
 
-class Changes(Protocol):
+class Tenure(Protocol):
     """What a merge needs of the container besides."""
 
     def check_owner(self) -> None: ...
-
-    async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None: ...
-
-    async def delete(self, segment: SegmentState) -> None: ...
 
 
 class SegmentMerges:
@@ -51,10 +50,10 @@ class SegmentMerges:
     sources that it has never heard of, and a transaction would count as committed.
     """
 
-    def __init__(self, directory: SegmentDirectory, log: DurableLog, changes: Changes) -> None:
+    def __init__(self, directory: SegmentDirectory, log: DurableLog, tenure: Tenure) -> None:
         self._directory = directory
         self._log = log
-        self._changes = changes
+        self._tenure = tenure
         self._merged: OrderedDict[str, tuple[SegmentState, int]] = OrderedDict()
         """By name of the source: the source, and the id of the target that has its bytes."""
 
@@ -98,7 +97,7 @@ class SegmentMerges:
         outcomes = await asyncio.gather(*started, return_exceptions=True)
         if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
             await self._log.flush()  # what removed a source may not be durable
-            self._changes.check_owner()
+            self._tenure.check_owner()
         target_is_gone = target.accepted_deleted or target.accepted_merged
         lengths: list[int] = []
         for outcome in outcomes:
@@ -145,12 +144,12 @@ class SegmentMerges:
             self._remember(source, target)
             return operation
 
-        merging = self._log.submit(propose, 300 * len(updates), segments=(target, source))
+        merging = self._log.submit(propose, _UPDATE_BYTES * len(updates), segments=(target, source))
         merging.add_done_callback(_look_at)
         return self._finish(target, source, sealing, merging, updates)
 
     async def _merge_again(self, target: SegmentState, source_name: str) -> int:
-        self._changes.check_owner()
+        self._tenure.check_owner()
         self._check_repeated(target, source_name)
         return target.durable_length
 
@@ -187,33 +186,59 @@ class SegmentMerges:
         except NoSuchSegmentError as error:
             if error.segment == target.name or source.accepted_length:
                 raise
-            return await self._merge_empty(target, source, updates)  # on its way, or done, by somebody else
+            return await self._answer_repeated(target, source)  # on its way, or done, by somebody else
         except SegmentMergedError:
-            await self._log.flush()
-            if not source.merged:  # somebody else's merge, and the log failed before it was durable
-                raise ContainerOfflineError(f"{source.name!r} was not merged") from None
-            self._changes.check_owner()
-            self._check_repeated(target, source.name)
-            return target.durable_length
+            return await self._answer_repeated(target, source)
         return int(ticket.operation.offset + ticket.operation.length)
+
+    async def _answer_repeated(self, target: SegmentState, source: SegmentState) -> int:
+        """Answer for a source that somebody else has merged or deleted, once that is durable.
+
+        Raises:
+            NoSuchSegmentError: it was deleted, or is merged into another segment.
+        """
+        was_merged = self._merged.get(source.name) == (source, target.segment_id)
+        await self._log.flush()
+        if not source.merged and not source.deleted:
+            raise ContainerOfflineError(f"{source.name!r} was not merged") from None
+        self._tenure.check_owner()
+        if not was_merged:
+            raise NoSuchSegmentError(source.name)
+        return target.durable_length
 
     async def _merge_empty(
         self, target: SegmentState, source: SegmentState, updates: Sequence[AttributeUpdate]
     ) -> int:
-        """Delete a sealed source that has no byte, behind the updates."""
-        if updates:
-            await self._changes.update_attributes(target, updates)
-        try:
-            await self._changes.delete(source)
-        except NoSuchSegmentError:
-            await self._log.flush()
-            if not source.deleted and not source.merged:
-                raise ContainerOfflineError(f"{source.name!r} was not merged") from None
-            self._changes.check_owner()
-            if source.name in self._merged:
-                self._check_repeated(target, source.name)
-        if self._directory.newest(source.name) in (None, source):  # else the name was used again meanwhile
+        """Delete a sealed source that has no byte, behind the updates, unless somebody else was faster."""
+        updated = not updates
+
+        def propose_updates(sequence: int) -> ops.UpdateAttributes:
+            nonlocal updated
+            if source.accepted_deleted or source.accepted_merged:
+                raise NoSuchSegmentError(source.name)
+            operation = transitions.propose_update(target, sequence, updates)
+            updated = True
+            return operation
+
+        def propose_deletion(sequence: int) -> ops.Delete:
+            if not updated:
+                raise _NotUpdatedError(target.name)
+            operation = transitions.propose_delete(source, sequence)
             self._remember(source, target)
+            return operation
+
+        changes = []
+        if updates:
+            changes.append(
+                self._log.submit(propose_updates, _UPDATE_BYTES * len(updates), segments=(target, source))
+            )
+        changes.append(self._log.submit(propose_deletion, segments=(source,), deletes=True))
+        outcomes = await asyncio.gather(*changes, return_exceptions=True)
+        for error in outcomes:
+            if isinstance(error, NoSuchSegmentError) and error.segment == source.name:
+                return await self._answer_repeated(target, source)
+            if isinstance(error, BaseException):
+                raise error
         return target.durable_length
 
     def _remember(self, source: SegmentState, target: SegmentState) -> None:
@@ -224,6 +249,10 @@ class SegmentMerges:
 
 class _EmptySourceError(Exception):
     """The log has no merge of nothing."""
+
+
+class _NotUpdatedError(Exception):
+    """The updates of a merge were refused, and with them what follows."""
 
 
 def _release(source: SegmentState | None) -> None:

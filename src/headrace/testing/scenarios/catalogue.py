@@ -45,6 +45,10 @@ async def _data_plane(sim: Simulation, reduction: Reduction) -> Any:
     return await data_plane.tempest(sim, reduction)
 
 
+async def _crowds(sim: Simulation, reduction: Reduction) -> Any:
+    return await data_plane.tempest(sim, reduction, crowds=True)
+
+
 async def _writers(sim: Simulation, reduction: Reduction) -> Any:
     kinds = tuple(kind for kind in HostFault if kind.name.lower() not in reduction.without)
     return await storm(
@@ -70,6 +74,15 @@ _LOSSY: Final = NetworkConfig(drop_chance=0.002)
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "container": Scenario(_container, 5, 4, 32, FAULTS),
+    "crowds": Scenario(
+        _crowds,
+        data_plane.LIVES,
+        data_plane.CLIENTS,
+        data_plane.STEPS,
+        data_plane.FAULTS,
+        _LOSSY,
+        share=0.5,
+    ),
     "data_plane": Scenario(
         _data_plane, data_plane.LIVES, data_plane.CLIENTS, data_plane.STEPS, data_plane.FAULTS, _LOSSY
     ),

@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.limits import KIB
+from headrace.limits import KIB, MIB
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.settings import simulated
 from headrace.segmentstore.container.config import ContainerConfig
@@ -59,6 +59,10 @@ class ContainerProfile:
     log_s_max: float
     pause_s_max: float
     troubles: frozenset[str]
+    crowds: bool = False
+    """Of a whole store: whether its clients ask for many things at once."""
+    connection_requests_max: int = 128
+    request_bytes_max: int = 256 * MIB
 
 
 def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfile:

@@ -9,8 +9,11 @@ looked at, and in the end storage alone must have it.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
+from headrace.limits import MIB
+from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.failures import StuckError
 from headrace.testing.faults.host_faults import HostFault, HostFaults
 from headrace.testing.host import SimulatedHost
@@ -37,9 +40,14 @@ _STREAMS_MANY: Final = 24
 _PATIENCE_S: Final = 600.0
 
 
-async def tempest(sim: Simulation, reduction: Reduction = ALL) -> StoreHistory:
-    """Let stores come and go while clients work; judge each period; then look at what storage has."""
+async def tempest(sim: Simulation, reduction: Reduction = ALL, *, crowds: bool = False) -> StoreHistory:
+    """Let stores come and go while clients work; judge each period; then look at what storage has.
+
+    With ``crowds`` clients ask for many things at once, and for the same again, of logs that may be slow.
+    """
     profile = draw_profile(sim.entropy.fork("profile"), reduction)
+    if crowds:
+        profile = replace(profile, crowds=True, **_draw_crowded(sim.entropy.fork("crowds")))
     entropy = sim.entropy.fork("endings")
     world = StoreWorld(sim, profile, containers=1 + entropy.randbelow(3))
     one = sim.host("one")
@@ -52,6 +60,16 @@ async def tempest(sim: Simulation, reduction: Reduction = ALL) -> StoreHistory:
         await _live(world, one, other, ending, life, reduction)
     await _finish(world, one, reduction)
     return world.history
+
+
+def _draw_crowded(entropy: SeededEntropy) -> dict[str, Any]:
+    """Return what is different in a profile whose clients come in crowds: waits and little room."""
+    draw = entropy.randbelow
+    return {
+        "log_s_max": (0.0, 0.05, 0.5)[draw(3)],
+        "connection_requests_max": (128, 2)[draw(2)],
+        "request_bytes_max": (256 * MIB, 1)[draw(2)],
+    }
 
 
 async def _live(
@@ -151,6 +169,7 @@ def _start_clients(world: StoreWorld, label: str, reduction: Reduction) -> list[
             streams=streams,
             tables=[f"{TABLES}{number}.#epoch.0" for number in range(2)],
             cancels_per_thousand=cancels,
+            crowds=profile.crowds,
         )
         steps = min(STEPS, profile.steps, reduction.steps)
         tasks.append(host.spawn(name, client.work(steps, profile.pause_s_max)))

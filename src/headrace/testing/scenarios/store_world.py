@@ -8,6 +8,7 @@ dead and a new store, before it listens, has been looked at.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, RequestError
@@ -42,6 +43,11 @@ class SimulatedStore(DataPlane):
         )
         super().__init__(config, host.runtime, world.history.containers)
         self.cache = self._cache = BlockCache(profile.cache)
+        self._ingress = replace(
+            self._ingress,
+            requests_max=profile.connection_requests_max,
+            request_bytes_max=profile.request_bytes_max,
+        )
         self.wals: dict[int, Wal] = {}
         self.failures: list[BaseException] = []
         self._world = world

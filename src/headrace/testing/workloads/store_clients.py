@@ -11,29 +11,24 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headrace.errors import ConnectionLostError
-from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.model.attributes import AttributeUpdate
 from headrace.model.names import transaction_segment_name
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.container_calls import (
     CreateSegmentCall,
-    DeleteSegmentCall,
-    GetAttributeCall,
     LengthAnswer,
     MergeIfThereCall,
-    MergeSegmentsCall,
     ReadAnswer,
     ReadSegmentCall,
-    SealSegmentCall,
     SegmentAnswer,
-    SegmentInfoCall,
-    TruncateSegmentCall,
-    UpdateAttributesCall,
-    ValueAnswer,
 )
 from headrace.testing.failures import SimulationError
+from headrace.testing.history import Outcome
 from headrace.testing.store_history import StoreHistory
+from headrace.testing.workloads import questions
 from headrace.testing.workloads.block_writer import writer_id_of
-from headrace.testing.workloads.draws import KEYS, draw_key, draw_size, draw_updates
+from headrace.testing.workloads.crowd_client import CrowdClient
+from headrace.testing.workloads.draws import draw_key, draw_size, draw_updates
 from headrace.testing.workloads.store_connection import TIMEOUT_S, StoreConnection, reason_of
 from headrace.testing.workloads.table_client import TableClient
 from headrace.testing.workloads.wire_writer import WireWriter
@@ -55,6 +50,7 @@ class StoreClient:
         streams: Sequence[str],
         tables: Sequence[str] = (),
         cancels_per_thousand: int = 0,
+        crowds: bool = False,
     ) -> None:
         self.name = name
         self._connection = StoreConnection(name, addresses, history, entropy, cancels_per_thousand)
@@ -67,6 +63,8 @@ class StoreClient:
         self._tables = [TableClient(table, self._connection.start, entropy) for table in tables]
         for table in tables:
             history.family_of(table).known[table] = False
+        crowd = CrowdClient(name, self._connection, history, entropy.fork("crowd"), self._streams)
+        self._crowd = crowd if crowds else None
 
     async def work(self, steps: int, pause_s_max: float) -> None:
         """Take so many steps."""
@@ -80,6 +78,8 @@ class StoreClient:
         self._connection.leave()
 
     async def _step(self) -> None:
+        if self._crowd is not None and await self._crowd.step():
+            return
         draw = self._entropy.randbelow
         name = self._streams[draw(len(self._streams))]
         match draw(30):
@@ -115,9 +115,8 @@ class StoreClient:
     async def create(self, name: str) -> bool:
         """Create a segment."""
         self._history.family_of(name).known[name] = False
-        return await self._connection.ask(
-            CreateSegmentCall(name), lambda i: c.CreateSegment(i, name, 0, 0, ""), c.SegmentCreated
-        )
+        operation = await self._connection.put(questions.create(name))
+        return operation.outcome is Outcome.OK
 
     async def create_transient(self, parent: str) -> str:
         """Create a segment that lives as long as this connection; return its name, or nothing."""
@@ -142,16 +141,9 @@ class StoreClient:
 
     async def info(self, name: str) -> SegmentAnswer | None:
         """Ask for the facts."""
-        told: list[SegmentAnswer] = []
-
-        def answer(reply: c.StreamSegmentInfo) -> SegmentAnswer:
-            told.append(SegmentAnswer(reply.start_offset, reply.write_offset, reply.is_sealed))
-            return told[0]
-
-        await self._connection.ask(
-            SegmentInfoCall(name), lambda i: c.GetStreamSegmentInfo(i, name, ""), c.StreamSegmentInfo, answer
-        )
-        return told[0] if told else None
+        operation = await self._connection.put(questions.info(name))
+        facts: Any = operation.result
+        return facts if operation.outcome is Outcome.OK else None
 
     async def read(self, name: str, offset: int, *, limit_s: float = TIMEOUT_S) -> int:
         """Read somewhere; return how many bytes there were."""
@@ -175,54 +167,27 @@ class StoreClient:
 
     async def seal(self, name: str) -> None:
         """Seal."""
-        await self._connection.ask(
-            SealSegmentCall(name), lambda i: c.SealSegment(i, name, ""), c.SegmentSealed
-        )
+        await self._connection.put(questions.seal(name))
 
     async def truncate(self, name: str, offset: int) -> None:
         """Drop the head, or try to."""
-        await self._connection.ask(
-            TruncateSegmentCall(name, offset),
-            lambda i: c.TruncateSegment(i, name, offset, ""),
-            c.SegmentTruncated,
-        )
+        await self._connection.put(questions.truncate(name, offset))
 
     async def delete(self, name: str) -> None:
         """Delete."""
-        await self._connection.ask(
-            DeleteSegmentCall(name), lambda i: c.DeleteSegment(i, name, ""), c.SegmentDeleted
-        )
+        await self._connection.put(questions.delete(name))
 
     async def get_attribute(self, name: str) -> None:
         """Ask for the value of an attribute."""
-        key = draw_key(self._entropy)
-        await self._connection.ask(
-            GetAttributeCall(name, key),
-            lambda i: c.GetSegmentAttribute(i, name, key, ""),
-            c.SegmentAttribute,
-            lambda reply: ValueAnswer(reply.value),
-        )
+        await self._connection.put(questions.get_attribute(name, draw_key(self._entropy)))
 
     async def update_attribute(self, name: str) -> None:
         """Change an attribute if it has an expected value."""
-        draw = self._entropy.randbelow
-        key, value = KEYS[draw(len(KEYS))], ATTRIBUTE_NULL if draw(6) == 0 else draw(4)
-        expected = ATTRIBUTE_NULL if draw(2) else draw(4)
-        update = AttributeUpdate(key, UpdateKind.REPLACE_IF_EQUALS, value, expected)
-        await self._connection.ask(
-            UpdateAttributesCall(name, (update,)),
-            lambda i: c.UpdateSegmentAttribute(i, name, key, value, expected, ""),
-            c.SegmentAttributeUpdated,
-        )
+        await self._connection.put(questions.draw_attribute_update(self._entropy, name))
 
     async def merge(self, target: str, source: str, updates: tuple[AttributeUpdate, ...] = ()) -> None:
         """Merge a source into a target. The merge of an empty one is not atomic with its updates."""
-        await self._connection.ask(
-            MergeSegmentsCall(target, source, updates),
-            lambda i: c.MergeSegments(i, target, source, "", list(updates)),
-            c.SegmentsMerged,
-            lambda reply: LengthAnswer(reply.new_target_write_offset),
-        )
+        await self._connection.put(questions.merge(target, source, updates))
 
     async def merge_batch(self, target: str, sources: list[str], full: set[str]) -> None:
         """Merge several sources in one request; each merge is an operation of its own.

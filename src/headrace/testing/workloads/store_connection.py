@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from headrace.errors import ConnectionLostError
 from headrace.runtime.entropy import SeededEntropy
-from headrace.testing.container_calls import ContainerAnswer, ContainerCall
+from headrace.testing.container_calls import ContainerCall
 from headrace.testing.failures import SimulationError
 from headrace.testing.history import Operation
 from headrace.testing.store_history import StoreHistory
-from headrace.testing.table_model import TableAnswers, TableCall
+from headrace.testing.table_model import TableCall
 from headrace.testing.wire_client import WireClient
+from headrace.testing.workloads.questions import Answer, Question
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Command
 
@@ -31,8 +32,6 @@ _REFUSALS: Final[dict[type[Command], str]] = {
     c.TableKeyBadVersion: "TableKeyVersion",
     c.TableSegmentNotEmpty: "TableNotEmpty",
 }
-
-Answer = Callable[[Any], ContainerAnswer | TableAnswers | None]
 
 
 class StoreConnection:
@@ -83,24 +82,52 @@ class StoreConnection:
         Raises:
             ConnectionLostError: nobody knows whether it happened, or this store is not the owner.
         """
+        return await self.put(Question(call, request, good, answer), limit_s=limit_s)
+
+    async def put(self, question: Question, *, limit_s: float = TIMEOUT_S) -> Operation:
+        """Ask one question: see :meth:`start`."""
+        return (await self.put_all([question], limit_s=limit_s))[0]
+
+    async def put_all(self, questions: Sequence[Question], *, limit_s: float = TIMEOUT_S) -> list[Operation]:
+        """Ask all questions in one piece, and write down what came of each, in any order of the replies.
+
+        Raises:
+            ConnectionLostError: nobody knows whether one of them happened, or this store is not the owner.
+        """
         wire = await self.connect()
         if self._entropy.randbelow(1000) < self._cancels_per_thousand:
             limit_s = self._entropy.random() * 0.01
-        operation = self._history.start(self._name, call)
-        history = self._history.of(operation)
+        operations = [self._history.start(self._name, question.call) for question in questions]
+        requests: list[Any] = [question.request(wire.new_request_id()) for question in questions]
+        open_ = {
+            request.request_id: (question, operation)
+            for request, question, operation in zip(requests, questions, operations, strict=True)
+        }
+        wrong_host = False
         try:
-            reply = await wire.call(request(wire.new_request_id()), limit_s)
+            await wire.send(requests, limit_s)
+            while open_:
+                reply: Any = await wire.receive(limit_s)
+                found = open_.pop(reply.request_id, None)
+                if found is None:
+                    raise SimulationError(f"{reply} answers nothing that was asked")
+                self._take(*found, reply)
+                wrong_host = wrong_host or isinstance(reply, c.WrongHost)
         except ConnectionLostError as error:
-            history.fail(operation, error)
+            for _, operation in open_.values():
+                self._history.of(operation).fail(operation, error)
             raise
-        refused = isinstance(reply, c.SegmentAttributeUpdated) and not reply.success
-        if isinstance(reply, good) and not refused:
-            history.succeed(operation, None if answer is None else answer(reply))
-            return operation
-        history.refuse(operation, "AttributeMismatch" if refused else reason_of(reply, operation))
-        if isinstance(reply, c.WrongHost):
+        if wrong_host:
             raise ConnectionLostError("somebody else may know")
-        return operation
+        return operations
+
+    def _take(self, question: Question, operation: Operation, reply: Any) -> None:
+        history = self._history.of(operation)
+        refused = isinstance(reply, c.SegmentAttributeUpdated) and not reply.success
+        if isinstance(reply, question.good) and not refused:
+            history.succeed(operation, None if question.answer is None else question.answer(reply))
+        else:
+            history.refuse(operation, "AttributeMismatch" if refused else reason_of(reply, operation))
 
     async def connect(self) -> WireClient:
         """Return the connection, a new one if there is none.

@@ -14,13 +14,20 @@ from headrace.errors import ConnectionLostError
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.runtime.entropy import SeededEntropy
-from headrace.testing.container_calls import AppendDataCall, GetAttributeCall, LengthAnswer, ValueAnswer
+from headrace.testing.container_calls import (
+    AppendDataCall,
+    GetAttributeCall,
+    LengthAnswer,
+    SealSegmentCall,
+    ValueAnswer,
+)
 from headrace.testing.container_history import CONFLICT, STALE_TARGET
 from headrace.testing.failures import SimulationError
 from headrace.testing.history import Operation
 from headrace.testing.store_history import StoreHistory
 from headrace.testing.wire_client import WireClient
 from headrace.testing.workloads.draws import Emptiness
+from headrace.testing.workloads.store_connection import reason_of
 from headrace.wire.commands import (
     AppendBlockEnd,
     AppendSetup,
@@ -33,6 +40,7 @@ from headrace.wire.commands import (
     SealSegment,
     SegmentAttribute,
     SegmentIsSealed,
+    SegmentSealed,
     SetupAppend,
     WrongHost,
 )
@@ -172,8 +180,7 @@ class WireWriter:
     async def _check_sealed(self, wire: WireClient) -> None:
         """Who hears of a seal goes on elsewhere, behind what is in this segment: it must be just that."""
         known, self._sealed_behind = self._sealed_behind, None
-        seal = SealSegment(wire.new_request_id(), self.segment, "")
-        if not isinstance(await wire.call(seal, _TIMEOUT_S), SegmentIsSealed):
+        if not await self._is_sealed(wire):
             return  # deleted meanwhile, or somebody else's now
         question = GetSegmentAttribute(wire.new_request_id(), self.segment, self._writer_id, "")
         reply = await wire.call(question, _TIMEOUT_S)
@@ -182,6 +189,22 @@ class WireWriter:
                 f"{self.name} was told that {self.segment} is sealed when it knew of {known}; "
                 f"{reply.value} is in there"
             )
+
+    async def _is_sealed(self, wire: WireClient) -> bool:
+        """Say whether the segment was sealed: asked by a seal, which one made anew takes."""
+        operation = self._history.start(self.name, SealSegmentCall(self.segment))
+        history = self._history.of(operation)
+        seal = SealSegment(wire.new_request_id(), self.segment, "")
+        try:
+            reply = await wire.call(seal, _TIMEOUT_S)
+        except ConnectionLostError as error:
+            history.fail(operation, error)
+            raise
+        if isinstance(reply, SegmentSealed):
+            history.succeed(operation)
+        else:
+            history.refuse(operation, reason_of(reply, operation))
+        return isinstance(reply, SegmentIsSealed)
 
     def _start(self, block: _Block) -> Operation:
         block.previous = self._known

@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from headrace.errors import ContainerOfflineError, NoSuchSegmentError, WalWriteError
-from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.errors import AttributeMismatchError, ContainerOfflineError, NoSuchSegmentError, WalWriteError
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.store import SegmentStore
 from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, read_all, until
@@ -42,12 +42,15 @@ class World:
                 await asyncio.sleep(0)
         return tasks
 
-    async def ask_while_the_line_is_held(self, *asks):
-        """The same, of requests that are all decided in one turn, by a log that stands then."""
+    async def ask_while_the_line_is_held(self, *asks, operations=None):
+        """The same, of requests that are all decided in one turn, by a log that stands then.
+
+        ``operations``: how many they are in the line, by default two of each.
+        """
         has_memory = self.processor._has_memory
         self.processor._has_memory = lambda: False
         tasks = [asyncio.ensure_future(ask()) for ask in asks]
-        await until(lambda: self.processor._queue.count == 2 * len(asks))
+        await until(lambda: self.processor._queue.count == (operations or 2 * len(asks)))
         self.wal.held = True
         self.processor._has_memory = has_memory
         self.processor.on_memory_freed()
@@ -140,3 +143,22 @@ async def test_a_batch_keeps_its_order_though_its_first_source_looks_empty(world
     assert await appending == 0
     assert await merging == [5, 11]
     assert await read_all(world.container, T) == b"firstsecond"
+
+
+@pytest.mark.parametrize("updates", [[], [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)]])
+async def test_an_empty_source_is_either_merged_or_deleted(world, updates):
+    asks = [lambda: world.store.merge_segments(T, A, updates), lambda: world.store.delete_segment(A)]
+    merging, deleting = await world.ask_while_the_line_is_held(*asks, operations=3)
+    assert not merging.done()
+    world.wal.go_on()
+    await deleting
+    with pytest.raises(NoSuchSegmentError):
+        await merging
+    assert await world.store.get_attribute(T, KEY) == ATTRIBUTE_NULL
+
+
+async def test_an_empty_source_is_not_merged_if_an_update_is_refused(world):
+    updates = [AttributeUpdate(KEY, UpdateKind.REPLACE_IF_EQUALS, 1, 2)]
+    with pytest.raises(AttributeMismatchError):
+        await world.store.merge_segments(T, A, updates)
+    assert (await world.store.segment_info(A)).sealed

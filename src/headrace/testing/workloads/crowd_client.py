@@ -1,0 +1,122 @@
+"""Many requests in one piece: a change asked for again before the first answer, and all segments at once.
+
+A client that loses patience, or that is told nothing because the log stands, asks again; and a whole
+application that wakes up asks for everything it has. What the first request has begun and what is durable are
+different things then, rooms for waiting requests are full, and segments that had left memory come back
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.model.names import transaction_segment_name
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.history import Outcome
+from headrace.testing.store_history import StoreHistory
+from headrace.testing.workloads import questions
+from headrace.testing.workloads.block_writer import writer_id_of
+from headrace.testing.workloads.draws import KEYS
+from headrace.testing.workloads.questions import Question
+from headrace.testing.workloads.store_connection import StoreConnection
+
+_ODDS = 2
+"""One step of so many is a crowd."""
+
+
+class CrowdClient:
+    """What one client asks for in crowds, on its connection; it has draws of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        connection: StoreConnection,
+        history: StoreHistory,
+        entropy: SeededEntropy,
+        streams: Sequence[str],
+    ) -> None:
+        self._name = name
+        self._connection = connection
+        self._history = history
+        self._draw = entropy.randbelow
+        self._entropy = entropy
+        self._streams = streams
+        self._transactions = 0
+
+    async def step(self) -> bool:
+        """Ask for many things at once, perhaps; say whether.
+
+        Raises:
+            ConnectionLostError: nobody knows about those that were not answered.
+        """
+        draw = self._draw
+        if draw(_ODDS):
+            return False
+        name = self._streams[draw(len(self._streams))]
+        match draw(8):
+            case 0 | 1:
+                await self._wake_all()
+            case 2 | 3 | 4:
+                await self._run_transaction(name)
+            case 5 | 6:
+                await self._repeat(self._change_of(name))
+            case _:
+                self._history.family_of(name).known[name] = False
+                await self._repeat(questions.create(name))
+        return True
+
+    def _change_of(self, name: str) -> Question:
+        draw = self._draw
+        match draw(6):
+            case 0:
+                return questions.delete(name)
+            case 1:
+                return questions.seal(name)
+            case 2:
+                return questions.truncate(name, draw(4000))
+            case _:
+                return questions.draw_attribute_update(self._entropy, name)
+
+    async def _repeat(self, question: Question, *others: Question) -> None:
+        """Ask the same thing two or three times, and other things between."""
+        crowd = [question] * (2 + self._draw(2))
+        for other in others:
+            crowd.insert(self._draw(len(crowd) + 1), other)
+        await self._connection.put_all(crowd)
+
+    async def _wake_all(self) -> None:
+        """Ask for something of every segment."""
+        crowd = []
+        for name in self._streams:
+            match self._draw(5):
+                case 0:
+                    crowd.append(questions.get_attribute(name, KEYS[self._draw(len(KEYS))]))
+                case 1:
+                    writer_id = writer_id_of(
+                        f"{self._name}o{self._streams.index(name)}"
+                    )  # one that only opens
+                    crowd.append(questions.set_up(name, writer_id))
+                case 2 | 3:
+                    crowd.append(questions.draw_attribute_update(self._entropy, name))
+                case _:
+                    crowd.append(questions.info(name))
+        await self._connection.put_all(crowd)
+
+    async def _run_transaction(self, target: str) -> None:
+        """Merge or delete a source several times at once."""
+        draw = self._draw
+        self._transactions += 1
+        number = int.from_bytes(b"c" + self._name.encode()[-7:]) << 32 | self._transactions
+        source = transaction_segment_name(target, number)
+        self._history.family_of(source).known[source] = False
+        created = await self._connection.put_all([questions.create(source)] * (1 + draw(2)))
+        if all(operation.outcome is not Outcome.OK for operation in created):
+            return
+        crowd = [questions.merge(target, source)]
+        if draw(3) == 0:
+            crowd.append(questions.delete(source))
+        if draw(4) == 0:
+            crowd.append(questions.seal(source))
+        if draw(3) == 0:
+            crowd.append(questions.info(target))
+        await self._repeat(crowd.pop(draw(len(crowd))), *crowd)

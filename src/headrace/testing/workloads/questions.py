@@ -1,0 +1,125 @@
+"""What clients ask of a store: the call for the history, the request, and how a reply answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.container_calls import (
+    ContainerAnswer,
+    ContainerCall,
+    CreateSegmentCall,
+    DeleteSegmentCall,
+    GetAttributeCall,
+    LengthAnswer,
+    MergeSegmentsCall,
+    SealSegmentCall,
+    SegmentAnswer,
+    SegmentInfoCall,
+    TruncateSegmentCall,
+    UpdateAttributesCall,
+    ValueAnswer,
+)
+from headrace.testing.table_model import TableAnswers, TableCall
+from headrace.testing.workloads.draws import KEYS
+from headrace.wire import commands as c
+from headrace.wire.commands.kinds import Command
+
+Answer = Callable[[Any], ContainerAnswer | TableAnswers | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request, which any reply but ``good`` refuses."""
+
+    call: ContainerCall | TableCall
+    request: Callable[[int], Command]
+    """Makes it, with a request id."""
+    good: type[Command]
+    answer: Answer | None = None
+    """What the good reply tells, if it tells more than that it happened."""
+
+
+def create(name: str) -> Question:
+    """Create a segment."""
+    return Question(CreateSegmentCall(name), lambda i: c.CreateSegment(i, name, 0, 0, ""), c.SegmentCreated)
+
+
+def info(name: str) -> Question:
+    """Ask for the facts."""
+    return Question(
+        SegmentInfoCall(name),
+        lambda i: c.GetStreamSegmentInfo(i, name, ""),
+        c.StreamSegmentInfo,
+        lambda reply: SegmentAnswer(reply.start_offset, reply.write_offset, reply.is_sealed),
+    )
+
+
+def seal(name: str) -> Question:
+    """Seal."""
+    return Question(SealSegmentCall(name), lambda i: c.SealSegment(i, name, ""), c.SegmentSealed)
+
+
+def truncate(name: str, offset: int) -> Question:
+    """Drop the head, or try to."""
+    return Question(
+        TruncateSegmentCall(name, offset),
+        lambda i: c.TruncateSegment(i, name, offset, ""),
+        c.SegmentTruncated,
+    )
+
+
+def delete(name: str) -> Question:
+    """Delete."""
+    return Question(DeleteSegmentCall(name), lambda i: c.DeleteSegment(i, name, ""), c.SegmentDeleted)
+
+
+def get_attribute(name: str, key: bytes) -> Question:
+    """Ask for the value of an attribute."""
+    return Question(
+        GetAttributeCall(name, key),
+        lambda i: c.GetSegmentAttribute(i, name, key, ""),
+        c.SegmentAttribute,
+        lambda reply: ValueAnswer(reply.value),
+    )
+
+
+def set_up(name: str, writer_id: bytes) -> Question:
+    """Open a writer, and hear how far it has come."""
+    return Question(
+        GetAttributeCall(name, writer_id),
+        lambda i: c.SetupAppend(i, writer_id, name, ""),
+        c.AppendSetup,
+        lambda reply: ValueAnswer(reply.last_event_number),
+    )
+
+
+def update_attribute(name: str, key: bytes, value: int, expected: int) -> Question:
+    """Change an attribute if it has an expected value."""
+    update = AttributeUpdate(key, UpdateKind.REPLACE_IF_EQUALS, value, expected)
+    return Question(
+        UpdateAttributesCall(name, (update,)),
+        lambda i: c.UpdateSegmentAttribute(i, name, key, value, expected, ""),
+        c.SegmentAttributeUpdated,
+    )
+
+
+def draw_attribute_update(entropy: SeededEntropy, name: str) -> Question:
+    """Return such a change of one attribute."""
+    draw = entropy.randbelow
+    key, value = KEYS[draw(len(KEYS))], ATTRIBUTE_NULL if draw(6) == 0 else draw(4)
+    expected = ATTRIBUTE_NULL if draw(2) else draw(4)
+    return update_attribute(name, key, value, expected)
+
+
+def merge(target: str, source: str, updates: tuple[AttributeUpdate, ...] = ()) -> Question:
+    """Merge a source into a target. The merge of an empty one is not atomic with its updates."""
+    return Question(
+        MergeSegmentsCall(target, source, updates),
+        lambda i: c.MergeSegments(i, target, source, "", list(updates)),
+        c.SegmentsMerged,
+        lambda reply: LengthAnswer(reply.new_target_write_offset),
+    )
