@@ -42,7 +42,7 @@ class StandaloneConfig:
     )
     frames_max: int = tunable(
         12,
-        low=9,
+        low=10,
         high=1024,
         help="Log frames of 2 MiB per container: a legal append of 16 MiB has to find room in them.",
     )

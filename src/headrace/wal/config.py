@@ -22,7 +22,7 @@ class WalConfig:
     )
     frames_max: int = tunable(
         8,
-        low=2,
+        low=3,
         high=1024,
         simulate=(3, 6),
         help="Frames lent out at a time: the back-pressure of the append path, and its memory bound.",

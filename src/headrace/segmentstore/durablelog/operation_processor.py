@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,8 +38,9 @@ from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.append_runs import RUN_OVERHEAD, AppendOwner, AppendRuns, OpenRun
 from headrace.segmentstore.durablelog.durable_apply import DurableApply
-from headrace.segmentstore.durablelog.frame_builder import FrameBuilder
+from headrace.segmentstore.durablelog.frame_builder import Buffer, FrameBuilder
 from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
+from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.priority import DELAYED_FROM, Priority, priority_of
@@ -94,6 +95,8 @@ class OperationProcessor:
         self._waiters: deque[Callable[[], None]] = deque()
         self._frames_kept = 0
         """Frames that small blocks leave alone, for a large one that waits."""
+        self._kept_is_asked = False
+        """All frames are back, and the large block has not asked since."""
         self._kept_until = -1
         """How many frames are durable when the large block is taken to have left."""
         self._memory_timer: asyncio.TimerHandle | None = None
@@ -168,7 +171,7 @@ class OperationProcessor:
 
     def _has_frames(self, size_bytes: int) -> bool:
         current = self._builder.current
-        if current is not None and current.used + size_bytes <= current.capacity:
+        if current is not None and current.used + ENTRY_HEADER.size + size_bytes <= current.capacity:
             return True
         free = self._wal.frames_free
         if size_bytes < self._builder.content_bytes_max:
@@ -183,6 +186,7 @@ class OperationProcessor:
         back: so once it was refused frames are kept for it, until it was let in or does not ask any more.
         """
         if size_bytes >= self._builder.content_bytes_max:
+            self._kept_is_asked = False
             if self._has_frames(size_bytes):
                 self._frames_kept = 0
                 return True
@@ -192,8 +196,22 @@ class OperationProcessor:
         free = self._wal.frames_free
         if free > self._frames_kept or self._kept_until < self._stats.frames_durable:
             return free > 0
-        # As long as a frame is out somebody is woken; if none is, nobody waits for the frames that are kept.
-        return free > 0 and not self._dispatch.frames_held
+        if not self._dispatch.frames_held and not self._kept_is_asked:
+            self._kept_is_asked = True  # no frame is out that would wake anybody
+            self._loop.call_soon(self._ask_kept)
+        return False
+
+    def _ask_kept(self) -> None:
+        """Let the large block ask once more, before anybody smaller."""
+        self._on_room()
+        self._loop.call_soon(self._stop_keeping)
+
+    def _stop_keeping(self) -> None:
+        """Everybody was asked: a large block that has not come does not wait any more."""
+        if self._kept_is_asked and self._may_wake():
+            self._frames_kept = 0
+        self._kept_is_asked = False
+        self._wake()
 
     def _check_fits(self, size_bytes: int) -> None:
         """Raise EventTooLargeError if not even all frames of the log could hold ``size_bytes``."""
@@ -239,10 +257,13 @@ class OperationProcessor:
 
     def _wake(self) -> None:
         waiters = self._waiters
-        if waiters and (self._runs.ended or (not self._throttle.closed and self._has_memory())):
+        if waiters and self._may_wake():
             self._waiters = deque()
             for resume in waiters:
                 self._loop.call_soon(resume)
+
+    def _may_wake(self) -> bool:
+        return self._runs.ended or (not self._throttle.closed and self._has_memory())
 
     # -------------------------------------------------------------------------------------- requests
 
@@ -318,6 +339,17 @@ class OperationProcessor:
             request.future.set_exception(error)
             return True
         ticket = Ticket(operation, request.future)
+        try:
+            self._accept(ticket, pieces, size, sequence)
+        except BaseException as error:
+            self._end_by_mistake(request, error)
+            if not isinstance(error, Exception):
+                raise
+        return True
+
+    def _accept(self, ticket: Ticket, pieces: Sequence[Buffer], size: int, sequence: int) -> None:
+        """Let an operation change the accepted state, and hand it to the log."""
+        operation = ticket.operation
         if type(operation) is ops.Append:
             segment = self._container.by_id[operation.segment_id]
             if operation.offset == segment.stored_length:
@@ -329,7 +361,14 @@ class OperationProcessor:
         self._stats.operations += 1
         if not self._turn.scheduled:
             self._turn.schedule()
-        return True
+
+    def _end_by_mistake(self, request: Request, error: BaseException) -> None:
+        """End this owner, since the accepted state has an operation that the log lacks: there was no memory
+        for a frame, say. Nothing that builds on it may reach the log: it could never be recovered.
+        """
+        failure = WalWriteError(f"an accepted operation was not handed to the log: {error!r}")
+        request.future.set_exception(failure)
+        self.fail(failure)
 
     # -------------------------------------------------------------------------------------- durable, or end
 

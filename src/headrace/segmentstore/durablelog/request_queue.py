@@ -99,6 +99,8 @@ class RequestQueue:
             while queue:
                 if not admit(queue[0]):
                     return
+                if not queue:
+                    return  # the owner of the log has ended by it, and with it all who waited
                 self._remove_first(line)
 
     def _remove_first(self, line: int) -> None:

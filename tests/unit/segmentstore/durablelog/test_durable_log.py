@@ -28,7 +28,9 @@ from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
+from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.codec import RUN_EVENTS_MAX
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
@@ -552,3 +554,72 @@ async def test_an_empty_block_moves_its_writer_on_and_is_nobodys_work():
     assert [(item.offset, item.length) for item in appends] == [(0, 2)]
     recovered = await bench.recover()
     assert recovered.state.get("s").attribute(owner.writer_id) == 4
+
+
+def _map(bench, name):
+    return bench.log.submit(lambda sequence: transitions.propose_map(bench.state, sequence, name, {}))
+
+
+@pytest.mark.parametrize("fitting", [0, 1, 2], ids=["first", "second", "third"])
+async def test_an_accepted_operation_that_gets_no_frame_ends_the_owner(fitting):
+    """Everything later would build on an operation that the log does not have."""
+    bench = await Bench(frame_bytes=300, frames=8).start()
+    before, owner = await bench.map("before"), Owner(1)
+    bench.log.processor._builder.seal()
+    await bench.settle()
+    acquire, written = bench.wal.acquire_frame, len(bench.wal.stored)
+    left = fitting
+
+    def fail():
+        nonlocal left
+        if not left:
+            raise MemoryError
+        left -= 1
+        return acquire()
+
+    bench.wal.acquire_frame = fail
+    appending = bench.log.submit(
+        lambda sequence: transitions.propose_append(before, sequence, bytes(700), (), -1),
+        800,
+        segments=(before,),
+    )
+    with pytest.raises(WalWriteError, match="MemoryError"):
+        await appending
+    bench.wal.acquire_frame = acquire
+    assert [type(error) for error in bench.failed] == [WalWriteError]
+    with pytest.raises(ContainerOfflineError):
+        await _map(bench, "after")
+    await bench.settle()
+    assert len(bench.wal.stored) == written
+    again = await bench.recover()
+    assert again.state.get("before").durable_length == 0
+    assert not owner.acks
+
+
+async def test_those_in_line_behind_an_operation_that_gets_no_frame_are_told():
+    bench = await Bench(frame_bytes=300, frames=4).start()
+    processor = bench.log.processor
+    has_frames, processor._has_frames = processor._has_frames, lambda _: False
+    waiting = [_map(bench, f"s{number}") for number in range(3)]
+    processor._has_frames = has_frames
+    processor._builder.write = lambda *_: False
+    processor.on_memory_freed()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [WalWriteError, *2 * [ContainerOfflineError]]
+
+
+@pytest.mark.parametrize("left", range(12))
+async def test_an_operation_that_is_larger_than_it_said_waits_if_its_header_does_not_fit(left):
+    bench = await Bench(frame_bytes=4000, frames=3, slots=1).start()
+    processor, name = bench.log.processor, "n" * 1000
+    for _ in range(3):
+        frame = processor._builder._open()
+        frame.used = frame.capacity
+        if bench.wal.frames_free:
+            processor._builder.seal()
+    operation = transitions.propose_map(bench.state, processor._container.next_sequence() + 1, name, {})
+    frame.used = frame.capacity - sum(map(len, codec.encode(operation))) - left
+    assert not bench.wal.frames_free
+    _map(bench, name)
+    assert bool(processor._queue.count) == (left < ENTRY_HEADER.size)
+    assert not bench.failed

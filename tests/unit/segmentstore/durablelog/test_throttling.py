@@ -1,6 +1,7 @@
 """A loaded container slows down, lets what is urgent pass, and opens at once when it is told to."""
 
 import asyncio
+import itertools
 import random
 from functools import partial
 
@@ -381,4 +382,40 @@ async def test_frames_kept_for_a_large_block_that_went_away_are_used_again():
         bench.append(segment, owner, bytes(400), last=number)
         processor.end_of_read()
     assert taken == 6
+    await bench.settle()
+
+
+@pytest.mark.parametrize("small_first", [True, False])
+@pytest.mark.parametrize("writers", [1, 3])
+async def test_a_block_that_needs_all_frames_is_let_in_beside_busy_writers(small_first, writers):
+    bench = await Bench(frame_bytes=500, frames=6, slots=2).start()
+    segment, other = await bench.map("s"), await bench.map("t")
+    processor, large, numbers = bench.log.processor, Owner(1), itertools.count(2)
+    size = 4 * processor._builder.content_bytes_max
+    assert processor._builder.frames_needed(size + 65) == 6
+    stopped = False
+
+    def fill():
+        while not stopped and processor.can_accept(400):
+            bench.append(segment, Owner(next(numbers)), bytes(400), last=1)
+        processor.end_of_read()
+        if not stopped:
+            processor.wait_capacity(fill)
+
+    def write_large():
+        if processor.can_accept(size):
+            bench.append(other, large, bytes(size), last=1)
+            processor.end_of_read()
+        else:
+            processor.wait_capacity(write_large)
+
+    fillers = [fill] * writers
+    for write in [*fillers, write_large] if small_first else [write_large, *fillers]:
+        write()
+    while not large.acks:
+        assert next(numbers) < 400, "it starves"
+        await asyncio.sleep(0)
+        if bench.wal.waiting:
+            bench.wal.step()
+    stopped = True
     await bench.settle()
