@@ -29,8 +29,7 @@ from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
-
-SEGMENT_NAME_CHARS_MAX = 1024
+from headrace.segmentstore.segment_names import check_segment_name
 
 
 class SegmentStore:
@@ -95,9 +94,9 @@ class SegmentStore:
             await container.create(segment, attributes)
 
     async def create_transient_segment(self, parent: str, writer_id: bytes) -> str:
-        """Create a scratch segment beside ``parent`` (which is not checked) and return its name."""
-        check_segment_name(parent)
+        """Create a scratch segment beside ``parent``, which need not exist, and return its name."""
         name = transient_segment_name(parent, writer_id, self._entropy.token(16))
+        check_segment_name(name)
         container = self._registry.get(name)
         await container.create(name, {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT})
         return name
@@ -159,9 +158,18 @@ class SegmentStore:
             raise
 
     async def merge_batch(self, target: str, sources: Sequence[str]) -> list[int]:
-        """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target."""
+        """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target.
+
+        Raises:
+            InvalidArgumentError: one of them cannot be merged, nothing was.
+        """
+        container = self._container(target)
         for source in sources:
             check_source(target, source)
+            if source.startswith(INTERNAL_PREFIX) or self._registry.get(source) is not container:
+                raise InvalidArgumentError(
+                    f"{source!r} and {target!r} live in different containers: nothing was merged"
+                )
         try:
             async with self._owning(target):
                 container, state = await self._stream_segment(target)
@@ -282,14 +290,6 @@ class SegmentStore:
     def for_each_container(self, visit: Callable[[SegmentContainer], None]) -> None:
         for container in self._registry.running():
             visit(container)
-
-
-def check_segment_name(segment: str) -> None:
-    """Raise InvalidArgumentError for a name no client of the protocol would make."""
-    if segment.startswith(INTERNAL_PREFIX):
-        raise InvalidArgumentError(f"segment name {segment!r} is reserved")
-    if not segment or len(segment) > SEGMENT_NAME_CHARS_MAX or "\0" in segment:
-        raise InvalidArgumentError(f"illegal segment name of {len(segment)} characters")
 
 
 def check_stream(state: SegmentState) -> None:

@@ -65,6 +65,7 @@ class SegmentMerges:
         try:
             source = await self._find_source(source_name)
             try:
+                _check_whole(target, [source])
                 return await self._start(target, source_name, source, updates)
             finally:
                 _release(source)
@@ -84,6 +85,7 @@ class SegmentMerges:
             for name in source_names:
                 source = await self._find_source(name)
                 sources.append(source)
+            _check_whole(target, sources)
             return await self._merge_all(target, source_names, sources)
         finally:
             target.users -= 1
@@ -253,6 +255,13 @@ class _EmptySourceError(Exception):
 
 class _NotUpdatedError(Exception):
     """The updates of a merge were refused, and with them what follows."""
+
+
+def _check_whole(target: SegmentState, sources: Sequence[SegmentState | None]) -> None:
+    """Refuse sources that no merge takes, before any is sealed. That the target takes none comes first."""
+    if not (target.accepted_sealed or target.accepted_deleted or target.accepted_merged):
+        for source in filter(None, sources):
+            transitions.check_whole(target, source)
 
 
 def _release(source: SegmentState | None) -> None:

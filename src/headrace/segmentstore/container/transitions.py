@@ -162,10 +162,7 @@ def propose_merge(
     check_live(source)
     if not source.accepted_sealed:
         raise SegmentNotSealedError(source.name)
-    if source is target or source.accepted_start_offset != 0:
-        raise InvalidArgumentError(
-            f"segment {source.name!r} is truncated, or the target itself: cannot merge"
-        )
+    check_whole(target, source)
     values = evaluate(target, updates)
     return ops.Merge(
         sequence,
@@ -175,6 +172,14 @@ def propose_merge(
         source.accepted_length,
         values,
     )
+
+
+def check_whole(target: SegmentState, source: SegmentState) -> None:
+    """Raise InvalidArgumentError for a source that cannot be merged, whatever else happens."""
+    if source is target or source.accepted_start_offset != 0:
+        raise InvalidArgumentError(
+            f"segment {source.name!r} is truncated, or the target itself: cannot merge"
+        )
 
 
 def propose_delete(segment: SegmentState, sequence: int) -> ops.Delete:

@@ -14,8 +14,15 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.limits import INT64_MAX
+
 INCARNATION_CHARS: Final = 8
 RANDOM_BYTES: Final = 12
+
+CHUNK_SUFFIX_BYTES_MAX: Final = (
+    len(".E--O-.") + 2 * len(str(INT64_MAX)) + INCARNATION_CHARS + 2 * RANDOM_BYTES
+)
+"""What the name of a chunk adds to that of its segment, at most."""
 
 _NAME: Final = re.compile(
     r"(?P<segment>.+)\.E-(?P<epoch>\d{1,19})-O-(?P<offset>\d{1,19})"

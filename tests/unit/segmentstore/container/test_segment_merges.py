@@ -98,3 +98,17 @@ async def test_a_batch_into_a_target_that_is_merged_itself_is_no_success(contain
     assert outcomes[0] == 6
     assert isinstance(outcomes[1], NoSuchSegmentError)
     assert await read_all(container, A) == b"source"
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_truncated_source_changes_nothing(container, batch):
+    target = await container.resolve(T)
+    for name in (A, U):
+        await append(container, name, b"bytes")
+    await container.truncate(await container.resolve(A), 1)
+    with pytest.raises(InvalidArgumentError, match="truncated"):
+        await (container.merge_batch(target, [U, A]) if batch else container.merge(target, A))
+    assert await read_all(container, T) == b""
+    assert await read_all(container, U) == b"bytes"
+    assert not (await container.resolve(A)).sealed
+    assert not (await container.resolve(U)).sealed

@@ -1,0 +1,45 @@
+"""Which names segments may have: every one that is accepted can be stored, under any provider.
+
+The log takes any name, long-term storage does not. A segment whose chunks cannot be named would be
+acknowledged and never stored, and the log of its container never cut.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.errors import InvalidArgumentError
+from headrace.limits import INT64_MAX
+from headrace.model.names import primary_name, transaction_segment_name, transient_segment_name
+from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
+from headrace.storage.chunks.chunk_names import CHUNK_SUFFIX_BYTES_MAX
+from headrace.storage.providers.contract import CHUNK_NAME_BYTES_MAX
+
+SEGMENT_NAME_BYTES_MAX: Final = CHUNK_NAME_BYTES_MAX - len(f".{INT64_MAX:x}") - CHUNK_SUFFIX_BYTES_MAX
+"""In UTF-8: what is left of the name of a chunk besides the segment's id and what a chunk adds."""
+
+_MARK_BYTES_MAX: Final = max(
+    len(transaction_segment_name("", 0)), len(transient_segment_name("", bytes(16), bytes(16)))
+)
+
+PRIMARY_NAME_BYTES_MAX: Final = SEGMENT_NAME_BYTES_MAX - _MARK_BYTES_MAX
+"""Of a segment that is neither a transaction's nor a scratch segment: those are named after it."""
+
+
+def check_segment_name(segment: str) -> None:
+    """Raise InvalidArgumentError for a name no client of the protocol would make, or storage not take."""
+    if segment.startswith(INTERNAL_PREFIX):
+        raise InvalidArgumentError(f"segment name {segment!r} is reserved")
+    length = len(segment.encode("utf-8", "surrogatepass"))
+    length_max = SEGMENT_NAME_BYTES_MAX
+    if primary_name(segment) == segment:
+        length_max = PRIMARY_NAME_BYTES_MAX
+    if length > length_max:
+        raise InvalidArgumentError(
+            f"a segment name of {length} bytes in UTF-8 exceeds the limit of {length_max}"
+        )
+    if "\0" in segment or not all(segment.split("/")):
+        raise InvalidArgumentError(
+            f"illegal segment name of {len(segment)} characters: it, or a part between slashes, is empty, "
+            "or it has a NUL"
+        )
