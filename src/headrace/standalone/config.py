@@ -35,10 +35,16 @@ class StandaloneConfig:
         help="Fixed once data exist. None: as the directory was made; 4 for a new one.",
     )
     cache_bytes: int = tunable(
-        256 * MIB,
+        512 * MIB,
         low=16 * MIB,
         high=1024 * GIB,
-        help="Memory for events, of all containers together: cached ones, and those not stored yet.",
+        help="Hard bound of the memory for events, of all containers together: cached and not stored yet.",
+    )
+    cache_soft_bytes: int = tunable(
+        160 * MIB,
+        low=16 * MIB,
+        high=1024 * GIB,
+        help="Of that, so much is used for whatever comes; more only for events that are not stored yet.",
     )
     frames_max: int = tunable(
         12,

@@ -69,7 +69,9 @@ class DataPlane:
         """After a stop: a thread is in a call that the file system does not answer; it would outlive us."""
         self._provider: ChunkProvider | None = None
         self._listener: Listener | None = None
-        self._cache = BlockCache(CacheConfig(bytes_max=config.cache_bytes))
+        self._cache = BlockCache(
+            CacheConfig(bytes_max=config.cache_bytes, soft_bytes_max=config.cache_soft_bytes)
+        )
         self.registry = ContainerRegistry(containers, self._make_container)
         self.store = SegmentStore(self.registry, runtime.entropy)
 

@@ -118,6 +118,7 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
         bytes_max=(64 * KIB, 128 * KIB, 512 * KIB)[draw(3)],
         arena_bytes=arena,
         extent_bytes_max=(4 * KIB, 16 * KIB, arena)[draw(3)],
+        soft_bytes_max=(None, arena)[entropy.fork("soft").randbelow(2)],
     )
     return ContainerProfile(
         file_log=draw(5) < 3,

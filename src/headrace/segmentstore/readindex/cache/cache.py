@@ -133,6 +133,7 @@ class BlockCache:
         self._tails += change
         blocks = self.policy.tail_blocks_max(self._tails)
         self.tail_order_max = min(self.layout.order_max, blocks.bit_length() - 1)
+        self._soft_blocks = self.policy.soft_blocks(self._tails)
 
     # ---------------------------------------------------------------------------------- extents
 
@@ -150,6 +151,8 @@ class BlockCache:
         if order > self.tail_order_max or self.policy.is_tight(self.essential_blocks):
             order = min(order_within(wanted_bytes), self.layout.order_max)
         block = self._allocate(order)
+        if block == NO_BLOCK and self._evictable_blocks < 1 << order:
+            block = self._grow(order)
         if block == NO_BLOCK:
             self._make_room(order)
             order = self.layout.find_order(order)
@@ -212,6 +215,7 @@ class BlockCache:
             while self.layout.free_blocks < 1 << order:
                 taken = history.blocks + self._lent_blocks
                 if not self._evictions.evict_one(policy.queues_for_history(taken, 1 << order)):
+                    self._add_arena()
                     break
             order = self.layout.find_order(order)
             if order >= 0:
@@ -220,6 +224,13 @@ class BlockCache:
 
     def _allocate(self, order: int) -> int:
         block = self.layout.allocate(order)
+        while block == NO_BLOCK and self.layout.blocks < self._soft_blocks and self._add_arena():
+            block = self.layout.allocate(order)
+        return block
+
+    def _grow(self, order: int) -> int:
+        """Take an extent beyond the soft bound, up to the hard one, for what storage does not have."""
+        block = NO_BLOCK
         while block == NO_BLOCK and self._add_arena():
             block = self.layout.allocate(order)
         return block
@@ -386,6 +397,10 @@ class BlockCache:
     def essential_blocks(self) -> int:
         """Blocks that may not be evicted: storage lacks their bytes, or readers hold them."""
         return self.policy.blocks_max - self.room_bytes // BLOCK_BYTES
+
+    @property
+    def _evictable_blocks(self) -> int:
+        return self.layout.blocks - self.layout.free_blocks - self.essential_blocks
 
     @property
     def spare_bytes(self) -> int:

@@ -29,6 +29,9 @@ HISTORY: Final = 2
 DOOMED: Final = 3
 """Freed while readers still hold views of it; its memory returns when the last one lets go."""
 
+_BLOCKS_PER_TAIL: Final = 32
+"""By so much the soft bound grows with each segment that is written: 128 KiB."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
@@ -36,12 +39,17 @@ class CacheConfig:
 
     bytes_max: int = 256 * MIB
     """Hard bound of the arenas. Rounded down to whole blocks."""
+    soft_bytes_max: int | None = None
+    """Beyond this, and some blocks for each segment that is written, arenas are added only for bytes that
+    storage does not have and for which nothing could be evicted. None: the hard bound.
+    """
     arena_bytes: int = 8 * MIB
     """Memory is taken from the system in pieces of this size, when they are first needed."""
     extent_bytes_max: int = 1 * MIB
     """Longest run of bytes that lies in one piece."""
     history_share_max: float = 0.25
-    """Part of the cache that data read back from storage may fill."""
+    """Part of the cache, as of the next two up to its soft bound, that data read back from storage may fill.
+    """
     history_share_min: float = 0.03
     """Part of the cache that appends leave to history, so that read-ahead is not lost before it is used."""
     pinned_share_max: float = 0.25
@@ -49,6 +57,7 @@ class CacheConfig:
 
     def __post_init__(self) -> None:
         assert self.bytes_max >= BLOCK_BYTES
+        assert self.soft_bytes_max is None or self.soft_bytes_max >= BLOCK_BYTES
         assert BLOCK_BYTES <= self.extent_bytes_max <= self.arena_bytes
         assert self.extent_bytes_max & (self.extent_bytes_max - 1) == 0
         assert self.arena_bytes & (self.arena_bytes - 1) == 0
@@ -59,14 +68,23 @@ class CacheConfig:
 class EvictionPolicy:
     """Decides which queue gives up its oldest extent, and how large extents may be. Counts are blocks."""
 
-    __slots__ = ("blocks_max", "generation_blocks", "history_max", "history_min", "pinned_max")
+    __slots__ = (
+        "blocks_max",
+        "generation_blocks",
+        "history_max",
+        "history_min",
+        "pinned_max",
+        "soft_blocks_max",
+    )
 
     def __init__(self, config: CacheConfig) -> None:
         self.blocks_max = config.bytes_max // BLOCK_BYTES
-        self.history_max = max(1, int(self.blocks_max * config.history_share_max))
-        self.history_min = int(self.blocks_max * config.history_share_min)
-        self.pinned_max = int(self.blocks_max * config.pinned_share_max)
-        self.generation_blocks = max(1, self.blocks_max // 64)
+        soft_bytes_max = config.bytes_max if config.soft_bytes_max is None else config.soft_bytes_max
+        self.soft_blocks_max = min(self.blocks_max, soft_bytes_max // BLOCK_BYTES)
+        self.history_max = max(1, int(self.soft_blocks_max * config.history_share_max))
+        self.history_min = int(self.soft_blocks_max * config.history_share_min)
+        self.pinned_max = int(self.soft_blocks_max * config.pinned_share_max)
+        self.generation_blocks = max(1, self.soft_blocks_max // 64)
 
     def queues_for_append(self, history: int) -> tuple[int, int]:
         """In which order queues give up room for essential bytes. ``history`` are its blocks now."""
@@ -79,6 +97,14 @@ class EvictionPolicy:
     def is_tight(self, essential: int) -> bool:
         """Whether tails should stop reserving room for appends to come."""
         return essential * 2 > self.blocks_max
+
+    def soft_blocks(self, segments: int) -> int:
+        """How much is taken without need when so many segments have bytes that are not stored.
+
+        A few busy segments are stored in large writes from little memory. Of many, each has little when it is
+        flushed: more memory makes those writes larger.
+        """
+        return min(self.blocks_max, self.soft_blocks_max + segments * _BLOCKS_PER_TAIL)
 
     def tail_blocks_max(self, segments: int) -> int:
         """Largest extent of a tail when so many segments have bytes that are not stored.
