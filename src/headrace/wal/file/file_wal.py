@@ -97,9 +97,9 @@ class FileWal:
     async def open(self) -> None:
         """Take ownership; see ``Wal.open``.
 
-        The steps, in this order: publish the epoch (fences everybody before), read the log, sync what no
-        later record vouches for, make the first file of this epoch (it says where older owners end), remove
-        dead files. The last two happen only while nobody has taken over.
+        The steps, in this order: publish the epoch (fences everybody before), read the log, write again what
+        no later record vouches for, make the first file of this epoch (it says where older owners end),
+        remove dead files. The last two happen only while nobody has taken over.
         """
         assert self._record is None
         assert not self._closed
@@ -148,9 +148,10 @@ class FileWal:
             recovered = recover_log(
                 self._files.find(), log_id, reader.read_at, self._directory, self._owner.named
             )
+            for records in recovered.unproven:
+                self._files.prove(records, reader.read_at)
         finally:
             reader.close()
-        self._files.sync(file.name for file in recovered.unproven)
         return recovered
 
     def _establish(self, head: FileHead, dead: list[str]) -> SegmentFile:

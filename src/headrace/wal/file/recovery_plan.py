@@ -13,6 +13,7 @@ is known, so any gap is corruption.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -70,6 +71,16 @@ class LogExtent:
     end_sequence: int
     end_offset: int
     durable_sequence: int
+    doubtful: deque[tuple[int, int]] = field(default_factory=deque)
+    """Sequence and offset of the last records, those that none of the file vouches for."""
+
+
+class UnprovenRecords(NamedTuple):
+    """The bytes ``start <= offset < end`` of a file: whole records that no later one vouches for."""
+
+    file: FoundFile
+    start: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -78,10 +89,8 @@ class RecoveredLog:
 
     extents: list[LogExtent] = field(default_factory=list)
     dead: list[FoundFile] = field(default_factory=list)
-    unproven: list[FoundFile] = field(default_factory=list)
-    """Files with records that no later record vouches for: they must be synced before they are relied
-    upon.
-    """
+    unproven: list[UnprovenRecords] = field(default_factory=list)
+    """Whether they are durable is unknown: they must be made so before they are relied upon."""
     next_sequence: int = FIRST_SEQUENCE
     truncation_sequence: int = FIRST_SEQUENCE
     next_number: int = 1
@@ -328,7 +337,9 @@ class _Recovery:
             raise self._corruption(f"record {sequence} is damaged but was acknowledged", broken, offset)
         for extent in self._result.extents:
             if extent.first_sequence >= first and extent.end_sequence - 1 > durable:
-                self._result.unproven.append(extent.file)
+                offsets = (offset for doubtful, offset in extent.doubtful if doubtful > durable)
+                start = next(offsets, DATA_OFFSET)
+                self._result.unproven.append(UnprovenRecords(extent.file, start, extent.end_offset))
         return sequence
 
     def _find_witnesses(self, group: list[_Image], broken: FoundFile, offset: int) -> Iterator[RecordHeader]:
@@ -357,13 +368,17 @@ class _Recovery:
     def _walk_file(self, extent: LogExtent, end: int | None) -> None:
         cursor = RecordCursor(self._read, extent.file, self._log)
         sequence = extent.first_sequence
+        doubtful = extent.doubtful
         while sequence != end:
             record = cursor.next_record()
             if record is None or record[0].sequence != sequence or record[0].kind != KIND_DATA:
                 break
+            doubtful.append((sequence, extent.end_offset))
             sequence += 1
             extent.durable_sequence = record[0].durable_sequence
             extent.end_offset = cursor.offset
+            while doubtful and doubtful[0][0] <= extent.durable_sequence:
+                doubtful.popleft()
         extent.end_sequence = sequence
 
     def _corruption(self, message: str, file: FoundFile, offset: int) -> DataCorruptionError:

@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError, StorageFullError, WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.filesystem import Filesystem
 from headrace.wal.config import BLOCK_BYTES
-from headrace.wal.file.recovery_plan import FoundFile
+from headrace.wal.file.recovery_plan import FoundFile, ReadAt, UnprovenRecords
 from headrace.wal.file.segment_format import (
     DATA_OFFSET,
     MARK_OFFSETS,
@@ -34,8 +34,8 @@ from headrace.wal.file.segment_format import (
 from headrace.wal.frame import Frame
 from headrace.wal.record_format import seal_record
 
-_ZERO_BYTES: Final = 1 * MIB
-_zeros = memoryview(mmap.mmap(-1, _ZERO_BYTES))
+_PIECE_BYTES: Final = 1 * MIB
+_zeros = memoryview(mmap.mmap(-1, _PIECE_BYTES))
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -133,8 +133,8 @@ class SegmentFiles:
         """Write zeros, durably. Blocks once written are quicker to write again: no metadata changes."""
         fd = self._open(self._path(file.name), os.O_RDWR, synchronous=False)
         try:
-            for offset in range(start, end, _ZERO_BYTES):
-                self._write_fully(fd, _zeros[: min(_ZERO_BYTES, end - offset)], offset)
+            for offset in range(start, end, _PIECE_BYTES):
+                self._write_fully(fd, _zeros[: min(_PIECE_BYTES, end - offset)], offset)
             self._filesystem.fdatasync(fd)
         finally:
             self._filesystem.close(fd)
@@ -172,14 +172,32 @@ class SegmentFiles:
         """Store a truncation point, durably, over the older of the two marks."""
         self._write(file.fd, _aligned(encode_mark(mark)), MARK_OFFSETS[mark.turn % len(MARK_OFFSETS)])
 
-    def sync(self, names: Iterable[str]) -> None:
-        """Make files durable that somebody else may have left unsynced."""
-        for name in names:
-            fd = self._filesystem.open(self._path(name), os.O_RDWR)
-            try:
-                self._filesystem.fsync(fd)
-            finally:
-                self._filesystem.close(fd)
+    def prove(self, records: UnprovenRecords, read: ReadAt) -> None:
+        """Make records durable that somebody else may have left unsynced: write the same bytes once more.
+
+        Syncing alone would prove nothing. If a sync of theirs has failed, the system goes on showing what it
+        could not store, and takes it to be stored.
+        """
+        try:
+            self._write_again(records, read)
+        except OSError as error:
+            if error.errno != errno.EINVAL or not self.direct:
+                raise
+            self.direct = False
+            self._write_again(records, read)
+
+    def _write_again(self, records: UnprovenRecords, read: ReadAt) -> None:
+        name, end = records.file.name, records.end
+        fd = self._open(self._path(name), os.O_RDWR, synchronous=True)
+        try:
+            for offset in range(records.start, end, _PIECE_BYTES):
+                data = bytearray(min(_PIECE_BYTES, end - offset))
+                found = read(name, offset, len(data))  # the last padding may be missing
+                data[: len(found)] = found
+                self._write_fully(fd, _aligned(data), offset)
+            self._filesystem.fsync(fd)
+        finally:
+            self._filesystem.close(fd)
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete files, if they are there, and make that durable."""
@@ -268,7 +286,7 @@ class FileReader:
             self._name = ""
 
 
-def _aligned(data: bytes) -> memoryview:
+def _aligned(data: bytes | bytearray) -> memoryview:
     """Return ``data`` in memory that starts on a page."""
     pages = mmap.mmap(-1, len(data))
     pages[:] = data

@@ -42,11 +42,17 @@ class TestOneOwner:
         assert log.next_number == 4
         assert [file.number for file in log.dead] == [3]
 
-    def test_only_files_with_records_nobody_vouches_for_have_to_be_synced(self):
+    def test_only_records_nobody_vouches_for_have_to_be_proven(self):
+        def unproven(log):
+            return [(records.file.number, records.start, records.end) for records in log.unproven]
+
         log, _ = recover(Image(1, 1, 1).add_many(1, 2, 3), Image(2, 1, 1).add_many(4, 5))
-        assert [file.number for file in log.unproven] == [2]
+        assert unproven(log) == [(2, DATA_OFFSET + 4096, DATA_OFFSET + 8192)]
         log, _ = recover(Image(1, 1, 1).add_many(1, 2, 3), Image(2, 1, 1).add(4, durable=2))
-        assert [file.number for file in log.unproven] == [1, 2]
+        assert unproven(log) == [
+            (1, DATA_OFFSET + 8192, DATA_OFFSET + 12288),
+            (2, DATA_OFFSET, DATA_OFFSET + 4096),
+        ]
         log, _ = recover(Image(1, 1, 1).add_many(1, 2, 3).close(4))
         assert log.unproven == []
 
