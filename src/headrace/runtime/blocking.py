@@ -9,6 +9,7 @@ and descriptors and returns values.
 from __future__ import annotations
 
 import asyncio
+import errno
 import queue
 import threading
 from collections.abc import Callable
@@ -49,7 +50,8 @@ class BlockingWork(Protocol):
     def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], done: Done) -> None:
         """Perform ``fn(*args)``, then call ``done(result, error)`` on the loop; exactly one of them is None.
 
-        (A function that returns None gives ``done(None, None)``.) One thread performs jobs in order.
+        (A function that returns None gives ``done(None, None)``.) One thread performs jobs in order. If the
+        system gives no thread at all, the error is ``OSError`` with ``EAGAIN``, and nothing was performed.
 
         Raises:
             MailboxFullError: the queue is full; nothing was queued.
@@ -102,12 +104,14 @@ class BlockingPool(BoundedWork):
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._threads: list[ThreadHandle] = []
         self._threads_ended = 0
+        self._refused = 0
+        """Jobs that no thread could be started for and that are about to be answered so."""
         self._ended: list[asyncio.Future[None]] = []
 
     async def wait_closed(self) -> None:
         """See ``BlockingWork.wait_closed``."""
         assert self._closed
-        if self._threads_ended < len(self._threads):
+        if self._threads_ended < len(self._threads) or self._refused:
             ended = asyncio.get_running_loop().create_future()
             self._ended.append(ended)
             await ended
@@ -117,9 +121,27 @@ class BlockingPool(BoundedWork):
     # ---- on the loop
 
     def _dispatch(self, job: Job) -> None:
-        self._queue.put(job)
         if len(self._threads) < min(self._threads_max, self._pending):
-            self._threads.append(start_thread(f"{self.name}-{len(self._threads)}", self._work))
+            try:
+                self._threads.append(start_thread(f"{self.name}-{len(self._threads)}", self._work))
+            except RuntimeError as error:  # the system gives no more; those that are there do it
+                if not self._threads:
+                    self._refuse(job, error)
+                    return
+        self._queue.put(job)
+
+    def _refuse(self, job: Job, reason: RuntimeError) -> None:
+        """Answer a job that nobody can perform, as the system says it of other things it is short of."""
+        error = OSError(errno.EAGAIN, f"{self.name}: {reason}")
+        self._refused += 1
+        asyncio.get_running_loop().call_soon(self._answer_refused, job, error)
+
+    def _answer_refused(self, job: Job, error: OSError) -> None:
+        self._refused -= 1
+        try:
+            self._deliver(job, None, error)
+        finally:
+            self._check_ended()
 
     def _end(self) -> None:
         for _ in self._threads:
@@ -130,7 +152,10 @@ class BlockingPool(BoundedWork):
 
     def _on_thread_ended(self) -> None:
         self._threads_ended += 1
-        if self._threads_ended == len(self._threads):
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        if self._closed and self._threads_ended == len(self._threads) and not self._refused:
             for ended in self._ended:
                 if not ended.done():
                     ended.set_result(None)

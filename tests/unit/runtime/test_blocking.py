@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import logging
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import threading
 import pytest
 
 from headrace.errors import ClosedError, MailboxFullError
+from headrace.runtime import blocking
 from headrace.runtime.blocking import BlockingPool, SystemThreads, start_thread
 
 
@@ -186,6 +188,7 @@ def test_queued_work_survives_a_loop_that_was_closed_under_it():
 def test_a_pool_that_nobody_closed_does_not_hang_the_exit():
     code = """
 import asyncio
+from headrace.runtime import blocking
 from headrace.runtime.blocking import BlockingPool
 async def main():
     pool = BlockingPool(2, "forgotten")
@@ -203,3 +206,53 @@ def test_a_started_thread_runs_and_can_be_joined():
     gate.set()
     thread.join(10)
     assert not thread.is_alive()
+
+
+class ScarceThreads:
+    """A system that starts only so many threads."""
+
+    def __init__(self, monkeypatch, count):
+        self.left = count
+        monkeypatch.setattr(blocking, "start_thread", self.start)
+
+    def start(self, name, target):
+        if not self.left:
+            raise RuntimeError("can't start new thread")
+        self.left -= 1
+        return start_thread(name, target)
+
+
+@pytest.mark.parametrize("closing", [False, True])
+async def test_work_is_refused_on_the_loop_if_no_thread_can_be_started(monkeypatch, closing):
+    ScarceThreads(monkeypatch, 0)
+    pool = BlockingPool(2, "disk")
+    answers = []
+    for _ in range(3):
+        pool.submit(pow, (2, 10), lambda result, error: answers.append((result, error.errno)))
+    assert answers == []  # never before submit has returned
+    if not closing:
+        with pytest.raises(OSError, match="can't start new thread"):
+            await pool.run(pow, 2, 10)
+    await ended(pool)
+    assert answers == [(None, errno.EAGAIN)] * 3
+    assert (pool.statistics().pending, pool.statistics().threads) == (0, 0)
+
+
+async def test_a_pool_that_was_refused_threads_works_as_soon_as_there_are_any(monkeypatch):
+    system = ScarceThreads(monkeypatch, 0)
+    pool = BlockingPool(2, "disk")
+    with pytest.raises(OSError, match="can't start new thread"):
+        await pool.run(int)
+    system.left = 2
+    assert await pool.run(pow, 2, 10) == 1024
+    await ended(pool)
+
+
+async def test_one_thread_does_the_work_of_those_that_cannot_be_started(monkeypatch):
+    ScarceThreads(monkeypatch, 1)
+    pool = BlockingPool(4, "disk")
+    assert await asyncio.gather(*(pool.run(pow, number, 2) for number in range(50))) == [
+        number * number for number in range(50)
+    ]
+    assert pool.statistics().threads == 1
+    await ended(pool)

@@ -251,7 +251,7 @@ class GroupCommit:
     def _on_written(self, batch: list[Frame], _: object, error: BaseException | None) -> None:
         """A writer is done with ``batch``. Until then its frames belong to it, whatever fails elsewhere."""
         first = batch[0]
-        if error is not None:  # not an answer of the disk but a mistake of ours
+        if error is not None:  # not an answer of the disk: there is no thread, or a mistake of ours
             first.error = WalWriteError(f"the log writer failed: {error!r}")
             first.starved = False
         if first.starved and self._wait_for_space(batch):
