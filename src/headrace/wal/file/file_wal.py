@@ -73,6 +73,8 @@ class FileWal:
         self._owner = OwnerFile(directory, self._filesystem)
         self._record: OwnerRecord | None = None
         self._first: SegmentFile | None = None
+        self._unnamed: SegmentFile | None = None
+        """Made as the next file, and not named yet. Belongs to the thread of ``_work``."""
         self._recovered = RecoveredLog()
         self._commit: GroupCommit | None = None
         self._tail: LogTail | None = None
@@ -228,8 +230,10 @@ class FileWal:
         """Make a file of a truncated one. Its old name goes while no successor reads under it.
 
         Returns None, and leaves the old file as it was, if the lock is taken: a record may be waiting for the
-        next file, so that one is made without the old one then.
+        next file, so that one is made without the old one then. The same if that one is made already.
         """
+        if self._unnamed is not None:
+            return None
         try:
             self._owner.run_owned(lambda: self._files.make_draft(old, head))
         except DirectoryLockedError:
@@ -237,13 +241,15 @@ class FileWal:
         return self._create(head, old.zeroed_until)
 
     def _create(self, head: FileHead, zeroed_until: int = DATA_OFFSET) -> SegmentFile:
-        """Make a file, and let nobody overlook it if it is lost later. It holds nothing before that."""
-        file = self._files.create(head, zeroed_until)
-        try:
-            self._owner.note_newest(file.epoch, file.number)
-        except BaseException:
-            self._files.close(file)
-            raise
+        """Make a file, and let nobody overlook it if it is lost later. It holds nothing before that.
+
+        A file that could not be named is the next one at the next attempt, whatever number that asks for.
+        """
+        if self._unnamed is None:
+            self._unnamed = self._files.create(head, zeroed_until)
+        file = self._unnamed
+        self._owner.note_newest(file.epoch, file.number)
+        self._unnamed = None
         return file
 
     def _close_file(self, file: SegmentFile) -> None:
@@ -384,6 +390,8 @@ class FileWal:
         self._pool.close()
         self._writers.close()
         await self._writers.wait_closed()
+        if self._unnamed is not None:
+            await self._run(self._files.close, self._unnamed)
         if self._commit is not None and self._tail is not None:
             for file in dict.fromkeys((*self._commit.used_files, *self._tail.open_files())):
                 await self._run(self._files.close, file)

@@ -1,0 +1,81 @@
+"""The next file of a log is made once, however often the owner file cannot name it."""
+
+import asyncio
+import errno
+
+import pytest
+
+from headrace.errors import StorageFullError
+from headrace.wal.file.segment_format import is_draft_name, parse_name
+from tests.unit.wal.world import History, Machine, append_some, read_all
+
+
+def contents(start, count):
+    return [b"%05d" % number for number in range(start, start + count)]
+
+
+def file_names(machine):
+    names = [path.rpartition("/")[2] for path, _ in machine.disk.files()]
+    return [name for name in names if parse_name(name) or is_draft_name(name)]
+
+
+async def hold_up(machine, wal, history):
+    """Fill the files there are while the owner file takes nothing; return what waits for its answers."""
+    machine.disk.fail("pwrite", error=errno.ENOSPC, path="/owner", count=1_000_000)
+    appending = asyncio.ensure_future(append_some(wal, history, contents(len(history.submitted), 12)))
+    await asyncio.sleep(60)
+    assert wal.statistics().space_waiting == 1
+    assert not appending.done()
+    return appending
+
+
+async def reopen(machine, history):
+    wal = await machine.open()
+    history.check(read_all(wal))
+    assert not any(is_draft_name(name) for name in file_names(machine))
+    await wal.close()
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_log_that_waits_to_name_its_next_file_makes_no_others(truncated):
+    machine, history = Machine(), History()
+
+    async def scenario():
+        wal = await machine.open()
+        if truncated:  # there is a file to recycle
+            await append_some(wal, history, contents(0, 12))
+            history.truncation_asked = 11
+        appending = await hold_up(machine, wal, history)
+        if truncated:
+            await wal.truncate(11)
+            history.truncation_done = 11
+        names = file_names(machine)
+        assert not any(is_draft_name(name) for name in names)
+        await asyncio.sleep(600)
+        assert file_names(machine) == names
+        machine.disk.heal()
+        await appending
+        await append_some(wal, history, contents(30, 30))
+        await wal.close()
+        await reopen(machine, history)
+
+    machine.run(scenario())
+    assert history.errors == []
+    assert all(process.open_files == [] for process in machine.processes)
+
+
+def test_a_log_that_ends_while_it_waits_keeps_nothing_open():
+    machine, history = Machine(), History()
+
+    async def scenario():
+        wal = await machine.open()
+        appending = await hold_up(machine, wal, history)
+        wal.stop_waiting()
+        await appending
+        await wal.close()
+        assert {type(error) for error in history.errors} == {StorageFullError}
+        machine.disk.heal()
+        await reopen(machine, history)
+
+    machine.run(scenario())
+    assert all(process.open_files == [] for process in machine.processes)
