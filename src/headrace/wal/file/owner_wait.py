@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from headrace.errors import DirectoryLockedError
@@ -28,11 +28,21 @@ async def run_when_unlocked(work: BlockingWork, attempt: Callable[..., T], *args
         DirectoryLockedError: the lock has been taken for ``LOCK_WAIT_S``; nothing was done.
         Exception: whatever else ``attempt`` raises.
     """
+    return await wait_for_lock(lambda: work.run(attempt, *args))
+
+
+async def wait_for_lock(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Await ``attempt()`` again and again while the lock is taken. Each one may decide anew what it does.
+
+    Raises:
+        DirectoryLockedError: the lock has been taken for ``LOCK_WAIT_S``; nothing was done.
+        Exception: whatever else ``attempt`` raises.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + LOCK_WAIT_S
     while True:
         try:
-            return await work.run(attempt, *args)
+            return await attempt()
         except DirectoryLockedError:
             if loop.time() > deadline:
                 raise

@@ -17,7 +17,7 @@ from headrace.wal.contract import WalStatistics
 from headrace.wal.file.group_commit import GroupCommit
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.owner_record import OwnerFile
-from headrace.wal.file.owner_wait import run_when_unlocked
+from headrace.wal.file.owner_wait import wait_for_lock
 from headrace.wal.file.recovery_plan import RecoveredLog
 from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, TruncationMark
@@ -82,10 +82,16 @@ class Truncation:
             kept = min(own, self._tail.spare_room())
             names = [self._older[index].name for index in range(older)]
             names += [segment.name for segment in segments[kept:]]
-            file = self._tail.current
-            mark = self._make_mark(file, sequence)
-            perform = partial(self._perform, file, mark, segments, names)
-            await run_when_unlocked(self._work, self._owner.run_owned, perform)
+
+            async def attempt() -> None:
+                # Anew each time: while the lock is waited for, the file is filled, and closed.
+                file = self._tail.current
+                mark = self._make_mark(file, sequence)
+                await self._work.run(
+                    self._owner.run_owned, partial(self._perform, file, mark, segments, names)
+                )
+
+            await wait_for_lock(attempt)
             self._forget(older, own)
             self.sequence = self._tail.truncation_sequence = sequence
             for segment in segments[:kept]:
