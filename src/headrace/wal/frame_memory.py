@@ -64,17 +64,22 @@ class FrameMemory:
         self._free_least = 0  # shortest the stack was since the last trim: what lies below was not used
 
     def take(self) -> Frame:
-        """Hand out a frame: the one that came back last, or a new one."""
-        self.frames_lent += 1
-        self._frames_lent_max = max(self._frames_lent_max, self.frames_lent)
-        if not self._free:
+        """Hand out a frame: the one that came back last, or a new one.
+
+        Raises:
+            OSError: the system gives no memory for a new one; nothing was taken.
+        """
+        if self._free:
+            frame = self._free.pop()
+            left = len(self._free)
+            if left < self._free_least:
+                self._free_least = left
+                self._cold = min(self._cold, left)
+        else:
+            frame = Frame(reserve_pages(self._frame_bytes), self.capacity)
             self.frames_made += 1
-            return Frame(reserve_pages(self._frame_bytes), self.capacity)
-        frame = self._free.pop()
-        left = len(self._free)
-        if left < self._free_least:
-            self._free_least = left
-            self._cold = min(self._cold, left)
+        self.frames_lent += 1  # not before there is one
+        self._frames_lent_max = max(self._frames_lent_max, self.frames_lent)
         return frame
 
     def give(self, frame: Frame) -> None:

@@ -29,11 +29,15 @@ class FramePool:
         self._on_free = hook
 
     def acquire(self) -> Frame | None:
-        """Lend an empty frame, or None at the bound."""
+        """Lend an empty frame, or None at the bound.
+
+        Raises:
+            OSError: see ``FrameMemory.take``; nothing was lent.
+        """
         if self._closed or not self.frames_free:
             return None
-        self.frames_free -= 1
         frame = self.memory.take()
+        self.frames_free -= 1
         frame.lent = True
         frame.length = 0
         return frame

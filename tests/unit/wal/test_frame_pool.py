@@ -1,5 +1,8 @@
+import errno
+
 import pytest
 
+from headrace.wal import frame_memory
 from headrace.wal.frame_memory import FrameMemory
 from headrace.wal.frame_pool import FramePool
 
@@ -102,3 +105,24 @@ def test_a_closed_pool_lends_nothing_and_still_tells_who_waits():
     assert pool.acquire() is None
     pool.release(frame)
     assert seen == [2]
+
+
+def test_a_frame_for_which_there_is_no_memory_is_not_counted_as_lent(monkeypatch):
+    def refuse(length):
+        raise OSError(errno.ENOMEM, "no memory")
+
+    pool = FramePool(100, 3)
+    pool.release(pool.acquire())
+    first = pool.acquire()
+    with monkeypatch.context() as system:
+        system.setattr(frame_memory, "reserve_pages", refuse)
+        for _ in range(5):
+            with pytest.raises(OSError, match="no memory"):
+                pool.acquire()
+            pool.check()
+    assert (pool.frames_free, pool.memory.frames_made, pool.memory.frames_lent) == (2, 1, 1)
+    frames = [first, pool.acquire(), pool.acquire()]
+    assert pool.acquire() is None
+    for frame in frames:
+        pool.release(frame)
+    pool.check()
