@@ -200,6 +200,12 @@ class Wal(Protocol):
         """
 
     async def close(self) -> None:
-        """Wait for frames in flight, then let go of files and threads. Idempotent."""
+        """Wait for frames in flight, then let go of files and threads. Idempotent.
+
+        It comes to its end although its caller is cancelled; a second caller waits for that end.
+
+        Raises:
+            WalWriteError: something could not be let go of without an error; all else was.
+        """
 
     def statistics(self) -> WalStatistics: ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, TypeVar
 
 from headrace.errors import DataCorruptionError, DirectoryLockedError, FencedOutError, HeadraceError
@@ -84,6 +85,7 @@ class FileWal:
         self._statistics = WalStatistics()
         self._appended = False
         self._closed = False
+        self._closing: asyncio.Future[None] | None = None
 
     @property
     def epoch(self) -> int:
@@ -369,10 +371,40 @@ class FileWal:
             self._tail.stop_waiting()
 
     async def close(self) -> None:
-        """Wait for frames in flight, vouch for the last of them, let go of files and threads."""
-        if self._closed:
-            return
-        self._closed = True
+        """Wait for frames in flight, vouch for the last of them, let go of files and threads.
+
+        It happens once and to its end, whoever stops waiting for it; everybody who asks learns how it went.
+
+        Raises:
+            WalWriteError: a file could not be closed without an error; all else was let go of.
+        """
+        if self._closing is None:
+            self._closed = True
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        errors: list[OSError | HeadraceError] = []
+        try:
+            await self._finish()
+        except (OSError, HeadraceError) as error:
+            errors.append(error)
+        self._pool.close()
+        self._writers.close()
+        await self._writers.wait_closed()
+        for file in self._open_files():
+            await self._let_go(partial(self._files.close, file), errors)
+        await self._let_go(self._owner.close, errors)
+        self._work.close()
+        await self._work.wait_closed()
+        if errors:
+            first = errors[0]
+            if isinstance(first, OSError):
+                raise translate_error(first, f"closing the log in {self._directory}") from first
+            raise first
+
+    async def _finish(self) -> None:
+        """Have everything answered, and end the work in the background."""
         if self._commit is not None and self._tail is not None:
             self.stop_waiting()
             await self._commit.wait_idle()
@@ -380,26 +412,32 @@ class FileWal:
                 self._rest.cancel()
             await self._supervisor.stop()
             self._tail.stop()
-            await self._run(_work_is_done)  # jobs are answered in order: the tail's are over now
+        # Jobs are answered in order: those of the tail, or of an open that was given up, are over then.
+        with contextlib.suppress(BlockingIOError):  # no thread has ever started: there was no job
+            await self._run(_work_is_done)
+        if self._commit is not None:
             frame, vouched = self._pool.acquire(), False
             if frame is not None:
                 vouched = await self._commit.write_close_mark(frame)
                 self._pool.release(frame)
             if not vouched:
                 await self._vouch()
-        self._pool.close()
-        self._writers.close()
-        await self._writers.wait_closed()
-        if self._unnamed is not None:
-            await self._run(self._files.close, self._unnamed)
+
+    def _open_files(self) -> list[SegmentFile]:
+        files: list[SegmentFile | None] = [self._unnamed]
         if self._commit is not None and self._tail is not None:
-            for file in dict.fromkeys((*self._commit.used_files, *self._tail.open_files())):
-                await self._run(self._files.close, file)
-        elif self._first is not None:
-            await self._run(self._files.close, self._first)
-        await self._run(self._owner.close)
-        self._work.close()
-        await self._work.wait_closed()
+            files += [*self._commit.used_files, *self._tail.open_files()]
+        else:
+            files.append(self._first)
+        return list(dict.fromkeys(file for file in files if file is not None))
+
+    async def _let_go(self, close: Callable[[], None], errors: list[OSError | HeadraceError]) -> None:
+        try:
+            await self._run(close)
+        except BlockingIOError:  # no thread has ever started: nothing was opened
+            return
+        except OSError as error:
+            errors.append(error)
 
     def statistics(self) -> WalStatistics:
         statistics = self._statistics.copy()

@@ -40,3 +40,12 @@ async def test_appends_fail_and_the_log_closes(tmp_path, refused):
     await wal.open()
     assert list(wal.records()) == []
     await wal.close()
+
+
+async def test_an_open_fails_and_the_log_closes(tmp_path, refused):
+    refused.append("wal-")
+    wal = FileWal(str(tmp_path / "log"), CONFIG)
+    with pytest.raises(WalWriteError):
+        await wal.open()
+    async with asyncio.timeout(10):
+        await wal.close()
