@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headrace.errors import HeadraceError, StorageFullError
+from headrace.errors import HeadraceError, StorageFullError, WalWriteError
 from headrace.runtime.blocking import BlockingWork
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalStatistics
@@ -243,16 +243,23 @@ class LogTail:
             if self._leaving:
                 self._leave()
             self._kick()
-        elif isinstance(error, OSError | HeadraceError):
+        elif isinstance(error, Exception):
             # Ahead of need it is no failure: there may be space again when the file is needed.
             self._refused = True
-            if isinstance(error, OSError):
-                error = translate_error(error, "making the next log file")
-            held_up = isinstance(error, StorageFullError) and self._wanted and self._space.begin(error)
+            reason = _type_error(error)
+            held_up = isinstance(reason, StorageFullError) and self._wanted and self._space.begin(reason)
             if self._wanted and not held_up:
-                self.error = error
+                self.error = reason
             self._leave_alone()
         else:
             assert error is not None
-            raise error
+            raise error  # the process ends
         self._on_progress()
+
+
+def _type_error(error: Exception) -> HeadraceError:
+    if isinstance(error, HeadraceError):
+        return error
+    if isinstance(error, OSError):
+        return translate_error(error, "making the next log file")
+    return WalWriteError(f"making the next log file failed: {error!r}")  # a mistake of ours, or no memory

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 
-from headrace.errors import FencedOutError, StorageFullError
+from headrace.errors import FencedOutError, StorageFullError, WalWriteError
 from headrace.limits import KIB
 from headrace.wal import WalConfig, WalStatistics
 from headrace.wal.file.log_tail import LogTail
@@ -193,6 +193,15 @@ def test_a_file_that_cannot_be_made_is_an_error_once_it_is_needed():
     assert type(bench.tail.error) is FencedOutError
     assert bench.place() is None
     assert bench.doing == []
+
+
+def test_any_other_error_is_typed_and_those_who_wait_are_told():
+    bench = fill_the_only_file(MemoryError("no memory"))
+    assert type(bench.tail.error) is WalWriteError
+    assert bench.progress >= 2
+    left = []
+    bench.tail.leave(lambda: left.append(True))
+    assert left == [True]
 
 
 async def test_a_file_for_which_there_is_no_space_is_tried_again_after_a_pause():

@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from headrace.errors import StorageFullError
+from headrace.errors import StorageFullError, WalWriteError
 from headrace.wal.file.segment_format import is_draft_name, parse_name
 from tests.unit.wal.world import History, Machine, append_some, read_all
 
@@ -79,3 +79,23 @@ def test_a_log_that_ends_while_it_waits_keeps_nothing_open():
 
     machine.run(scenario())
     assert all(process.open_files == [] for process in machine.processes)
+
+
+def test_frames_that_wait_for_a_file_which_a_mistake_prevents_are_answered():
+    machine, history = Machine(), History()
+
+    async def scenario():
+        wal = await machine.open()
+
+        def refuse(*_args):
+            raise MemoryError("no memory")
+
+        wal._files.create = refuse
+        await append_some(wal, history, contents(0, 12))
+        assert {type(error) for error in history.errors} == {WalWriteError}
+        await wal.close()
+        history.errors.clear()
+        await reopen(machine, history)
+
+    machine.run(scenario())
+    assert len(history.acknowledged) == 5
