@@ -11,6 +11,7 @@ import contextlib
 import errno
 import mmap
 import os
+import threading
 from collections.abc import Iterable
 from typing import Final
 
@@ -73,6 +74,8 @@ class SegmentFiles:
         self._filesystem = filesystem
         self.direct = True
         """Whether writes bypass the page cache; decided by the first write."""
+        self._sync_lock = threading.Lock()
+        self._failed_sync: OSError | None = None
 
     def find(self) -> list[FoundFile]:
         """Return the segment files, as their names tell."""
@@ -164,7 +167,7 @@ class SegmentFiles:
             return
         if not self.direct:
             try:
-                self._filesystem.fdatasync(file.fd)
+                self._sync(file.fd)
             except OSError as error:
                 first.error = WalWriteError(f"syncing the log record {first.address} failed: {error}")
 
@@ -229,7 +232,22 @@ class SegmentFiles:
     def _write(self, fd: int, data: memoryview, offset: int) -> None:
         self._write_fully(fd, data, offset)
         if not self.direct:
-            self._filesystem.fdatasync(fd)
+            self._sync(fd)
+
+    def _sync(self, fd: int) -> None:
+        """Make what was written durable; once that has failed, fail for ever.
+
+        The writers share descriptors, and the system tells each of them once that it could not store
+        something. Whoever syncs it after that hears of success, though it was his record that was dropped.
+        """
+        with self._sync_lock:
+            if self._failed_sync is not None:
+                raise OSError(errno.EIO, f"an earlier sync has failed: {self._failed_sync}")
+            try:
+                self._filesystem.fdatasync(fd)
+            except OSError as error:
+                self._failed_sync = error
+                raise
 
     def _write_many(self, fd: int, buffers: list[memoryview], offset: int) -> None:
         written = self._filesystem.pwritev(fd, buffers, offset)
