@@ -176,11 +176,18 @@ class ContainerRegistry:
         ]
 
     async def stop(self) -> None:
-        """Stop every container orderly. Idempotent."""
+        """Stop every container orderly. Idempotent.
+
+        Raises:
+            Exception: what the first that could not was stopped by; all others are stopped.
+        """
         self._stopping = True
         await self._supervisor.stop()
         containers = list(self._running.values())
         self._running.clear()
-        async with asyncio.TaskGroup() as stops:
-            for container in containers:
-                stops.create_task(container.stop())
+        outcomes = await asyncio.gather(
+            *(container.stop() for container in containers), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome

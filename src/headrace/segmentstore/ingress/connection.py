@@ -44,6 +44,12 @@ _logger = logging.getLogger(__name__)
 _APPENDS: Final = (APPEND_BLOCK_END, APPEND_BLOCK)
 _KEEP_ALIVE: Final = encode(c.KeepAlive())
 
+_TAKEN_MAX: Final = 64
+"""Frames, or runs of appends, of one connection in a turn of the loop. They are answered in place, and the
+loop reads a socket again and again while more arrives: a client that asks for a byte at a time would have it
+alone.
+"""
+
 _NO_BUFFER_BYTES: Final = 64
 """Room of the buffer of a connection that is gone: as little as a decoder can have."""
 
@@ -53,7 +59,7 @@ _CAPACITY: Final = 1  # the container has no room for the next append
 _OUTBOX: Final = 2  # the client does not take its replies
 _REQUESTS: Final = 4  # too many requests of this connection run
 _ADMISSION: Final = 8  # too many bytes of requests of all connections are in memory
-_TURN: Final = 16  # a request was started and takes its first step before the next one is parsed
+_TURN: Final = 16  # others have a turn: a request that takes its first step, and other connections
 _CLOSING: Final = 32
 _SETUP: Final = 64  # what a writer wrote last is not known yet; its appends follow in this buffer
 
@@ -85,6 +91,9 @@ class Connection(asyncio.BufferedProtocol):
         self._writers: dict[bytes, AppendSession] = {}
         self._touched: dict[AppendTarget, None] = {}
         self._blocked = 0
+        self._said_all = False
+        self._taken = 0
+        """Frames and runs since the last pause for others."""
         self._closing_timer: asyncio.TimerHandle | None = None
         self._setup: asyncio.Task[None] | None = None
         self._busy_writers = 0
@@ -93,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
             home.store, self._outbox, home.supervisor.spawn, self.on_error, config.waiting_reads_max
         )
         self.transients = TransientSegments(home.store, config.transients_max)
-        self._requests = RequestSession(home, self, self.transients)
+        self._requests = RequestSession(home, self, self.transients, self._outbox)
         self.peer = ""
 
     # -------------------------------------------------------------------------------------- life
@@ -106,9 +115,14 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def eof_received(self) -> bool:
-        """The client is gone, or says no more: it still gets what it is owed for what was begun."""
+        """The client is gone, or says no more: it still gets what it is owed.
+
+        What has arrived and only waits for its turn is taken. What there is no room for is not: the client
+        may be back already, and send it again.
+        """
         assert self._transport is not None
-        self._begin_closing()
+        self._said_all = True
+        self._close_if_all_is_taken()
         return self._transport.get_extra_info("sslcontext") is None  # TLS connections cannot stay half open
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
@@ -161,7 +175,12 @@ class Connection(asyncio.BufferedProtocol):
             for target in self._touched:
                 target.end_of_read()
             self._touched.clear()
+        self._close_if_all_is_taken()
         self._set_reading()
+
+    def _close_if_all_is_taken(self) -> None:
+        if self._said_all and self._blocked != _TURN:
+            self._begin_closing()
 
     def _take_frames(self) -> None:
         decoder, run = self._decoder, self._run
@@ -194,6 +213,16 @@ class Connection(asyncio.BufferedProtocol):
                 if not self._take_command(LAYOUTS[type_id].read(frame[1]), len(frame[1])):
                     decoder.begin = begin
                     return
+            self._taken += 1
+            if self._taken >= _TAKEN_MAX:
+                self._pause()
+
+    def _pause(self) -> None:
+        """Let others have a turn of the loop before more is taken."""
+        self._taken = 0
+        if not self._blocked & _TURN:
+            self._blocked |= _TURN
+            self._loop.call_soon(self._unblock, _TURN)
 
     def _set_reading(self) -> None:
         """Read from the socket exactly while what arrives can be parsed.
@@ -395,8 +424,7 @@ class Connection(asyncio.BufferedProtocol):
         match self._requests.start(command, size):
             case Start.STARTED:
                 # The next request may depend on this one: let it take its first step before going on.
-                self._blocked |= _TURN
-                self._loop.call_soon(self._unblock, _TURN)
+                self._pause()
                 return True
             case Start.ANSWERED:
                 return True

@@ -38,6 +38,7 @@ class Listener:
         self.totals = IngressStatistics()
         self._connections: dict[Connection, None] = {}
         self._server: asyncio.Server | None = None
+        self._stopping = False
         self._empty = asyncio.Event()
         self._empty.set()
         self._cleanups: set[asyncio.Task[None]] = set()
@@ -52,6 +53,8 @@ class Listener:
         return int(name[1])
 
     def on_opened(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
+        if self._stopping:
+            return False  # accepted before we stopped listening: nobody would ever tell it to close
         if len(self._connections) >= self.config.connections_max:
             self.totals.connections_refused += 1
             _logger.warning("connection %s is refused: there are %d", connection.peer, len(self._connections))
@@ -75,6 +78,7 @@ class Listener:
 
     async def stop(self) -> None:
         """Accept nobody, close every connection after the replies it is owed. Idempotent."""
+        self._stopping = True
         server, self._server = self._server, None
         if server is not None:
             server.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,6 +14,8 @@ from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.outbox import Outbox
 from headrace.wire.commands import ReadSegment
 from headrace.wire.read_reply import encode_segment_read_header, encode_segment_read_trailer
+
+_logger = logging.getLogger(__name__)
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 OnError = Callable[[ReadSegment, Exception], None]
@@ -78,6 +81,9 @@ class ReadSession:
             finally:
                 self._outbox.end_turn()
         except HeadraceError as error:
+            self._on_error(request, error)
+        except Exception as error:  # a bug of ours: only this connection ends
+            _logger.exception("a read of %s failed", request.segment)
             self._on_error(request, error)
 
     def _answer(self, request: ReadSegment, result: ReadResult) -> None:

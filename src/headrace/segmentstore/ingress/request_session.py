@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.errors import ClosedError, HeadraceError
 from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.home import ConnectionHome
+from headrace.segmentstore.ingress.outbox import SMALL_BYTES_MAX, Outbox
 from headrace.segmentstore.ingress.reply_mapping import question_of
 from headrace.segmentstore.ingress.segment_session import Handler, SegmentSession
 from headrace.segmentstore.ingress.table_session import TableSession
@@ -18,6 +19,9 @@ from headrace.wire.commands.kinds import Request
 from headrace.wire.frames import encode
 
 _logger = logging.getLogger(__name__)
+
+_REPEATABLE: Final = frozenset({c.ReadTable, c.ReadTableKeys, c.ReadTableEntries, c.ReadTableEntriesDelta})
+"""They change nothing, and their answers may be large."""
 
 
 class Start(Enum):
@@ -55,13 +59,18 @@ class RequestConnection(Protocol):
 class RequestSession:
     """Starts requests within bounds, and sends what they answer."""
 
-    __slots__ = ("_connection", "_handlers", "_home", "running")
+    __slots__ = ("_connection", "_handlers", "_home", "_outbox", "running")
 
     def __init__(
-        self, home: ConnectionHome, connection: RequestConnection, transients: TransientSegments
+        self,
+        home: ConnectionHome,
+        connection: RequestConnection,
+        transients: TransientSegments,
+        outbox: Outbox,
     ) -> None:
         self._home = home
         self._connection = connection
+        self._outbox = outbox
         self._handlers: dict[type[Request], Handler] = {
             **SegmentSession(home.store, transients).handlers,
             **TableSession(home.store).handlers,
@@ -92,16 +101,32 @@ class RequestSession:
         connection = self._connection
         try:
             self._check_token(command)
-            frame = encode(await handler(command))
+            await self._answer(handler, command)
         except HeadraceError as error:
             connection.on_error(command, error)
         except Exception:  # a bug of ours: only this connection ends
             _logger.exception("%s from %s failed", type(command).__name__, connection.peer)
             connection.close_after_replies("internal error")
-        else:
-            connection.send(frame)
         finally:
             self._end(size_bytes)
+
+    async def _answer(self, handler: Handler, command: Request) -> None:
+        frame = encode(await handler(command))
+        if len(frame) <= SMALL_BYTES_MAX:
+            self._connection.send(frame)
+        elif self._outbox.full and type(command) in _REPEATABLE:
+            del frame  # the client takes its replies slowly: hold no large one for it meanwhile
+            await self._outbox.wait_turn()
+            try:
+                self._send_large(encode(await handler(command)))
+            finally:
+                self._outbox.end_turn()
+        else:
+            self._send_large(frame)
+
+    def _send_large(self, frame: bytes) -> None:
+        self._connection.send(frame)
+        self._outbox.flush()  # or nobody would know how much is unsent
 
     def _end(self, size_bytes: int) -> None:
         self.running -= 1

@@ -141,6 +141,29 @@ async def test_a_container_held_up_by_a_full_disk_says_so_while_it_starts_and_wh
     await world.registry.stop()
 
 
+async def test_one_that_cannot_stop_keeps_no_other_from_it():
+    world = World(3)
+    await world.registry.start()
+    stopped = []
+
+    def make_stop(container):
+        async def stop():
+            if container.container_id == 1:
+                raise OSError("the disk is gone")
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            stopped.append(container.container_id)
+
+        return stop
+
+    for container in world.made:
+        container.stop = make_stop(container)
+    with pytest.raises(OSError, match="the disk is gone"):
+        await world.registry.stop()
+    assert stopped == [0, 2]
+    await world.registry.stop()
+
+
 async def test_containers_stop_side_by_side():
     world = World(3)
     await world.registry.start()

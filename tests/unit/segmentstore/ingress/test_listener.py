@@ -232,6 +232,20 @@ async def test_stopping_sends_what_is_owed_and_closes_everybody(store):
     await listener.stop()
 
 
+@pytest.mark.parametrize("turns", range(5))
+async def test_stopping_does_not_wait_for_a_client_that_was_accepted_meanwhile(store, turns):
+    listener = Listener(store)
+    port = await listener.start("127.0.0.1", 0)
+    client = await Client.connect(port)
+    late = socket.create_connection(("127.0.0.1", port))  # complete before the loop has looked
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await asyncio.wait_for(listener.stop(), PATIENCE_S)
+    assert not listener.connections
+    late.close()
+    client.close()
+
+
 async def test_stopping_does_not_wait_for_a_client_that_takes_nothing(store):
     store.add("s", bytes(8 * MIB))
     listener = Listener(store, IngressConfig(drain_s=0.05))

@@ -106,6 +106,16 @@ async def test_a_read_that_failed_without_a_reply_closes_the_connection(peer, st
     assert peer.closed
 
 
+async def test_a_waiting_read_that_fails_by_a_mistake_closes_the_connection(peer, store):
+    async def read(*_, **__):
+        raise ZeroDivisionError
+
+    store.read = read
+    peer.feed(c.ReadSegment(SEGMENT, 0, 10, "", 1))
+    assert await peer.replies() == []
+    assert peer.closed
+
+
 async def test_waiting_reads_of_a_lost_connection_are_gone_at_once(peer, home, store):
     await peer.ask(*[read(0)] * 50)
     assert len(home.supervisor.statistics().running) == 50

@@ -36,6 +36,8 @@ from tests.unit.segmentstore.ingress.world import (
 )
 
 ATTRIBUTE = b"attribute-id-016"
+OTHER_WRITER = b"other-writer-016"
+LARGE = 900_000
 KEY = TableKey
 
 
@@ -61,7 +63,95 @@ async def test_a_client_may_go_on_right_behind_its_hello(peer):
 
 
 async def test_every_keep_alive_is_echoed(peer):
-    assert await peer.ask(*[c.KeepAlive()] * 1000) == [c.KeepAlive()] * 1000
+    peer.feed(*[c.KeepAlive()] * 1000)
+    assert await peer.replies(50) == [c.KeepAlive()] * 1000
+
+
+READS = [c.ReadSegment(SEGMENT, 0, 1, "", n) for n in range(5000)]
+FLOODS = {
+    "keep alive": [c.KeepAlive()] * 5000,
+    "reads": READS,
+    "appends": [
+        append(n, writer=writer, request_id=n) for n in range(1, 2501) for writer in (WRITER, OTHER_WRITER)
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_one_client_does_not_have_the_loop_for_itself(home, store, kind):
+    store.add(SEGMENT, b"x")
+    peer = Peer(home)
+    for writer in (WRITER, OTHER_WRITER):
+        await peer.set_up(writer)
+    answered = len(peer.transport.written)
+    asyncio.get_running_loop().call_soon(lambda: seen.append(peer.connection._totals.appends))
+    seen = []
+    peer.feed(*FLOODS[kind])
+    await asyncio.sleep(0)
+    replies = await peer.replies(1)
+    assert seen[0] <= 128
+    assert len(replies) <= 256, "others have had a turn by now"
+    assert answered == 0
+    for _ in range(10):
+        replies += await peer.replies(50)
+    if kind == "reads":
+        assert [reply.request_id for reply in replies] == list(range(5000))
+    elif kind == "appends":
+        assert store.segments[SEGMENT].data == b"x" * 5001
+    else:
+        assert replies == FLOODS[kind]
+
+
+@pytest.mark.parametrize("count", [20, 100])
+async def test_what_arrived_before_the_client_said_no_more_is_answered(home, count):
+    peer = Peer(home)
+    peer.feed(*[c.CreateSegment(n, f"s/{n}", 0, 0, "") for n in range(count)])
+    peer.connection.eof_received()
+    replies = await peer.replies(2 * count + 20)
+    assert replies == [c.SegmentCreated(n, f"s/{n}") for n in range(count)]
+    assert peer.closed
+
+
+async def ask_for_large_values(home, store, count):
+    """Return a peer that takes nothing, after all of its requests have waited for the same thing."""
+    peer, is_ready = Peer(home), asyncio.Event()
+    await peer.ask(c.CreateTableSegment(1, SEGMENT + "t", ""))
+    await store.table_update(SEGMENT + "t", [TableEntry(b"key", bytes(LARGE), NO_VERSION)])
+    table_get = store.table_get
+
+    async def wait(segment, keys):
+        await is_ready.wait()
+        return await table_get(segment, keys)
+
+    store.table_get = wait
+    peer.transport.stuck = True
+    peer.feed(*[c.ReadTable(n, SEGMENT + "t", "", [KEY(b"key", NO_VERSION)]) for n in range(count)])
+    assert await peer.replies(2 * count) == []
+    assert peer.connection._requests.running == count
+    is_ready.set()
+    return peer
+
+
+async def test_large_replies_wait_until_the_client_takes_them(home, store):
+    peer = await ask_for_large_values(home, store, 100)
+    replies = []
+    for _ in range(120):
+        replies += await peer.replies(20)
+        assert peer.transport.unsent <= 3 * LARGE
+        peer.transport.drain()
+        peer.transport.stuck = True
+    assert sorted(reply.request_id for reply in replies) == list(range(100))
+    assert peer.connection._requests.running == 0
+
+
+async def test_large_replies_that_wait_end_with_their_connection(home, store):
+    peer = await ask_for_large_values(home, store, 100)
+    await peer.replies(20)
+    assert peer.connection._requests.running > 90
+    peer.transport.abort()
+    for _ in range(500):
+        await asyncio.sleep(0)
+    assert peer.connection._requests.running == 0
 
 
 async def test_the_life_of_a_segment(peer, store):
