@@ -5,6 +5,7 @@ A stop at any moment leaves them in the log, so the next owner meets them again.
 
 from __future__ import annotations
 
+from headrace.errors import CorruptionError, StorageReadError
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -32,14 +33,25 @@ class Departures:
     async def forget(self) -> bool:
         """Forget segments of which storage holds nothing any more; say whether there were any.
 
+        A catalogue that is damaged keeps the log from being cut, and nobody from being served.
+
         Their rows go first: a row without a segment in memory would be taken for one that was evicted. All
         this comes before the log is cut, so that a stop in between meets them again.
+
+        Raises:
+            StorageReadError: the catalogue does not answer, or is damaged.
         """
         gone = [state for state in self._state.departing if state.stored_deleted]
         if not gone:
             return False
-        async with self._catalogue.changing:
-            await self._catalogue.remove(gone)
+        try:
+            async with self._catalogue.changing:
+                await self._catalogue.remove(gone)
+        except CorruptionError as error:
+            raise StorageReadError(
+                f"the rows of {len(gone)} segments that are gone cannot be removed from the catalogue, "
+                f"the log keeps them: {error}"
+            ) from error
         for segment in gone:
             self._state.forget(segment)
         return True

@@ -98,10 +98,9 @@ class Evictions:
                 await self.evict()
             except ContainerOfflineError:
                 return
-            except CorruptionError:
-                raise
-            except HeadraceError as error:
-                _logger.warning("evicting idle segments was put off: %s", error)
+            except HeadraceError as error:  # a damaged catalogue, too: who is active is served all the same
+                level = logging.ERROR if isinstance(error, CorruptionError) else logging.WARNING
+                _logger.log(level, "evicting idle segments was put off: %s", error)
 
     async def evict(self) -> int:
         """Evict what has been idle since the run before; join the run under way, if there is one.

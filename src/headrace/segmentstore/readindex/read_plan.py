@@ -18,7 +18,6 @@ STORAGE_READ_ALIGNMENT: Final = 64 * KIB
 """A single read from storage ends on a multiple of this."""
 SEQUENTIAL_READ_ALIGNMENT: Final = 1 * MIB
 """A read by somebody who reads on and on ends on a multiple of this."""
-REDIRECT_DEPTH_MAX: Final = 8
 
 
 class Need(Enum):
@@ -72,7 +71,7 @@ def plan_read(index: SegmentIndex, offset: int, length_max: int) -> ReadPlan:
     length = min(length_max, index.state.durable_length - offset)
     if length <= 0:
         return ReadPlan(Need.TAIL, index, offset, 0)
-    for _ in range(REDIRECT_DEPTH_MAX):
+    while True:  # a source was merged before whatever it lies in: there is an end
         covered = index.covered_until(offset)
         if covered > offset:
             return ReadPlan(Need.CACHED, index, offset, min(length, covered - offset), redirect)

@@ -139,7 +139,8 @@ class Flushing:
         aggregator.urgent = False
         error: HeadraceError | None = None
         try:
-            await self._perform_steps(aggregator, aggregator.queue[-1].sequence)
+            last = aggregator.queue[-1].sequence if aggregator.queue else -1
+            await self._perform_steps(aggregator, last)
         except FATAL:
             raise
         except HeadraceError as failure:
@@ -171,11 +172,16 @@ class Flushing:
                 # its bytes having left the cache, and would be planned again and again.
                 aggregator.waiting = True
                 return
-            await self._flusher.perform(aggregator, step)
+            try:
+                await self._flusher.perform(aggregator, step)
+            finally:  # also after a failure: a source may have been deleted while the step had it
+                self._settle([*sources_of(step), *self._flusher.take_let_go()], loop.time())
             aggregator.failures = 0
-            for source in sources_of(step):
-                self._pending.settle(source, loop.time())
             self._report_progress(loop)
+
+    def _settle(self, sources: list[SegmentAggregator], now: float) -> None:
+        for source in sources:
+            self._pending.settle(source, now)
 
     def _find_slow(self, now: float) -> None:
         """Flushes that take long: let others have their places, unless too many have been let in so."""

@@ -26,6 +26,7 @@ from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgement
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
+from headrace.segmentstore.storagewriter.segment_aggregator import let_go_of_sources
 
 _OWN_PRESSURE: Final = 0.5
 """From this share of what the cache leaves to this container on, segments are flushed whatever their size and
@@ -155,13 +156,13 @@ class Intake:
     def _add_delete(self, segment: SegmentState, sequence: int, now: float) -> None:
         if segment.stored_deleted:
             return
-        gone = [(self._pending.get(segment, now), sequence)]
-        while gone:
-            aggregator, sequence = gone.pop()
-            gone += [(merge.source, merge.sequence) for merge in aggregator.add_delete(sequence)]
-            aggregator.target = None
-            aggregator.waiting = False
-            self._pending.settle(aggregator, now)
+        aggregator = self._pending.get(segment, now)
+        gone = [*let_go_of_sources(aggregator), aggregator]
+        aggregator.add_delete(sequence)
+        aggregator.target = None
+        aggregator.waiting = False
+        for found in gone:
+            self._pending.settle(found, now)
 
     def _is_pressed(self) -> bool:
         index = self._read_index

@@ -186,13 +186,17 @@ class SegmentAggregator:
         self.changes += 1
         self._push(PendingTruncate(sequence, offset))
 
+    def pending_merges(self) -> list[PendingMerge]:
+        """Return the merges in the queue."""
+        return [item for item in self.queue if type(item) is PendingMerge]
+
     def add_delete(self, sequence: int) -> list[PendingMerge]:
         """The segment is gone: nothing else matters. Return the merges whose sources go with it.
 
         A source has to be deleted as of its merge: the log must keep that until storage has forgotten the
         source, for nothing else in the log speaks of it.
         """
-        merges = [item for item in self.queue if type(item) is PendingMerge]
+        merges = self.pending_merges()
         self.clear()
         self.changes = 1
         self._push(PendingDelete(sequence))
@@ -316,3 +320,23 @@ class SegmentAggregator:
                 at = item.end
         assert at is None or at == self.seen
         assert not any(isinstance(item, PendingDelete) for item in list(self.queue)[1:])
+
+
+def let_go_of_sources(aggregator: SegmentAggregator) -> list[SegmentAggregator]:
+    """Queue the deletion of every source that ``aggregator`` still owes a merge, and of their sources.
+
+    Whoever has the bytes of ``aggregator``, or has deleted them, has done so with theirs.
+
+    Returns:
+        Those sources: they have to be settled.
+    """
+    found = []
+    merges = aggregator.pending_merges()
+    while merges:
+        merge = merges.pop()
+        source = merge.source
+        merges += source.add_delete(merge.sequence)
+        source.target = None
+        source.waiting = False
+        found.append(source)
+    return found

@@ -30,6 +30,7 @@ from headrace.segmentstore.storagewriter.segment_aggregator import (
     PendingMerge,
     QueueTotals,
     SegmentAggregator,
+    let_go_of_sources,
 )
 from headrace.storage.chunks.segment_storage import StoredSegmentInfo
 
@@ -80,6 +81,12 @@ class SegmentFlusher:
         self.reconciliations = 0
         """How often storage claimed more than was known to be stored."""
         self.bytes_compared = 0
+        self._let_go: list[SegmentAggregator] = []
+
+    def take_let_go(self) -> list[SegmentAggregator]:
+        """Return the sources whose deletion was queued since the last call: they have to be settled."""
+        let_go, self._let_go = self._let_go, []
+        return let_go
 
     def make_aggregator(self, segment: SegmentState, totals: QueueTotals) -> SegmentAggregator:
         """First contact with a segment: begin with what storage has. Raises: DataCorruptionError."""
@@ -173,27 +180,34 @@ class SegmentFlusher:
 
     async def _finish_merge(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
         """The target has the source's bytes already, or there are none."""
+        source = merge.source
+        source.busy = True  # its own flush must not begin now
+        try:
+            is_done = await self._finish_with(aggregator, merge)
+        finally:
+            source.busy = False
+        if is_done:
+            self._complete_merge(aggregator, merge)
+
+    async def _finish_with(self, aggregator: SegmentAggregator, merge: PendingMerge) -> bool:
+        """Let storage forget the source; False if the target was deleted meanwhile."""
         target, source = aggregator.segment, merge.source
         if merge.end == merge.offset:
             await self._delete_from_storage(source)
-        else:
-            await self._check_claim(target, merge.offset, merge.end, source.segment, 0)
-            if target.deleted:
-                return
-            if self._storage.info(source.segment.storage_name) is not None:
-                # The write that gave its bytes to the target was not known to have succeeded, and the source
-                # was stored by itself meanwhile: after a crash, or a lost reply. What is stored may have left
-                # the cache, so the two are compared with each other before one of them goes.
-                source.busy = True
-                try:
-                    await self._check_twins(target, merge)
-                    await self._delete_from_storage(source)
-                finally:
-                    source.busy = False
-                if aggregator.segment.deleted:  # meanwhile
-                    return
-            self._advance(aggregator, merge.end)
-        self._complete_merge(aggregator, merge)
+            return True
+        await self._check_claim(target, merge.offset, merge.end, source.segment, 0)
+        if target.deleted:
+            return False
+        if self._storage.info(source.segment.storage_name) is not None:
+            # The write that gave its bytes to the target was not known to have succeeded, and the source was
+            # stored by itself meanwhile: after a crash, or a lost reply. What is stored may have left the
+            # cache, so the two are compared with each other before one of them goes.
+            await self._check_twins(target, merge)
+            await self._delete_from_storage(source)
+            if aggregator.segment.deleted:  # meanwhile
+                return False
+        self._advance(aggregator, merge.end)
+        return True
 
     async def _check_claim(
         self, segment: SegmentState, offset: int, end: int, holder: SegmentState, holder_offset: int
@@ -322,6 +336,7 @@ class SegmentFlusher:
     def _complete_merge(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
         """The target has the source's bytes: nobody needs the source any more."""
         source = merge.source
+        self._let_go += let_go_of_sources(source)
         source.clear()
         source.in_storage = False
         source.target = None

@@ -437,15 +437,16 @@ async def test_a_cancelled_caller_does_not_keep_a_departed_segment_in_memory(ben
     assert not container.state.departing
 
 
-async def test_a_run_that_finds_too_many_requests_waiting_is_put_off_not_given_up(bench, caplog):
-    """Only the end of the container ends its evictions: an answer of "send again" is no such end."""
+@pytest.mark.parametrize("error", [ThrottledError("too many"), DataCorruptionError("the catalogue")])
+async def test_a_run_that_fails_is_put_off_not_given_up(bench, caplog, error):
+    """Only the end of the container ends its evictions: "send again" is no such end, nor is damage."""
     container = bench.container
     refused = asyncio.Event()
 
     async def evict():
         if not refused.is_set():
             refused.set()
-            raise ThrottledError("too many requests wait")
+            raise error
         evicted.set()
         return 0
 
