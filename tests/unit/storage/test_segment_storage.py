@@ -422,6 +422,25 @@ async def test_leftovers_of_older_epochs_are_deleted_and_nothing_else():
     assert new.statistics().leftovers_deleted == 1
 
 
+async def test_a_leftover_that_cannot_be_deleted_keeps_no_other():
+    store = Store()
+    await store.owner(1).write("s", 0, [b"kept"], create=True)
+    (kept,) = store.objects.objects
+    incarnation = kept.rpartition(".")[2][:8]
+    left = [f"t.E-1-O-{offset:x}.{incarnation}" + "0" * 24 for offset in range(7)]
+    store.objects.objects |= {name: bytearray(b"lost") for name in left}
+    stuck = left[3]
+    store.provider.inject = lambda call: Fault.FAIL if call.name == stuck else None
+    new = store.owner(2)
+    await new.collect_leftovers()
+    await new.collect_garbage()  # as far as the one that is stuck
+    await new.collect_garbage()
+    assert set(store.objects.objects) == {kept, stuck}
+    store.provider.inject = lambda _: None
+    await new.collect_garbage()
+    assert set(store.objects.objects) == {kept}
+
+
 async def test_metadata_that_begins_anew_touches_no_object_it_finds():
     store = Store()
     await store.owner(7).write("s", 0, [b"precious"], create=True)

@@ -141,9 +141,14 @@ class OpenTables:
                 self._tables[name] = table
                 self.trim()
                 self._on_opened(table)
+            except Exception as error:
+                opened.set_exception(error)  # for all who wait: each would only read the same log again
+                opened.exception()  # nobody need be waiting
+                raise
             finally:
                 del self._opening[name]
-                opened.set_result(None)
+                if not opened.done():  # opened, or cancelled: then another of those who wait opens it
+                    opened.set_result(None)
 
     async def _load(self, segment: SegmentState) -> OpenTable:
         """Rebuild the index of a table from its log. Nobody appends meanwhile: all requests wait for this."""

@@ -4,7 +4,7 @@ Three kinds of garbage, with three ways to find it:
 
 - *runs*: chunks that a commit dropped. The same commit wrote a GarbageRow, so no crash forgets them.
 - *orphans*: objects this owner created, or tried to, and gave up before any commit could name them. In
-  memory.
+  memory, with leftovers that could not be deleted.
 - *leftovers*: orphans of a dead owner, found by listing. An object is one if its name carries this metadata's
   incarnation and an epoch older than ours, and no row names it. Objects of other incarnations are never
   touched: they are what is left to restore from when the metadata was lost.

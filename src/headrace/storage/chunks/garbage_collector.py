@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from headrace.errors import StorageWriteError
@@ -11,6 +12,8 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.garbage import GarbageQueue, is_leftover
 from headrace.storage.metadata.contract import RowArchive, RowStore
 from headrace.storage.metadata.rows import chunk_key
+
+_logger = logging.getLogger(__name__)
 
 
 class GarbageCollector:
@@ -65,7 +68,11 @@ class GarbageCollector:
     async def collect_leftovers(self, incarnation: str, epoch: int) -> int:
         """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
 
-        Run it once after recovery, in the background: it pauses between pages of the listing.
+        Run it once after recovery, in the background: it pauses between pages of the listing. What cannot be
+        deleted is tried again with the orphans, in calls of :meth:`collect`.
+
+        Raises:
+            StorageReadError: the listing broke off.
         """
         deleted = 0
         async for page in self._io.list():
@@ -75,9 +82,14 @@ class GarbageCollector:
                 if is_leftover(found.name, incarnation=incarnation, epoch=epoch, get=self._rows.get)
             ]
             names = await self._drop_archived(names)
-            await self._io.delete(names)
-            deleted += len(names)
-            self.leftovers_deleted += len(names)
+            try:
+                await self._io.delete(names)
+            except StorageWriteError as error:
+                _logger.warning("of %d leftovers some stay for now: %s", len(names), error)
+                self._garbage.orphans.extend(names)  # also those that are gone: deleting again is fine
+            else:
+                deleted += len(names)
+                self.leftovers_deleted += len(names)
             await asyncio.sleep(self._config.leftovers_pause_s)
         return deleted
 

@@ -647,6 +647,26 @@ async def test_many_who_ask_first_cause_one_rebuild_and_a_cancelled_one_does_not
     assert tables.statistics().rebuilds == 2
 
 
+async def test_a_rebuild_that_fails_fails_for_all_who_wait_for_it(tables, access, monkeypatch):
+    await tables.table_update(T, [entry("k", b"v")])
+    tables.drop(T)
+    reads = 0
+
+    async def read_broken(*_args, **_keywords):
+        nonlocal reads
+        reads += 1
+        await asyncio.sleep(0)
+        raise DataCorruptionError("the log is damaged")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(access, "read", read_broken)
+        gets = [start(tables.table_get(T, [b"k"])) for _ in range(10)]
+        answers = await asyncio.gather(*gets, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [DataCorruptionError] * 10
+    assert reads == 1
+    assert (await tables.table_get(T, [b"k"]))[0].value == b"v"  # who asks later is not told of old failures
+
+
 async def test_indexes_of_idle_tables_make_room(access):
     tables = ContainerTables(access, TablesConfig(index_bytes_max=3000))
     for n in range(5):
