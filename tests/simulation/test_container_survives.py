@@ -20,6 +20,11 @@ def test_clients_are_told_what_a_correct_container_would_tell_them(seed):
     assert run_one("container", seed).value.judged > 10
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_merges_within_merges_are_as_good_as_others(seed):
+    assert run_one("chains", seed).value.judged > 10
+
+
 @pytest.mark.parametrize("seed", CONTAINER)
 def test_what_was_found_once_stays_away(seed):
     run_one("container", seed, loop_time=ExactTime())  # as it was found

@@ -209,7 +209,6 @@ def remove_from_a_table_only_on_condition(monkeypatch):
     monkeypatch.setattr(SegmentStore, "table_remove", table_remove)
 
 
-#: Each with the scenario that has to find it, and in how many seeds.
 def forget_a_timer_that_struck_early(monkeypatch):
     """What it was set for is not due yet, to the last bit, and it counts as one that is still to come."""
 
@@ -243,6 +242,13 @@ def merge_what_somebody_deletes(monkeypatch):
     monkeypatch.setattr(SegmentMerges, "_answer_repeated", answer)
 
 
+def forget_sources_of_what_was_merged(monkeypatch):
+    monkeypatch.setattr(
+        "headrace.segmentstore.storagewriter.segment_flusher.let_go_of_sources", lambda aggregator: []
+    )
+
+
+#: Each with the scenario that has to find it, and in how many seeds.
 BUGS = [
     (acknowledge_before_the_log_has_it, "data_plane", 40),
     (forget_what_a_writer_has_in_flight, "container", 60),
@@ -259,6 +265,7 @@ BUGS = [
     (remove_from_a_table_only_on_condition, "data_plane", 12),
     (refuse_what_is_not_durable, "crowds", 24),
     (merge_what_somebody_deletes, "crowds", 12),
+    (forget_sources_of_what_was_merged, "chains", 12),
 ]
 
 

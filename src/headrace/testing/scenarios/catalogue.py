@@ -41,6 +41,10 @@ async def _container(sim: Simulation, reduction: Reduction) -> Any:
     return await upheaval(sim, reduction)
 
 
+async def _chains(sim: Simulation, reduction: Reduction) -> Any:
+    return await upheaval(sim, reduction, chains=True)
+
+
 async def _data_plane(sim: Simulation, reduction: Reduction) -> Any:
     return await data_plane.tempest(sim, reduction)
 
@@ -73,6 +77,7 @@ _STORAGE_FAULTS: Final = tuple(
 _LOSSY: Final = NetworkConfig(drop_chance=0.002)
 
 SCENARIOS: Final[dict[str, Scenario]] = {
+    "chains": Scenario(_chains, 5, 4, 32, FAULTS, share=0.5),
     "container": Scenario(_container, 5, 4, 32, FAULTS),
     "crowds": Scenario(
         _crowds,

@@ -7,6 +7,7 @@ Tens of calls per millisecond of a core: no wire, no second container. What it m
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -25,9 +26,10 @@ from headrace.testing.workloads.container_clients import ContainerClient
 _PATIENCE_S: Final = 300.0
 
 
-async def upheaval(sim: Simulation, reduction: Reduction = ALL) -> ContainerHistory:
+async def upheaval(sim: Simulation, reduction: Reduction = ALL, *, chains: bool = False) -> ContainerHistory:
     """Let owners come and go while clients work; judge each period; then look at what storage has."""
     profile = draw_profile(sim.entropy.fork("profile"), reduction)
+    profile = dataclasses.replace(profile, chains=chains)
     world = ContainerWorld(sim, profile)
     entropy = sim.entropy.fork("endings")
     host = sim.host("store")
@@ -72,6 +74,7 @@ def start_clients(world: ContainerWorld, owner: Owner, label: str) -> list[async
             world.known,
             streams=profile.streams,
             cancels_per_thousand=profile.cancels_per_thousand if cancels else 0,
+            chains=profile.chains,
         )
         tasks.append(owner.host.spawn(name, client.work(profile.steps, profile.pause_s_max)))
     return tasks

@@ -61,6 +61,8 @@ class ContainerProfile:
     troubles: frozenset[str]
     crowds: bool = False
     """Of a whole store: whether its clients ask for many things at once."""
+    chains: bool = False
+    """Of a container: whether what is merged was merged into before."""
     connection_requests_max: int = 128
     request_bytes_max: int = 256 * MIB
 

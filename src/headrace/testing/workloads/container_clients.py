@@ -64,8 +64,11 @@ class ContainerClient:
         *,
         streams: int,
         cancels_per_thousand: int,
+        chains: bool = False,
     ) -> None:
+        """``chains``: whether sources have sources of their own."""
         self.name = name
+        self._chains = chains
         self._container = container
         self._history = history
         self._entropy = entropy
@@ -254,6 +257,8 @@ class ContainerClient:
             appended = False
             for _ in range(draw(4)):
                 appended = await self.append(source) or appended
+            if self._chains:
+                await self._merge_chain(source, 3)
             if draw(6) == 0:
                 await self.delete(source)
                 return
@@ -268,6 +273,22 @@ class ContainerClient:
             sources.append(source)
         if draw(4) == 0:
             await self.merge(target, sources[0])
+
+    async def _merge_chain(self, target: str, depth_max: int) -> None:
+        """Merge into a source what has sources itself, down to ``depth_max`` of them."""
+        draw = self._entropy.randbelow
+        for number in range(draw(3)):
+            source = f"{target}.{number}"
+            await self.create(source)
+            for _ in range(draw(3)):
+                await self.append(source)
+            if depth_max > 1:
+                await self._merge_chain(source, depth_max - 1)
+            if draw(8) == 0:
+                await self.delete(source)
+            await self.merge(target, source)
+        if draw(3) == 0:
+            await self._read_through(target)
 
     async def _write_blocks(self, name: str) -> None:
         writer = self._writers.get(name)
