@@ -27,6 +27,11 @@ DATA_PLANE = {
     801111: "a fenced owner acknowledged the removal of a key that its successor had put, without a write",
 }
 
+CROWDS = {
+    901378: "a merge asked for again was refused because the target had been sealed behind the first one",
+    901546: "an empty source was merged into a target that had been sealed before that was decided",
+}
+
 STORAGE_WRITER = {
     17: "the bound on waiting operations kept the merge from coming for which they waited",
     237: "pressure made a merged source be flushed although its target had its bytes already",

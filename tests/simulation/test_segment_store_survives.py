@@ -21,7 +21,7 @@ from headrace.testing.scenarios.writers import storm
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
 from headrace.testing.table_model import TableCall
-from tests.simulation.found_seeds import DATA_PLANE
+from tests.simulation.found_seeds import CROWDS, DATA_PLANE
 
 
 @pytest.mark.parametrize("seed", [*DATA_PLANE, *range(200, 216)])
@@ -30,7 +30,7 @@ def test_clients_with_every_verb_are_told_what_a_correct_store_would_tell_them(s
     assert history.judged > 50
 
 
-@pytest.mark.parametrize("seed", range(200, 212))
+@pytest.mark.parametrize("seed", [*CROWDS, *range(200, 212)])
 def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
     history = run_one("crowds", seed).value
     assert history.judged > 50

@@ -226,6 +226,8 @@ class SegmentMerges:
             if not updated:
                 raise _NotUpdatedError(target.name)
             operation = transitions.propose_delete(source, sequence)
+            if not updates:  # it is only now that the merge is decided
+                transitions.check_appendable(target)
             self._remember(source, target)
             return operation
 

@@ -7,7 +7,13 @@ import asyncio
 
 import pytest
 
-from headrace.errors import AttributeMismatchError, ContainerOfflineError, NoSuchSegmentError, WalWriteError
+from headrace.errors import (
+    AttributeMismatchError,
+    ContainerOfflineError,
+    NoSuchSegmentError,
+    SegmentSealedError,
+    WalWriteError,
+)
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.store import SegmentStore
@@ -155,6 +161,33 @@ async def test_an_empty_source_is_either_merged_or_deleted(world, updates):
     with pytest.raises(NoSuchSegmentError):
         await merging
     assert await world.store.get_attribute(T, KEY) == ATTRIBUTE_NULL
+
+
+async def test_a_merge_made_before_the_target_was_sealed_counts_for_who_asks_again(world):
+    await append(world.container, A, b"data")
+    asks = [
+        lambda: world.store.merge_segments(T, A),
+        lambda: world.store.seal_segment(T),
+        lambda: world.store.merge_segments(T, A),
+    ]
+    merging, sealing, again = await world.ask_while_the_line_is_held(*asks, operations=5)
+    world.wal.go_on()
+    assert [await task for task in (merging, sealing, again)] == [4, 4, 4]
+
+
+async def test_the_merge_of_an_empty_source_that_is_decided_behind_a_seal_is_refused(world):
+    asks = [
+        lambda: world.store.merge_segments(T, A),
+        lambda: world.store.seal_segment(T),
+        lambda: world.store.merge_segments(T, A),
+    ]
+    tasks = await world.ask_while_the_line_is_held(*asks, operations=5)
+    world.wal.go_on()
+    merging, sealing, again = await asyncio.gather(*tasks, return_exceptions=True)
+    assert sealing == 0
+    assert isinstance(again, SegmentSealedError)
+    assert isinstance(merging, SegmentSealedError)  # or the other one would have been told that it is done
+    assert (await world.store.segment_info(A)).sealed
 
 
 async def test_an_empty_source_is_not_merged_if_an_update_is_refused(world):
