@@ -140,6 +140,8 @@ class SegmentMerges:
             sealing.add_done_callback(_look_at)
 
         def propose(sequence: int) -> ops.Merge:
+            if self._has_taken(target, source):  # done, whatever became of the target since
+                raise SegmentMergedError(source.name)
             operation = transitions.propose_merge(target, source, sequence, updates)
             if not operation.length:
                 raise _EmptySourceError(source.name)
@@ -199,7 +201,7 @@ class SegmentMerges:
         Raises:
             NoSuchSegmentError: it was deleted, or is merged into another segment.
         """
-        was_merged = self._merged.get(source.name) == (source, target.segment_id)
+        was_merged = self._has_taken(target, source)
         await self._log.flush()
         if not source.merged and not source.deleted:
             raise ContainerOfflineError(f"{source.name!r} was not merged") from None
@@ -244,6 +246,11 @@ class SegmentMerges:
             if isinstance(error, BaseException):
                 raise error
         return target.durable_length
+
+    def _has_taken(self, target: SegmentState, source: SegmentState) -> bool:
+        """Whether somebody's merge of this source into this target was accepted."""
+        is_gone = source.accepted_merged or source.accepted_deleted
+        return is_gone and self._merged.get(source.name) == (source, target.segment_id)
 
     def _remember(self, source: SegmentState, target: SegmentState) -> None:
         self._merged[source.name] = (source, target.segment_id)

@@ -158,8 +158,8 @@ def propose_truncate(segment: SegmentState, sequence: int, offset: int) -> ops.T
 def propose_merge(
     target: SegmentState, source: SegmentState, sequence: int, updates: Sequence[AttributeUpdate]
 ) -> ops.Merge:
-    check_live(source)  # first: what is merged already counts as done, whatever became of the target since
     check_appendable(target)
+    check_live(source)
     if not source.accepted_sealed:
         raise SegmentNotSealedError(source.name)
     check_whole(target, source)
