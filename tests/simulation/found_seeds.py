@@ -28,8 +28,8 @@ DATA_PLANE = {
 }
 
 CROWDS = {
-    901378: "a merge asked for again was refused because the target had been sealed behind the first one",
-    901546: "an empty source was merged into a target that had been sealed before that was decided",
+    49: "a merge asked for again was refused because the target had been sealed behind the first one",
+    125: "an empty source was merged into a target that had been sealed before that was decided",
 }
 
 STORAGE_WRITER = {

@@ -16,9 +16,10 @@ from headrace.testing.history import Outcome
 from headrace.testing.store_history import StoreHistory
 from headrace.testing.workloads import questions
 from headrace.testing.workloads.block_writer import writer_id_of
-from headrace.testing.workloads.draws import KEYS
+from headrace.testing.workloads.draws import KEYS, draw_updates
 from headrace.testing.workloads.questions import Question
 from headrace.testing.workloads.store_connection import StoreConnection
+from headrace.testing.workloads.wire_writer import WireWriter
 
 _ODDS = 2
 """One step of so many is a crowd."""
@@ -42,6 +43,10 @@ class CrowdClient:
         self._entropy = entropy
         self._streams = streams
         self._transactions = 0
+        fuller = entropy.fork("fuller")
+        self._fuller = fuller.randbelow if fuller.randbelow(2) else None
+        """In every other run sources have bytes, and targets are changed in the same crowd."""
+        self._fuller_entropy = fuller
 
     async def step(self) -> bool:
         """Ask for many things at once, perhaps; say whether.
@@ -112,6 +117,7 @@ class CrowdClient:
         created = await self._connection.put_all([questions.create(source)] * (1 + draw(2)))
         if all(operation.outcome is not Outcome.OK for operation in created):
             return
+        is_full = self._fuller is not None and self._fuller(3) > 0 and await self._fill(source)
         crowd = [questions.merge(target, source)]
         if draw(3) == 0:
             crowd.append(questions.delete(source))
@@ -119,4 +125,31 @@ class CrowdClient:
             crowd.append(questions.seal(source))
         if draw(3) == 0:
             crowd.append(questions.info(target))
+        if self._fuller is not None:
+            crowd += self._changes_around(target, source, is_full=is_full)
         await self._repeat(crowd.pop(draw(len(crowd))), *crowd)
+
+    async def _fill(self, source: str) -> bool:
+        """Append a little to a source; say whether it has bytes for sure."""
+        entropy = self._fuller_entropy
+        name = f"{self._name}f{self._transactions}"
+        writer = WireWriter(name, source, writer_id_of(name), self._history, entropy)
+        sizes = [1 + entropy.randbelow(900) for _ in range(1 + entropy.randbelow(2))]
+        await writer.write(await self._connection.connect(), sizes)
+        return writer.appended > 0
+
+    def _changes_around(self, target: str, source: str, *, is_full: bool) -> list[Question]:
+        entropy = self._fuller_entropy
+        draw = entropy.randbelow
+        changes = []
+        if draw(4) == 0:
+            changes.append(questions.seal(target))
+        if draw(8) == 0:
+            changes.append(questions.delete(target))
+        if draw(8) == 0:
+            changes.append(questions.truncate(source, 1))
+        if draw(4) == 0:
+            changes.append(questions.draw_attribute_update(entropy, target))
+        if is_full and draw(3) == 0:
+            changes.append(questions.merge(target, source, draw_updates(entropy)))
+        return changes
