@@ -28,8 +28,8 @@ DATA_PLANE = {
 }
 
 CROWDS = {
-    49: "a merge asked for again was refused because the target had been sealed behind the first one",
-    125: "an empty source was merged into a target that had been sealed before that was decided",
+    186: "a merge asked for again was refused because the target had been sealed behind the first one",
+    114: "an empty source was merged into a target that had been sealed before that was decided",
 }
 
 STORAGE_WRITER = {

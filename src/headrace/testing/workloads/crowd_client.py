@@ -8,7 +8,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headrace.model.names import transaction_segment_name
 from headrace.runtime.entropy import SeededEntropy
@@ -19,6 +19,7 @@ from headrace.testing.workloads.block_writer import writer_id_of
 from headrace.testing.workloads.draws import KEYS, draw_updates
 from headrace.testing.workloads.questions import Question
 from headrace.testing.workloads.store_connection import StoreConnection
+from headrace.testing.workloads.table_client import TableClient
 from headrace.testing.workloads.wire_writer import WireWriter
 
 _ODDS = 2
@@ -35,6 +36,7 @@ class CrowdClient:
         history: StoreHistory,
         entropy: SeededEntropy,
         streams: Sequence[str],
+        tables: Sequence[str],
     ) -> None:
         self._name = name
         self._connection = connection
@@ -45,8 +47,9 @@ class CrowdClient:
         self._transactions = 0
         fuller = entropy.fork("fuller")
         self._fuller = fuller.randbelow if fuller.randbelow(2) else None
-        """In every other run sources have bytes, and targets are changed in the same crowd."""
+        """In every other run sources have bytes, targets change in the same crowd, and tables are asked."""
         self._fuller_entropy = fuller
+        self._tables = [TableClient(table, connection.put, fuller) for table in tables]
 
     async def step(self) -> bool:
         """Ask for many things at once, perhaps; say whether.
@@ -57,6 +60,9 @@ class CrowdClient:
         draw = self._draw
         if draw(_ODDS):
             return False
+        if self._fuller is not None and self._fuller(4) == 0:
+            await self._ask_table(self._tables[self._fuller(len(self._tables))], self._fuller)
+            return True
         name = self._streams[draw(len(self._streams))]
         match draw(8):
             case 0 | 1:
@@ -69,6 +75,20 @@ class CrowdClient:
                 self._history.family_of(name).known[name] = False
                 await self._repeat(questions.create(name))
         return True
+
+    async def _ask_table(self, table: TableClient, draw: Callable[[int], int]) -> None:
+        """Ask two or three times for a change that only one of them can have, beside others."""
+        match draw(6):
+            case 0:
+                question = table.creation()
+            case 1:
+                question = table.deletion()
+            case 2:
+                question = table.draw_removal()
+            case _:
+                question = table.draw_put()
+        others = [(table.draw_put, table.draw_removal, table.draw_look)[draw(3)]() for _ in range(draw(3))]
+        await self._repeat(question, *others)
 
     def _change_of(self, name: str) -> Question:
         draw = self._draw

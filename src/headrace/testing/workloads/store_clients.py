@@ -60,10 +60,10 @@ class StoreClient:
         self._cancels_per_thousand = cancels_per_thousand
         self._transactions = 0
         self._writers: dict[str, WireWriter] = {}
-        self._tables = [TableClient(table, self._connection.start, entropy) for table in tables]
+        self._tables = [TableClient(table, self._connection.put, entropy) for table in tables]
         for table in tables:
             history.family_of(table).known[table] = False
-        crowd = CrowdClient(name, self._connection, history, entropy.fork("crowd"), self._streams)
+        crowd = CrowdClient(name, self._connection, history, entropy.fork("crowd"), self._streams, tables)
         self._crowd = crowd if crowds else None
 
     async def work(self, steps: int, pause_s_max: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.runtime.entropy import SeededEntropy
@@ -14,35 +14,24 @@ from headrace.testing.table_model import (
     EntriesAnswer,
     GetEntriesCall,
     RemoveKeysCall,
-    TableCall,
     UpdateEntriesCall,
     VersionsAnswer,
 )
+from headrace.testing.workloads.questions import Question
 from headrace.wire import commands as c
-from headrace.wire.commands.kinds import Command
 
 _KEYS: Final = tuple(b"key%d" % number for number in range(5))
-
-
-class Ask(Protocol):
-    """How a client asks: the call for the history, the request, the good reply, and the answer in it."""
-
-    def __call__(
-        self,
-        call: TableCall,
-        request: Callable[[int], Command],
-        good: type[Command],
-        answer: Callable[[Any], Any] | None = None,
-        /,
-    ) -> Awaitable[Operation]: ...
 
 
 class TableClient:
     """What one client does with one table."""
 
-    def __init__(self, name: str, ask: Ask, entropy: SeededEntropy) -> None:
+    def __init__(
+        self, name: str, put: Callable[[Question], Awaitable[Operation]], entropy: SeededEntropy
+    ) -> None:
+        """``put`` asks a question, and writes down what comes of it."""
         self._name = name
-        self._ask = ask
+        self._put = put
         self._entropy = entropy
         self._versions: dict[bytes, int] = {}
         """What this client has last heard of."""
@@ -55,21 +44,32 @@ class TableClient:
             case 7 | 8 | 9:
                 await self.remove()
             case 10:
-                call = DeleteTableCall(self._name)
-                await self._ask(
-                    call, lambda i: c.DeleteTableSegment(i, self._name, True, ""), c.SegmentDeleted
-                )
+                await self._put(self.deletion())
             case _:
                 await self.get()
 
     async def create(self) -> None:
         """Make the table."""
-        await self._ask(
-            CreateTableCall(self._name), lambda i: c.CreateTableSegment(i, self._name, ""), c.SegmentCreated
-        )
+        await self._put(self.creation())
 
     async def put(self) -> None:
         """Put some values."""
+        done = await self._put(self.draw_put())
+        if done.outcome is Outcome.REFUSED and done.reason == "NoSuchSegment":
+            await self.create()
+
+    async def remove(self) -> None:
+        """Remove some keys."""
+        await self._put(self.draw_removal())
+
+    async def get(self) -> None:
+        """Look some keys up."""
+        await self._put(self.draw_look())
+
+    # ---- questions
+
+    def draw_put(self) -> Question:
+        """Return one that puts some values."""
         draw = self._entropy.randbelow
         entries = tuple(
             (key, self._entropy.token(1 + draw((20, 400)[draw(2)])), self._condition(key, NOT_EXISTS))
@@ -82,27 +82,25 @@ class TableClient:
             return VersionsAnswer(tuple(reply.updated_versions))
 
         asked = [TableEntry(key, value, version) for key, value, version in entries]
-        done = await self._ask(
+        return Question(
             UpdateEntriesCall(self._name, entries),
             lambda i: c.UpdateTableEntries(i, self._name, "", asked),
             c.TableEntriesUpdated,
             answer,
         )
-        if done.outcome is Outcome.REFUSED and done.reason == "NoSuchSegment":
-            await self.create()
 
-    async def remove(self) -> None:
-        """Remove some keys."""
+    def draw_removal(self) -> Question:
+        """Return one that removes some keys."""
         keys = tuple((key, self._condition(key, NO_VERSION)) for key in self._keys())
         asked = [TableKey(key, version) for key, version in keys]
-        await self._ask(
+        return Question(
             RemoveKeysCall(self._name, keys),
             lambda i: c.RemoveTableKeys(i, self._name, "", asked),
             c.TableKeysRemoved,
         )
 
-    async def get(self) -> None:
-        """Look some keys up."""
+    def draw_look(self) -> Question:
+        """Return one that looks some keys up."""
         keys = tuple(self._keys())
 
         def answer(reply: c.TableRead) -> EntriesAnswer:
@@ -116,11 +114,25 @@ class TableClient:
             return EntriesAnswer(tuple(found))
 
         asked = [TableKey(key) for key in keys]
-        await self._ask(
+        return Question(
             GetEntriesCall(self._name, keys),
             lambda i: c.ReadTable(i, self._name, "", asked),
             c.TableRead,
             answer,
+        )
+
+    def deletion(self) -> Question:
+        """Return one that deletes the table if it is empty."""
+        return Question(
+            DeleteTableCall(self._name),
+            lambda i: c.DeleteTableSegment(i, self._name, True, ""),
+            c.SegmentDeleted,
+        )
+
+    def creation(self) -> Question:
+        """Return one that makes the table."""
+        return Question(
+            CreateTableCall(self._name), lambda i: c.CreateTableSegment(i, self._name, ""), c.SegmentCreated
         )
 
     def _keys(self) -> list[bytes]:
