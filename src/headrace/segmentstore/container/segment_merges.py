@@ -140,8 +140,9 @@ class SegmentMerges:
             sealing.add_done_callback(_look_at)
 
         def propose(sequence: int) -> ops.Merge:
-            if self._has_taken(target, source):  # done, whatever became of the target since
-                raise SegmentMergedError(source.name)
+            # As if it were asked now: what is gone is looked for before the target is, and a source that is
+            # merged already counts as done, whatever became of the target since.
+            transitions.check_live(source)
             operation = transitions.propose_merge(target, source, sequence, updates)
             if not operation.length:
                 raise _EmptySourceError(source.name)

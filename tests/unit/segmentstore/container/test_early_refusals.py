@@ -175,6 +175,23 @@ async def test_a_merge_made_before_the_target_was_sealed_counts_for_who_asks_aga
     assert [await task for task in (merging, sealing, again)] == [4, 4, 4]
 
 
+@pytest.mark.parametrize("data", [b"", b"data"])
+async def test_a_source_that_was_deleted_is_gone_also_for_a_target_sealed_since(world, data):
+    await append(world.container, A, data)
+    asks = [
+        lambda: world.store.delete_segment(A),
+        lambda: world.store.seal_segment(T),
+        lambda: world.store.merge_segments(T, A),
+    ]
+    deleting, sealing, merging = await world.ask_while_the_line_is_held(*asks, operations=3)
+    world.wal.go_on()
+    await deleting
+    assert await sealing == 0
+    with pytest.raises(NoSuchSegmentError) as caught:
+        await merging
+    assert caught.value.segment == A
+
+
 async def test_the_merge_of_an_empty_source_that_is_decided_behind_a_seal_is_refused(world):
     asks = [
         lambda: world.store.merge_segments(T, A),
