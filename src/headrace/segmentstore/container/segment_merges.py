@@ -202,7 +202,7 @@ class SegmentMerges:
         Raises:
             NoSuchSegmentError: it was deleted, or is merged into another segment.
         """
-        was_merged = self._has_taken(target, source)
+        was_merged = self._merged.get(source.name) == (source, target.segment_id)
         await self._log.flush()
         if not source.merged and not source.deleted:
             raise ContainerOfflineError(f"{source.name!r} was not merged") from None
@@ -247,11 +247,6 @@ class SegmentMerges:
             if isinstance(error, BaseException):
                 raise error
         return target.durable_length
-
-    def _has_taken(self, target: SegmentState, source: SegmentState) -> bool:
-        """Whether somebody's merge of this source into this target was accepted."""
-        is_gone = source.accepted_merged or source.accepted_deleted
-        return is_gone and self._merged.get(source.name) == (source, target.segment_id)
 
     def _remember(self, source: SegmentState, target: SegmentState) -> None:
         self._merged[source.name] = (source, target.segment_id)
