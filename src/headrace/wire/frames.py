@@ -158,9 +158,9 @@ class FrameDecoder:
         """Bytes from ``begin`` on without which nothing can be taken."""
 
     @classmethod
-    def for_server(cls) -> FrameDecoder:
+    def for_server(cls, buffer_bytes: int = RECEIVE_BUFFER_BYTES) -> FrameDecoder:
         """Return a decoder of requests."""
-        return cls(REQUESTS, payload_bytes_max=SERVER_PAYLOAD_BYTES_MAX)
+        return cls(REQUESTS, payload_bytes_max=SERVER_PAYLOAD_BYTES_MAX, buffer_bytes=buffer_bytes)
 
     @classmethod
     def for_client(cls) -> FrameDecoder:
@@ -180,6 +180,11 @@ class FrameDecoder:
         # With little room behind the bytes that are left, moving them once is cheaper than many small reads.
         if end == capacity or (begin and (begin + self.wanted > capacity or capacity - end < capacity >> 1)):
             self._make_room()
+            capacity = len(self.buffer)
+        if capacity > self._buffer_bytes and self.end - self.begin < self.wanted:
+            # Of what follows a large frame only little is received: so its room can be given back.
+            limit = self.begin + max(self.wanted + RECEIVE_SLACK_BYTES, self._buffer_bytes)
+            return self.view[self.end : limit]
         return self.view[self.end :]
 
     def buffer_updated(self, size: int) -> None:
@@ -228,6 +233,17 @@ class FrameDecoder:
         else:
             self.view[:left] = self.view[self.begin : self.end]
         self.begin, self.end = 0, left
+
+    def give_back(self) -> None:
+        """Do without the room of a large frame, now that it was taken. Views handed out before stay valid."""
+        left = self.end - self.begin
+        if len(self.buffer) <= max(self._buffer_bytes, left):
+            return
+        fresh = bytearray(max(self._buffer_bytes, left))
+        fresh[:left] = self.view[self.begin : self.end]
+        self._use(fresh)
+        self.begin, self.end = 0, left
+        self._most = left
 
     def _use(self, buffer: bytearray) -> None:
         self.buffer = buffer

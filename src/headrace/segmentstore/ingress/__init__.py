@@ -13,6 +13,9 @@ segment_session    -                                                       asks 
 table_session      -                                                       asks the store
 reply_mapping      which reply an error becomes                            -
 admission          how many bytes of requests may be in memory             -
+receive_memory     who may receive a large frame, who has to wait          -
+frame_room         -                                                       asks for such room
+unsent_bytes       when clients leave too much untaken                     -
 =================  ======================================================  ==========================
 
 Reading order: ``contract`` (what it needs of the store), ``connection``, then the sessions.

@@ -26,6 +26,7 @@ from headrace.model.attributes import is_core_attribute
 from headrace.segmentstore.ingress.append_session import AppendSession
 from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.contract import AppendTarget
+from headrace.segmentstore.ingress.frame_room import FrameRoom
 from headrace.segmentstore.ingress.home import ConnectionHome
 from headrace.segmentstore.ingress.outbox import Outbox
 from headrace.segmentstore.ingress.read_session import ReadSession
@@ -36,7 +37,7 @@ from headrace.wire import commands as c
 from headrace.wire.append_block import APPEND_BLOCK, APPEND_BLOCK_END, AppendRun, take_run, wanted
 from headrace.wire.catalogue import LAYOUTS
 from headrace.wire.commands.kinds import Command, Request
-from headrace.wire.frames import HEAD, HEAD_BYTES, RECEIVE_BUFFER_BYTES, FrameDecoder, encode
+from headrace.wire.frames import HEAD, HEAD_BYTES, FrameDecoder, encode
 from headrace.wire.server_session import ServerSession
 
 _logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ _ADMISSION: Final = 8  # too many bytes of requests of all connections are in me
 _TURN: Final = 16  # others have a turn: a request that takes its first step, and other connections
 _CLOSING: Final = 32
 _SETUP: Final = 64  # what a writer wrote last is not known yet; its appends follow in this buffer
+_MEMORY: Final = 128  # a large frame has begun, and other connections have the room for such
 
 _REASONS: Final = {
     _CAPACITY: "capacity",
@@ -71,6 +73,7 @@ _REASONS: Final = {
     _TURN: "turn",
     _CLOSING: "closing",
     _SETUP: "setup",
+    _MEMORY: "memory",
 }
 
 
@@ -85,7 +88,15 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reading = True
-        self._decoder = FrameDecoder.for_server()
+        self._buffer_bytes = home.receive_buffer_bytes()
+        self._decoder = FrameDecoder.for_server(self._buffer_bytes)
+        self._room = FrameRoom(
+            home.receive_memory,
+            self,
+            buffer_bytes=self._buffer_bytes,
+            patience_s=config.frame_patience_s,
+            stall_s=config.frame_stall_s,
+        )
         self._run = AppendRun()
         self._session = ServerSession()
         self._writers: dict[bytes, AppendSession] = {}
@@ -97,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing_timer: asyncio.TimerHandle | None = None
         self._setup: asyncio.Task[None] | None = None
         self._busy_writers = 0
-        self._outbox = Outbox(config.write_buffer_bytes_max, self._on_drained)
+        self._outbox = Outbox(config.write_buffer_bytes_max, self._on_drained, home.unsent)
         self._reads = ReadSession(
             home.store, self._outbox, home.supervisor.spawn, self.on_error, config.waiting_reads_max
         )
@@ -134,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._reads.close()
         self._outbox.close()
+        self._room.close()
         for writer in self._writers.values():
             writer.target.close()
         # The parts of a connection refer to each other, and the collector comes by rarely: the buffer would
@@ -157,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
         self._totals.bytes_received += nbytes
         if not self._blocked:
             self._parse()
-        elif self._decoder.pending_bytes > RECEIVE_BUFFER_BYTES:
+        elif self._decoder.pending_bytes > self._buffer_bytes:
             self._set_reading()
 
     def _parse(self) -> None:
@@ -175,6 +187,9 @@ class Connection(asyncio.BufferedProtocol):
             for target in self._touched:
                 target.end_of_read()
             self._touched.clear()
+        if not self._blocked and not self._room.reserve(self._decoder.wanted):
+            self._blocked |= _MEMORY
+            self._totals.memory_waits += 1
         self._close_if_all_is_taken()
         self._set_reading()
 
@@ -231,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         readable = not self._blocked & ~_TURN
         if readable and self._blocked:
-            pending_max = RECEIVE_BUFFER_BYTES if self._reading else RECEIVE_BUFFER_BYTES // 2
+            pending_max = self._buffer_bytes if self._reading else self._buffer_bytes // 2
             readable = self._decoder.pending_bytes <= pending_max
         if readable == self._reading:
             return
@@ -309,6 +324,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_capacity(self) -> None:
         self._unblock(_CAPACITY)
+
+    def give_back_room(self) -> None:
+        self._decoder.give_back()
+
+    def received_bytes(self) -> int:
+        return self._decoder.statistics().bytes_received
+
+    def on_room(self) -> None:
+        """There is room for the frame that has begun."""
+        self._unblock(_MEMORY)
+
+    def on_overdue(self) -> None:
+        """Others wait for the room in which this client does not finish its frame."""
+        if not self._blocked & ~_TURN:  # else it is we who do not read
+            self._totals.frames_overdue += 1
+            self.close_after_replies("others need the room of a frame that does not arrive")
 
     def _on_setup(self, command: c.SetupAppend) -> None:
         writer_id, segment = command.writer_id, command.segment

@@ -10,7 +10,9 @@ from headrace.segmentstore.ingress.admission import Admission
 from headrace.segmentstore.ingress.authorisation import Authorise
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.contract import StoreFacade
+from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
 from headrace.segmentstore.ingress.statistics import IngressStatistics
+from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 
 if TYPE_CHECKING:
     from headrace.segmentstore.ingress.connection import Connection
@@ -23,8 +25,13 @@ class ConnectionHome(Protocol):
     config: IngressConfig
     authorise: Authorise
     admission: Admission
+    receive_memory: ReceiveMemory
+    unsent: UnsentBytes
     supervisor: Supervisor
     totals: IngressStatistics
+
+    def receive_buffer_bytes(self) -> int:
+        """Return the size of a new connection's buffer under load."""
 
     def on_opened(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
         """Say whether there is room for it."""

@@ -14,11 +14,15 @@ from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.connection import Connection
 from headrace.segmentstore.ingress.contract import StoreFacade
+from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
 from headrace.segmentstore.ingress.statistics import IngressStatistics
+from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 
 _logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 512
+
+_BUFFER_BYTES_MIN: Final = 64
 
 _PROBES: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 """A peer that vanished without a word is noticed after two minutes; its waiting reads end with it."""
@@ -34,6 +38,8 @@ class Listener:
         self.config = config or IngressConfig()
         self.authorise = authorise
         self.admission = Admission(self.config.request_bytes_max)
+        self.receive_memory = ReceiveMemory(self.config.receive_bytes_max)
+        self.unsent = UnsentBytes(self.config.unsent_bytes_max)
         self.supervisor = Supervisor("ingress")
         self.totals = IngressStatistics()
         self._connections: dict[Connection, None] = {}
@@ -51,6 +57,12 @@ class Listener:
         )
         name: tuple[Any, ...] = self._server.sockets[0].getsockname()
         return int(name[1])
+
+    def receive_buffer_bytes(self) -> int:
+        config = self.config
+        full = config.receive_buffer_bytes
+        few = len(self._connections) * full < config.receive_bytes_max
+        return full if few else max(_BUFFER_BYTES_MIN, full // 4)
 
     def on_opened(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
         if self._stopping:
@@ -90,6 +102,8 @@ class Listener:
         await self.supervisor.stop()
 
     def statistics(self) -> IngressStatistics:
+        self.totals.receive_bytes_lent = self.receive_memory.statistics().bytes_lent
+        self.totals.unsent_bytes = self.unsent.total
         return self.totals
 
     @property

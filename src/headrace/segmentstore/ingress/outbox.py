@@ -16,6 +16,7 @@ from headrace.limits import KIB
 from headrace.runtime.open_file import FileSpan
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.ingress.file_sender import CAN_SEND_FILES, FileSender
+from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 
 JOIN_BYTES_MAX: Final = 32 * KIB
 """Answers up to this size are copied and sent with others: a system call costs more."""
@@ -60,15 +61,20 @@ class Outbox:
         "_statistics",
         "_transport",
         "_turn_given",
+        "_unsent",
+        "_unsent_bytes",
         "_waiters",
         "_writes_vectors",
     )
 
-    def __init__(self, bytes_max: int, on_drained: Callable[[], None]) -> None:
+    def __init__(self, bytes_max: int, on_drained: Callable[[], None], unsent: UnsentBytes) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._bytes_max = bytes_max
         self._on_drained = on_drained
+        self._unsent = unsent
+        self._unsent_bytes = 0
+        """What is counted there for this connection."""
         self._frames: list[bytes | memoryview] = []
         self._small_bytes = 0
         self._scheduled = False
@@ -95,8 +101,14 @@ class Outbox:
     @property
     def full(self) -> bool:
         """Whether so much is unsent that no further request should be taken."""
-        transport = self._transport
-        return self._clogged and transport is not None and transport.get_write_buffer_size() > self._bytes_max
+        if not self._clogged or self._transport is None:
+            return False
+        return self._count_unsent() > (0 if self._unsent.tight else self._bytes_max)
+
+    @property
+    def tight(self) -> bool:
+        """Whether all connections together have so much unsent that answers should be small."""
+        return self._unsent.tight
 
     # -------------------------------------------------------------------------------------- sending
 
@@ -217,9 +229,16 @@ class Outbox:
         self._statistics.writes += 1
         self._statistics.bytes_sent += len(data)
 
+    def _count_unsent(self) -> int:
+        """Return what is unsent here, and let the sum of all connections know."""
+        transport = self._transport
+        unsent = 0 if transport is None else transport.get_write_buffer_size()
+        self._unsent.total += unsent - self._unsent_bytes
+        self._unsent_bytes = unsent
+        return unsent
+
     def _hold(self, result: ReadResult) -> None:
-        assert self._transport is not None
-        if self._transport.get_write_buffer_size() == 0:
+        if self._count_unsent() == 0:
             self._release_held()
             result.release()
         else:
@@ -235,11 +254,13 @@ class Outbox:
     def on_pause(self) -> None:
         """The transport holds unsent bytes."""
         self._clogged = True
+        self._count_unsent()
         self._statistics.pauses += 1
 
     def on_resume(self) -> None:
         """The transport holds nothing any more."""
         self._clogged = False
+        self._count_unsent()
         self._release_held()
         self._give_turn()
         self._on_drained()
@@ -278,6 +299,7 @@ class Outbox:
         """The connection is lost: forget what was not sent."""
         self._transport = None
         self._clogged = False
+        self._count_unsent()
         if self._files is not None:
             self._files.close()
             self._files = None

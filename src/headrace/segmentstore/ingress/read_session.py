@@ -12,6 +12,7 @@ from headrace.limits import READ_BYTES_MAX, READ_BYTES_MIN
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.outbox import Outbox
+from headrace.segmentstore.ingress.unsent_bytes import TIGHT_READ_BYTES_MAX
 from headrace.wire.commands import ReadSegment
 from headrace.wire.read_reply import encode_segment_read_header, encode_segment_read_trailer
 
@@ -21,9 +22,9 @@ Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 OnError = Callable[[ReadSegment, Exception], None]
 
 
-def read_length(suggested: int) -> int:
+def read_length(suggested: int, bytes_max: int = READ_BYTES_MAX) -> int:
     """Return how many bytes an answer may hold: what was asked for, within what a reply can carry."""
-    return min(suggested, READ_BYTES_MAX) if suggested > 0 else READ_BYTES_MIN
+    return min(suggested, bytes_max) if suggested > 0 else READ_BYTES_MIN
 
 
 class ReadSession:
@@ -53,9 +54,7 @@ class ReadSession:
             ProtocolError: too many reads wait already.
             HeadraceError: the read was refused.
         """
-        result = self._store.read_nowait(
-            request.segment, request.offset, read_length(request.suggested_length)
-        )
+        result = self._store.read_nowait(request.segment, request.offset, self._length(request))
         if result is not None:
             self._answer(request, result)
             return
@@ -65,8 +64,12 @@ class ReadSession:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
+    def _length(self, request: ReadSegment) -> int:
+        bytes_max = TIGHT_READ_BYTES_MAX if self._outbox.tight else READ_BYTES_MAX
+        return read_length(request.suggested_length, bytes_max)
+
     async def _wait(self, request: ReadSegment) -> None:
-        length = read_length(request.suggested_length)
+        length = self._length(request)
         try:
             result = await self._store.read(request.segment, request.offset, length, wait=True)
             if not self._outbox.full:
@@ -75,6 +78,7 @@ class ReadSession:
             # The client takes its replies slowly: hold no bytes for it meanwhile.
             result.release()
             await self._outbox.wait_turn()
+            length = self._length(request)
             try:
                 result = await self._store.read(request.segment, request.offset, length, wait=True)
                 self._answer(request, result)

@@ -18,3 +18,14 @@ class IngressStatistics:
     requests: int = 0
     violations: int = 0
     capacity_waits: int = 0
+    memory_waits: int = 0
+    """How often a connection waited for the room of a large frame."""
+
+    frames_overdue: int = 0
+    """Connections that were closed because others waited for the room of a frame that did not arrive."""
+
+    receive_bytes_lent: int = 0
+    """Room that connections have for large frames now."""
+
+    unsent_bytes: int = 0
+    """Replies that clients have not taken now, at most."""

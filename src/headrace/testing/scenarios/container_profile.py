@@ -65,6 +65,9 @@ class ContainerProfile:
     """Of a container: whether what is merged was merged into before."""
     connection_requests_max: int = 128
     request_bytes_max: int = 256 * MIB
+    receive_buffer_bytes: int = 256 * KIB
+    receive_bytes_max: int = 256 * MIB
+    unsent_bytes_max: int = 256 * MIB
 
 
 def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfile:

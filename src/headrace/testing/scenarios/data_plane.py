@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.limits import MIB
+from headrace.limits import KIB, MIB
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.failures import StuckError
 from headrace.testing.faults.host_faults import HostFault, HostFaults
@@ -46,6 +46,7 @@ async def tempest(sim: Simulation, reduction: Reduction = ALL, *, crowds: bool =
     With ``crowds`` clients ask for many things at once, and for the same again, of logs that may be slow.
     """
     profile = draw_profile(sim.entropy.fork("profile"), reduction)
+    profile = replace(profile, **_draw_front(sim.entropy.fork("front")))
     if crowds:
         profile = replace(profile, crowds=True, **_draw_crowded(sim.entropy.fork("crowds")))
     entropy = sim.entropy.fork("endings")
@@ -69,6 +70,18 @@ def _draw_crowded(entropy: SeededEntropy) -> dict[str, Any]:
         "log_s_max": (0.0, 0.05, 0.5)[draw(3)],
         "connection_requests_max": (128, 2)[draw(2)],
         "request_bytes_max": (256 * MIB, 1)[draw(2)],
+    }
+
+
+def _draw_front(entropy: SeededEntropy) -> dict[str, Any]:
+    """Return, for half of the seeds, what makes connections wait for each other's memory."""
+    draw = entropy.randbelow
+    if draw(2):
+        return {}
+    return {
+        "receive_buffer_bytes": (256 * KIB, 64)[draw(2)],
+        "receive_bytes_max": (256 * MIB, 1)[draw(2)],
+        "unsent_bytes_max": (256 * MIB, 0)[draw(2)],
     }
 
 

@@ -47,6 +47,9 @@ class SimulatedStore(DataPlane):
             self._ingress,
             requests_max=profile.connection_requests_max,
             request_bytes_max=profile.request_bytes_max,
+            receive_buffer_bytes=profile.receive_buffer_bytes,
+            receive_bytes_max=profile.receive_bytes_max,
+            unsent_bytes_max=profile.unsent_bytes_max,
         )
         self.wals: dict[int, Wal] = {}
         self.failures: list[BaseException] = []

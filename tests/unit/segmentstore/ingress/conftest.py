@@ -17,6 +17,7 @@ async def home(store):
     yield home
     await home.supervisor.stop()
     home.admission.check()
+    home.receive_memory.check()
 
 
 @pytest.fixture

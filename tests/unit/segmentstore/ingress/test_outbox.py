@@ -8,6 +8,7 @@ from headrace.limits import KIB, MIB
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.ingress.admission import Admission
 from headrace.segmentstore.ingress.outbox import JOIN_BYTES_MAX, Outbox
+from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 from tests.unit.segmentstore.ingress.world import FakeTransport
 
 
@@ -35,7 +36,7 @@ async def drained():
 
 @pytest.fixture
 async def outbox(drained):
-    return Outbox(1 * MIB, lambda: drained.append(1))
+    return Outbox(1 * MIB, lambda: drained.append(1), UnsentBytes(256 * MIB))
 
 
 @pytest.fixture

@@ -182,6 +182,50 @@ async def test_waiting_reads_hold_no_bytes_for_a_client_that_does_not_take_its_r
     assert store.results_out == 0
 
 
+async def test_many_slow_clients_together_hold_little(store):
+    """Each is within its own bound; what counts is the sum."""
+    home = FakeHome(store, IngressConfig(write_buffer_bytes_max=4 * MIB, unsent_bytes_max=10 * MIB))
+    store.add("s", bytes(6 * MIB))
+    slow = [Peer(home) for _ in range(20)]
+    for peer in slow:
+        peer.transport.stuck = True
+        peer.feed(*[read(0, 2 * MIB, segment="s")] * 3)
+        for _ in range(4):
+            await asyncio.sleep(0)
+            peer.push()
+    total = sum(peer.transport.unsent for peer in slow)
+    assert 10 * MIB < total < 10 * MIB + 6 * MIB + 20 * 70 * KIB
+    assert total - KIB < home.unsent.total <= total, "trailers are counted later"
+    # Who takes what it is sent is served all the same, in pieces.
+    quick = Peer(home)
+    assert await quick.ask(read(5, MIB, segment="s")) == [got(5, bytes(64 * KIB), at_tail=False, segment="s")]
+    answered = 0
+    while answered < 60:
+        for peer in slow:
+            answered += len(await peer.replies())
+            peer.transport.drain()
+            peer.transport.stuck = True
+    assert answered == 60
+    for peer in slow:
+        peer.transport.drain()
+    assert home.unsent.total == 0
+    (reply,) = await quick.ask(read(5, MIB, segment="s"))
+    assert len(reply.data) == MIB
+    await home.supervisor.stop()
+
+
+async def test_what_a_lost_client_did_not_take_counts_no_more(store):
+    home = FakeHome(store)
+    store.add("s", bytes(6 * MIB))
+    peer = Peer(home)
+    peer.transport.stuck = True
+    await peer.ask(read(0, 2 * MIB, segment="s"))
+    assert home.unsent.total > 2 * MIB
+    peer.connection.connection_lost(None)
+    assert home.unsent.total == 0
+    await home.supervisor.stop()
+
+
 async def test_a_lost_client_gives_its_views_back(peer, store):
     store.add("s", bytes(2 * MIB))
     peer.transport.stuck = True

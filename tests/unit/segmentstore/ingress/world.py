@@ -7,7 +7,9 @@ from headrace.segmentstore.ingress.admission import Admission
 from headrace.segmentstore.ingress.authorisation import allow_all
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.connection import Connection
+from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
 from headrace.segmentstore.ingress.statistics import IngressStatistics
+from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 from headrace.wire import commands as c
 from headrace.wire.frames import FrameDecoder, encode
 
@@ -88,9 +90,14 @@ class FakeHome:
         self.config = config or IngressConfig()
         self.authorise = authorise
         self.admission = Admission(self.config.request_bytes_max)
+        self.receive_memory = ReceiveMemory(self.config.receive_bytes_max)
+        self.unsent = UnsentBytes(self.config.unsent_bytes_max)
         self.supervisor = Supervisor("test")
         self.totals = IngressStatistics()
         self.lost = []
+
+    def receive_buffer_bytes(self):
+        return self.config.receive_buffer_bytes
 
     def on_opened(self, connection, transport):
         return True

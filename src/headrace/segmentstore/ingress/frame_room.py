@@ -1,0 +1,109 @@
+"""The room of one connection for a frame that does not fit its buffer: asked for, used, given back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
+from headrace.wire.frames import RECEIVE_SLACK_BYTES
+
+
+class Receiver(Protocol):
+    """The connection, as its room sees it."""
+
+    def give_back_room(self) -> None:
+        """Do with a small buffer again: others want what the large frame had that was taken."""
+
+    def received_bytes(self) -> int:
+        """Say how much has arrived until now."""
+
+    def on_room(self) -> None:
+        """The rest of the frame may be received."""
+
+    def on_overdue(self) -> None:
+        """Others have waited for room as long as this frame has been on its way."""
+
+
+class FrameRoom:
+    """Between a connection and the memory that it shares with all others. Runs on their loop."""
+
+    __slots__ = (
+        "_borrows",
+        "_buffer_bytes",
+        "_loop",
+        "_memory",
+        "_patience_s",
+        "_receiver",
+        "_stall_s",
+        "_timer",
+    )
+
+    def __init__(
+        self,
+        memory: ReceiveMemory,
+        receiver: Receiver,
+        *,
+        buffer_bytes: int,
+        patience_s: float,
+        stall_s: float,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._memory = memory
+        self._receiver = receiver
+        self._buffer_bytes = buffer_bytes
+        self._patience_s = patience_s
+        self._stall_s = stall_s
+        self._borrows = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def reserve(self, wanted: int) -> bool:
+        """Say whether the rest of the next frame may be received; if not, ``on_room`` is called later.
+
+        To be called when everything that can be taken was taken, and ``wanted`` bytes are needed to go on.
+        """
+        if wanted <= self._buffer_bytes:
+            if self._borrows:
+                self._memory.finish(self, self._loop.time())
+            return True
+        if self._memory.take(self, wanted + RECEIVE_SLACK_BYTES, self._loop.time()):
+            self._borrows = True
+            return True
+        self._set_timer()
+        return False
+
+    def received_bytes(self) -> int:
+        return self._receiver.received_bytes()
+
+    def give_back_memory(self) -> None:
+        self._borrows = False
+        self._receiver.give_back_room()
+
+    def on_memory(self) -> None:
+        self._borrows = True
+        self._stop_timer()
+        # Not at once: somebody else is in the middle of giving it.
+        self._loop.call_soon(self._receiver.on_room)
+
+    def close(self) -> None:
+        """The connection is lost."""
+        self._stop_timer()
+        self._borrows = False
+        self._memory.leave(self, self._loop.time())
+
+    def _set_timer(self) -> None:
+        self._timer = self._loop.call_later(min(self._stall_s, self._patience_s), self._on_impatient)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_impatient(self) -> None:
+        """Those who have had their room for long without filling it do not get more time."""
+        self._set_timer()
+        for borrower in self._memory.overdue(self._loop.time(), self._patience_s, self._stall_s):
+            borrower.on_overdue()
+
+    def on_overdue(self) -> None:
+        self._receiver.on_overdue()

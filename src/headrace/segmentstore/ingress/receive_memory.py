@@ -1,0 +1,163 @@
+"""How many bytes may be lent to connections for frames that do not fit their buffers, over all of them.
+
+A frame may have 16 MiB, and its head is only a promise: a thousand clients that each send most of one would
+fill a machine. So a connection takes room for all of a large frame before its buffer grows for it, and does
+not read while there is none. Who has taken room needs nothing more to finish, so nobody waits for somebody
+who waits. The room stays with the connection for its next frame until somebody else wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Borrower(Protocol):
+    """A connection, as the lender sees it."""
+
+    def received_bytes(self) -> int:
+        """Say how much has arrived until now."""
+
+    def give_back_memory(self) -> None:
+        """Do without the room: its large frame was taken."""
+
+    def on_memory(self) -> None:
+        """The room that was asked for is there."""
+
+    def on_overdue(self) -> None:
+        """Others have waited for long enough."""
+
+
+@dataclass(slots=True)
+class ReceiveMemoryStatistics:
+    """Bytes and connections now, and how often somebody had to wait."""
+
+    bytes_lent: int = 0
+    borrowers: int = 0
+    waiting: int = 0
+    waits: int = 0
+
+
+class Loan:
+    """Room that a connection has: how much, since when for its frame of now, whether it has none."""
+
+    __slots__ = ("moved_at", "received_bytes", "since", "size_bytes", "spare")
+
+    def __init__(self, size_bytes: int, since: float) -> None:
+        self.size_bytes = size_bytes
+        self.since = since
+        self.spare = False
+        self.received_bytes = -1
+        """What had arrived when that was last found to have grown, at ``moved_at``."""
+        self.moved_at = since
+
+
+class ReceiveMemory:
+    """Lends ``bytes_max`` bytes, and more only to who has nothing while nobody else has, or is in a frame."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._loans: dict[Borrower, Loan] = {}
+        self._waiting: dict[Borrower, int] = {}
+        """How much each wants, in the order in which they asked."""
+        self._bytes_lent = 0
+        self._waits = 0
+
+    def take(self, borrower: Borrower, size_bytes: int, now: float) -> bool:
+        """Lend room for a frame, of which there was none or less; or remember to tell ``borrower`` later.
+
+        Args:
+            borrower: has begun to receive a frame, or learnt that the one it receives is larger.
+            size_bytes: all of the room that it needs.
+            now: in seconds, for :meth:`overdue`.
+        """
+        loan = self._loans.get(borrower)
+        if loan is not None and (size_bytes <= loan.size_bytes or not loan.spare):
+            self._lend(borrower, max(size_bytes, loan.size_bytes), now if loan.spare else loan.since)
+            return True
+        if not self._waiting and self._make_room(borrower, size_bytes):
+            self._lend(borrower, size_bytes, now)
+            return True
+        if loan is not None:
+            self._take_back(borrower)  # nobody has room and waits for more
+        if borrower not in self._waiting:
+            self._waiting[borrower] = size_bytes
+            self._waits += 1
+        return False
+
+    def finish(self, borrower: Borrower, now: float) -> None:
+        """The frame was taken. The room is kept for the next one, unless somebody waits."""
+        loan = self._loans.get(borrower)
+        if loan is None:
+            return
+        loan.spare = True
+        if self._waiting:
+            self._take_back(borrower)
+            self.serve(now)
+
+    def leave(self, borrower: Borrower, now: float) -> None:
+        """The borrower is gone, with whatever it had or waited for."""
+        self._waiting.pop(borrower, None)
+        loan = self._loans.pop(borrower, None)
+        if loan is not None:
+            self._bytes_lent -= loan.size_bytes
+        self.serve(now)
+
+    def serve(self, now: float) -> None:
+        """Lend to those who wait, in their order, as far as there is room."""
+        while self._waiting:
+            borrower, size_bytes = next(iter(self._waiting.items()))
+            if not self._make_room(borrower, size_bytes):
+                return
+            del self._waiting[borrower]
+            self._lend(borrower, size_bytes, now)
+            borrower.on_memory()
+
+    def overdue(self, now: float, patience_s: float, stall_s: float) -> Iterator[Borrower]:
+        """Name those for whom others have waited too long.
+
+        Args:
+            now: in seconds.
+            patience_s: one frame may take as long as this.
+            stall_s: and nothing of it may arrive for as long as this, as far as looks like this one can tell.
+        """
+        for borrower, loan in list(self._loans.items() if self._waiting else ()):
+            if loan.spare:
+                continue
+            received_bytes = borrower.received_bytes()
+            if received_bytes != loan.received_bytes:
+                loan.received_bytes, loan.moved_at = received_bytes, now
+            if now - loan.since >= patience_s or now - loan.moved_at >= stall_s:
+                yield borrower
+
+    def _make_room(self, borrower: Borrower, size_bytes: int) -> bool:
+        """Whether ``size_bytes`` in all can be lent to ``borrower``, if need be after others gave back."""
+        own = self._loans.get(borrower)
+        needed = size_bytes - (0 if own is None else own.size_bytes)
+        if self._bytes_lent + needed > self._bytes_max:
+            for other, loan in list(self._loans.items()):
+                if loan.spare and other is not borrower:
+                    self._take_back(other)
+                    if self._bytes_lent + needed <= self._bytes_max:
+                        break
+        return self._bytes_lent + needed <= self._bytes_max or len(self._loans) == (own is not None)
+
+    def _lend(self, borrower: Borrower, size_bytes: int, since: float) -> None:
+        former = self._loans.pop(borrower, None)
+        self._bytes_lent += size_bytes - (0 if former is None else former.size_bytes)
+        self._loans[borrower] = Loan(size_bytes, since)
+
+    def _take_back(self, borrower: Borrower) -> None:
+        self._bytes_lent -= self._loans.pop(borrower).size_bytes
+        borrower.give_back_memory()
+
+    def statistics(self) -> ReceiveMemoryStatistics:
+        return ReceiveMemoryStatistics(self._bytes_lent, len(self._loans), len(self._waiting), self._waits)
+
+    def check(self) -> None:
+        """Assert that room is counted right, and that nobody waits without a reason."""
+        assert self._bytes_lent == sum(loan.size_bytes for loan in self._loans.values())
+        assert not self._waiting.keys() & self._loans.keys()
+        assert not self._waiting or self._loans
+        assert not self._waiting or not any(loan.spare for loan in self._loans.values())
