@@ -743,6 +743,30 @@ class ForgettingRows(MemoryRowStore):
         await super().commit(changes)
 
 
+async def test_what_was_written_for_a_refused_commit_is_deleted():
+    """The next attempt writes other objects, and a store that is refused again and again would fill up."""
+    provider, rows = FaultyChunkProvider(MemoryChunkProvider()), ForgettingRows()
+    config = dataclasses.replace(CONFIG, rollover_bytes=100, concat_copy_bytes_max=1000)
+    rows.storage = storage = ChunkedSegmentStorage(provider, rows, 1, SeededEntropy(1), config)
+    await storage.create("b")
+    await storage.write("a", 0, [b"first"], create=True)
+    await storage.write("source", 0, [b"s" * 250], create=True)
+    await storage.seal("source")
+    for _ in range(5):
+        rows.refuses = True
+        with pytest.raises(ThrottledError):
+            await storage.write("a", 5, [b"x" * 500])
+        rows.refuses = True
+        with pytest.raises(ThrottledError):
+            await storage.concat("a", 5, "source")
+    await storage.write("a", 5, [b"second"])
+    await storage.concat("a", 11, "source")
+    await collect_all(storage)
+    named = {chunk.name for segment in ("a", "b") for chunk in storage.chunks(segment)}
+    assert {found.name async for page in provider.list() for found in page} == named
+    assert await read_all(storage, "a") == b"firstsecond" + b"s" * 250
+
+
 async def test_a_chunk_that_may_be_longer_than_committed_never_grows_whatever_left_memory():
     """A write that hangs may still happen: behind it, or into bytes that are committed by then."""
     provider, rows = FaultyChunkProvider(MemoryChunkProvider()), ForgettingRows()

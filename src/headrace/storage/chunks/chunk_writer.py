@@ -53,6 +53,11 @@ class ChunkWriter:
         if layout.chunks:
             self._closed.add(layout.chunks[-1].name)
 
+    def discard_new(self, before: SegmentLayout, after: SegmentLayout) -> None:
+        """What was written in between was not committed, and will not be: nobody ever reads its objects."""
+        known = {chunk.name for chunk in before.chunks}
+        self._garbage.orphans.extend(chunk.name for chunk in after.chunks if chunk.name not in known)
+
     def forget(self, chunks: Iterable[str]) -> None:
         """The chunks are gone."""
         self._closed.difference_update(chunks)

@@ -29,6 +29,7 @@ from headrace.errors import (
     OffsetMismatchError,
     SegmentExistsError,
     SegmentSealedError,
+    ThrottledError,
 )
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.open_file import FileSpan
@@ -290,7 +291,8 @@ class ChunkedSegmentStorage:
         0.
 
         Raises:
-            NoSuchSegmentError, SegmentSealedError, OffsetMismatchError, StorageFullError: nothing happened.
+            NoSuchSegmentError, SegmentSealedError, OffsetMismatchError, StorageFullError, ThrottledError:
+                nothing happened.
             FencedOutError: a newer owner has the segment.
             StorageWriteError: ``info`` tells whether it happened.
         """
@@ -308,7 +310,7 @@ class ChunkedSegmentStorage:
             if layout.length != offset:
                 raise OffsetMismatchError(segment, offset, layout.length)
             after, rows = await self._writer.write(layout, views, length)
-            await self._commit(rows, segment)
+            await self._commit_written(layout, after, rows, segment)
             self._keep_layout(after)
         self._statistics.writes += 1
         self._statistics.bytes_written += length
@@ -361,13 +363,12 @@ class ChunkedSegmentStorage:
             if data is not None:
                 forget, garbage = plan_delete(content)
                 after, rows = await self._writer.write(into, [data], content.length)
-                rows |= forget
+                await self._commit_written(into, after, rows | forget, target, source, garbage=garbage)
                 self._statistics.concats_copied += 1
             else:
                 after, rows = plan_link(into, content, epoch=self._epoch)
-                garbage = None
+                await self._commit(rows, target, source)
                 self._statistics.concats_linked += 1
-            await self._commit(rows, target, source, garbage=garbage)
             self._layouts.pop(source, None)
             self._keep_layout(after)
 
@@ -462,6 +463,24 @@ class ChunkedSegmentStorage:
             raise InvalidArgumentError(f"rollover size {rollover_bytes} is negative")
         size = min(rollover_bytes or self._config.rollover_bytes, self._config.rollover_bytes)
         return SegmentLayout(segment, self._epoch, max(size, self._config.block_bytes))
+
+    async def _commit_written(
+        self,
+        before: SegmentLayout,
+        after: SegmentLayout,
+        rows: Rows,
+        *segments: str,
+        garbage: GarbageRow | None = None,
+    ) -> None:
+        """Commit what was just written; objects made for it are for nothing if that did certainly not happen.
+
+        The next attempt makes others: a store that is refused often would fill up otherwise.
+        """
+        try:
+            await self._commit(rows, *segments, garbage=garbage)
+        except ThrottledError:
+            self._writer.discard_new(before, after)
+            raise
 
     async def _commit(self, rows: Rows, *segments: str, garbage: GarbageRow | None = None) -> None:
         """Commit ``rows``, with a GarbageRow for what they drop.

@@ -30,6 +30,7 @@ class RowStore(Protocol):
             FencedOutError: a newer owner has the container; nothing changed.
             WalWriteError: the outcome is unknown; the container has to be recovered.
             ContainerOfflineError: the container is stopping; nothing changed.
+            ThrottledError: too many requests wait; nothing changed, nor will it.
         """
 
 
