@@ -15,6 +15,7 @@ reply_mapping      which reply an error becomes                            -
 admission          how many bytes of requests may be in memory             -
 receive_memory     who may receive a large frame, who has to wait          -
 frame_room         -                                                       asks for such room
+shared_bound       how many reads may wait, and writers be set up          -
 unsent_bytes       when clients leave too much untaken                     -
 =================  ======================================================  ==========================
 

@@ -45,6 +45,13 @@ class IngressConfig:
     waiting_reads_max: int = 16_384
     """Reads of one connection that wait at the tail; one more closes it."""
 
+    waiting_reads_total_max: int = 200_000
+    """Reads of all connections that wait, some 3 KiB each. Beyond it a connection that has more than a few is
+    closed by its next one."""
+
+    writers_total_max: int = 500_000
+    """Writers that all connections have set up, some 1.2 KiB each. The same."""
+
     transients_max: int = 1_000
     """Transient segments of one connection; one more is refused."""
 

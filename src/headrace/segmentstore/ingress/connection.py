@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._busy_writers = 0
         self._outbox = Outbox(config.write_buffer_bytes_max, self._on_drained, home.unsent)
         self._reads = ReadSession(
-            home.store, self._outbox, home.supervisor.spawn, self.on_error, config.waiting_reads_max
+            home.store, self._outbox, home.supervisor.spawn, self.on_error, home.waiting_reads
         )
         self.transients = TransientSegments(home.store, config.transients_max)
         self._requests = RequestSession(home, self, self.transients, self._outbox)
@@ -148,6 +148,8 @@ class Connection(asyncio.BufferedProtocol):
         self._room.close()
         for writer in self._writers.values():
             writer.target.close()
+        self._home.writers.total -= len(self._writers)
+        self._writers.clear()
         # The parts of a connection refer to each other, and the collector comes by rarely: the buffer would
         # outlive its connection by hours. Nothing is parsed any more.
         self._decoder = FrameDecoder(buffer_bytes=_NO_BUFFER_BYTES)
@@ -382,6 +384,7 @@ class Connection(asyncio.BufferedProtocol):
         writer_id, segment = command.writer_id, command.segment
         writer = self._find_busy(writer_id, segment)
         try:
+            self._check_room(writer_id)
             target.check_writer(writer_id)
             registration = self._session.register(writer_id, segment)
         except HeadraceError:
@@ -393,8 +396,18 @@ class Connection(asyncio.BufferedProtocol):
             former = self._writers.get(writer_id)
             if former is not None:
                 former.target.close()
+            else:
+                self._home.writers.total += 1
             writer = self._writers[writer_id] = AppendSession(self, target, registration)
         writer.on_setup(command.request_id, registration)
+
+    def _check_room(self, writer_id: bytes) -> None:
+        """Refuse one writer more than there may be. Raises: ProtocolError."""
+        bound = self._home.writers
+        if len(self._writers) >= bound.limit and writer_id not in self._writers:
+            raise ProtocolError(
+                f"more than {bound.limit} writers on one connection, {bound.total} on all of them"
+            )
 
     def _on_setup_failed(self, command: c.SetupAppend, error: Exception) -> None:
         former = self._writers.get(command.writer_id)
@@ -402,6 +415,7 @@ class Connection(asyncio.BufferedProtocol):
             # Its next appends are meant for a segment they cannot reach, and not for the former one.
             former.target.close()
             del self._writers[command.writer_id]
+            self._home.writers.total -= 1
             self._session.forget(command.writer_id)
         self.on_error(command, error)
 

@@ -11,6 +11,7 @@ from headrace.segmentstore.ingress.authorisation import Authorise
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
+from headrace.segmentstore.ingress.shared_bound import SharedBound
 from headrace.segmentstore.ingress.statistics import IngressStatistics
 from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 
@@ -27,6 +28,8 @@ class ConnectionHome(Protocol):
     admission: Admission
     receive_memory: ReceiveMemory
     unsent: UnsentBytes
+    waiting_reads: SharedBound
+    writers: SharedBound
     supervisor: Supervisor
     totals: IngressStatistics
 

@@ -15,8 +15,10 @@ from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.connection import Connection
 from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
+from headrace.segmentstore.ingress.shared_bound import SharedBound
 from headrace.segmentstore.ingress.statistics import IngressStatistics
 from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
+from headrace.wire.server_session import WRITERS_MAX
 
 _logger = logging.getLogger(__name__)
 
@@ -40,6 +42,10 @@ class Listener:
         self.admission = Admission(self.config.request_bytes_max)
         self.receive_memory = ReceiveMemory(self.config.receive_bytes_max)
         self.unsent = UnsentBytes(self.config.unsent_bytes_max)
+        self.waiting_reads = SharedBound(
+            each_max=self.config.waiting_reads_max, total_max=self.config.waiting_reads_total_max
+        )
+        self.writers = SharedBound(each_max=WRITERS_MAX, total_max=self.config.writers_total_max)
         self.supervisor = Supervisor("ingress")
         self.totals = IngressStatistics()
         self._connections: dict[Connection, None] = {}
@@ -104,6 +110,8 @@ class Listener:
     def statistics(self) -> IngressStatistics:
         self.totals.receive_bytes_lent = self.receive_memory.statistics().bytes_lent
         self.totals.unsent_bytes = self.unsent.total
+        self.totals.waiting_reads = self.waiting_reads.total
+        self.totals.writers = self.writers.total
         return self.totals
 
     @property

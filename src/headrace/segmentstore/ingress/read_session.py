@@ -12,6 +12,7 @@ from headrace.limits import READ_BYTES_MAX, READ_BYTES_MIN
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.outbox import Outbox
+from headrace.segmentstore.ingress.shared_bound import SharedBound
 from headrace.segmentstore.ingress.unsent_bytes import TIGHT_READ_BYTES_MAX
 from headrace.wire.commands import ReadSegment
 from headrace.wire.read_reply import encode_segment_read_header, encode_segment_read_trailer
@@ -30,17 +31,17 @@ def read_length(suggested: int, bytes_max: int = READ_BYTES_MAX) -> int:
 class ReadSession:
     """Waiting reads of one connection, and the way of an answer to its outbox."""
 
-    __slots__ = ("_on_error", "_outbox", "_spawn", "_store", "_waiting", "_waiting_max")
+    __slots__ = ("_bound", "_on_error", "_outbox", "_spawn", "_store", "_waiting")
 
     def __init__(
-        self, store: StoreFacade, outbox: Outbox, spawn: Spawn, on_error: OnError, waiting_max: int
+        self, store: StoreFacade, outbox: Outbox, spawn: Spawn, on_error: OnError, bound: SharedBound
     ) -> None:
         self._store = store
         self._outbox = outbox
         self._spawn = spawn
         self._on_error = on_error
         self._waiting: set[asyncio.Task[None]] = set()
-        self._waiting_max = waiting_max
+        self._bound = bound
 
     @property
     def waiting(self) -> int:
@@ -58,11 +59,19 @@ class ReadSession:
         if result is not None:
             self._answer(request, result)
             return
-        if len(self._waiting) >= self._waiting_max:
-            raise ProtocolError(f"more than {self._waiting_max} reads wait on one connection")
+        limit = self._bound.limit
+        if len(self._waiting) >= limit:
+            raise ProtocolError(
+                f"more than {limit} reads wait on one connection, {self._bound.total} on all of them"
+            )
         task = self._spawn("read", self._wait(request))
         self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        self._bound.total += 1
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._waiting.discard(task)
+        self._bound.total -= 1
 
     def _length(self, request: ReadSegment) -> int:
         bytes_max = TIGHT_READ_BYTES_MAX if self._outbox.tight else READ_BYTES_MAX

@@ -29,3 +29,9 @@ class IngressStatistics:
 
     unsent_bytes: int = 0
     """Replies that clients have not taken now, at most."""
+
+    waiting_reads: int = 0
+    """Reads that wait at the tail now."""
+
+    writers: int = 0
+    """Writers that are set up now."""

@@ -6,6 +6,8 @@ import weakref
 import pytest
 
 from headrace.errors import ContainerOfflineError, TooManyAttributesError, WalWriteError, WrongHostError
+from headrace.segmentstore.ingress import shared_bound
+from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.wire import commands as c
 from headrace.wire.frames import encode
 from tests.unit.segmentstore.ingress.world import (
@@ -13,6 +15,7 @@ from tests.unit.segmentstore.ingress.world import (
     OTHER,
     SEGMENT,
     WRITER,
+    FakeHome,
     Peer,
     acked,
     append,
@@ -518,3 +521,29 @@ async def test_what_a_lost_client_sent_is_freed_at_once_and_not_when_the_collect
         gc.enable()
     assert peer.connection.statistics()["buffer_bytes"] <= 64
     assert store.segments[SEGMENT].data == b""
+
+
+async def test_writers_are_bounded_over_all_connections_and_few_are_always_allowed(store, monkeypatch):
+    monkeypatch.setattr(shared_bound, "SHARE_OF_EACH", 2)
+    home = FakeHome(store, IngressConfig(writers_total_max=10))
+    greedy, modest = Peer(home), Peer(home)
+    names = [bytes(15) + bytes([n]) for n in range(100, 120)]
+    for name in names[:10]:
+        assert type(await greedy.set_up(name)) is c.AppendSetup
+    for name in (names[0], names[10], names[0]):
+        assert type(await modest.set_up(name)) is c.AppendSetup, "once more is no further one"
+    assert type(await greedy.set_up(names[0])) is c.AppendSetup
+    assert home.writers.total == 12
+    refused = await modest.ask(c.SetupAppend(9, names[12], SEGMENT, ""))
+    assert refused == []
+    assert modest.closed
+    assert not greedy.closed
+    await modest.replies()
+    assert home.writers.total == 10
+    (reply,) = await greedy.ask(c.SetupAppend(9, names[3], "sc/st/77.#epoch.0", ""))
+    assert type(reply) is c.NoSuchSegment
+    assert home.writers.total == 9
+    greedy.transport.abort()
+    await greedy.replies()
+    assert home.writers.total == 0
+    await home.supervisor.stop()

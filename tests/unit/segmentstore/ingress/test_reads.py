@@ -4,6 +4,7 @@ import asyncio
 
 from headrace.errors import ContainerOfflineError, StorageReadError
 from headrace.limits import KIB, MIB
+from headrace.segmentstore.ingress import shared_bound
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.read_session import read_length
 from headrace.wire import commands as c
@@ -132,6 +133,34 @@ async def test_too_many_waiting_reads_close_the_connection(store):
     assert await peer.ask(read(0)) == []
     assert peer.closed
     await peer.home.supervisor.stop()
+
+
+async def test_reads_that_wait_are_bounded_over_all_connections_and_few_are_always_allowed(
+    store, monkeypatch
+):
+    monkeypatch.setattr(shared_bound, "SHARE_OF_EACH", 2)
+    home = FakeHome(store, IngressConfig(waiting_reads_max=50, waiting_reads_total_max=20))
+    greedy, modest, late = Peer(home), Peer(home), Peer(home)
+    assert await modest.ask(read(0)) == []
+    assert await greedy.ask(*[read(0)] * 19) == []
+    assert home.waiting_reads.total == 20
+    assert await modest.ask(read(0)) == []
+    assert await late.ask(read(0), read(0)) == []
+    assert not greedy.closed
+    assert await late.ask(read(0)) == []
+    assert late.closed
+    assert not modest.closed
+    assert await greedy.ask(read(0)) == []
+    assert greedy.closed
+    for peer in (greedy, late):
+        await peer.replies()
+    assert home.waiting_reads.total == 2
+    assert await modest.ask(*[read(0)] * 10) == []
+    assert not modest.closed, "there is room again"
+    modest.transport.abort()
+    await modest.replies()
+    assert home.waiting_reads.total == 0
+    await home.supervisor.stop()
 
 
 async def test_no_read_is_taken_from_a_client_that_does_not_take_its_replies(peer, store):

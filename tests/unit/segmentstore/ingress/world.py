@@ -8,10 +8,12 @@ from headrace.segmentstore.ingress.authorisation import allow_all
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.connection import Connection
 from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
+from headrace.segmentstore.ingress.shared_bound import SharedBound
 from headrace.segmentstore.ingress.statistics import IngressStatistics
 from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 from headrace.wire import commands as c
 from headrace.wire.frames import FrameDecoder, encode
+from headrace.wire.server_session import WRITERS_MAX
 
 WRITER = bytes(range(16))
 OTHER = bytes(range(16, 32))
@@ -92,6 +94,10 @@ class FakeHome:
         self.admission = Admission(self.config.request_bytes_max)
         self.receive_memory = ReceiveMemory(self.config.receive_bytes_max)
         self.unsent = UnsentBytes(self.config.unsent_bytes_max)
+        self.waiting_reads = SharedBound(
+            each_max=self.config.waiting_reads_max, total_max=self.config.waiting_reads_total_max
+        )
+        self.writers = SharedBound(each_max=WRITERS_MAX, total_max=self.config.writers_total_max)
         self.supervisor = Supervisor("test")
         self.totals = IngressStatistics()
         self.lost = []
