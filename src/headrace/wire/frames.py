@@ -127,6 +127,7 @@ class FrameDecoder:
         "_most",
         "_payload_bytes_max",
         "_statistics",
+        "_thrifty",
         "begin",
         "buffer",
         "end",
@@ -150,6 +151,8 @@ class FrameDecoder:
         self._emptied = 0
         self._most = 0  # bytes in the buffer, since it was last asked whether it is too large
         self._statistics = FrameDecoderStatistics()
+        self._thrifty = False
+        """Whether only little is received of what follows a large frame: its room may be wanted back."""
         self.buffer = bytearray(self._idle_bytes)
         self.view = memoryview(self.buffer)
         self.begin = 0
@@ -181,8 +184,7 @@ class FrameDecoder:
         if end == capacity or (begin and (begin + self.wanted > capacity or capacity - end < capacity >> 1)):
             self._make_room()
             capacity = len(self.buffer)
-        if capacity > self._buffer_bytes and self.end - self.begin < self.wanted:
-            # Of what follows a large frame only little is received: so its room can be given back.
+        if self._thrifty and capacity > self._buffer_bytes and self.end - self.begin < self.wanted:
             limit = self.begin + max(self.wanted + RECEIVE_SLACK_BYTES, self._buffer_bytes)
             return self.view[self.end : limit]
         return self.view[self.end :]
@@ -216,6 +218,7 @@ class FrameDecoder:
         if enough < capacity and self._most <= enough:
             self._use(bytearray(enough))
         self._emptied = self._most = 0
+        self._thrifty = False
 
     def _make_room(self) -> None:
         """Move what is left to the front, of a larger buffer if it has to be."""
@@ -235,7 +238,11 @@ class FrameDecoder:
         self.begin, self.end = 0, left
 
     def give_back(self) -> None:
-        """Do without the room of a large frame, now that it was taken. Views handed out before stay valid."""
+        """Do without the room of a large frame, now that it was taken. Views handed out before stay valid.
+
+        What follows it and has arrived is kept; of what follows the next ones less is received for a while.
+        """
+        self._thrifty = True
         left = self.end - self.begin
         if len(self.buffer) <= max(self._buffer_bytes, left):
             return
@@ -293,6 +300,11 @@ class FrameDecoder:
         """Take every complete command. Raises ProtocolError after those in front of the damage."""
         while (command := self.next_command()) is not None:
             yield command
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes taken since the start: where in the stream the next frame begins."""
+        return self._statistics.bytes_received - (self.end - self.begin)
 
     @property
     def pending_bytes(self) -> int:

@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
             for target in self._touched:
                 target.end_of_read()
             self._touched.clear()
-        if not self._blocked and not self._room.reserve(self._decoder.wanted):
+        if not self._blocked and not self._room.reserve(self._decoder.wanted, self._decoder.taken_bytes):
             self._blocked |= _MEMORY
             self._totals.memory_waits += 1
         self._close_if_all_is_taken()

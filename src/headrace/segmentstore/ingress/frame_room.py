@@ -31,6 +31,7 @@ class FrameRoom:
     __slots__ = (
         "_borrows",
         "_buffer_bytes",
+        "_frame_at",
         "_loop",
         "_memory",
         "_patience_s",
@@ -55,17 +56,25 @@ class FrameRoom:
         self._patience_s = patience_s
         self._stall_s = stall_s
         self._borrows = False
+        self._frame_at = 0
+        """Where in the stream the frame begins that has the room."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def reserve(self, wanted: int) -> bool:
+    def reserve(self, wanted: int, frame_at: int) -> bool:
         """Say whether the rest of the next frame may be received; if not, ``on_room`` is called later.
 
-        To be called when everything that can be taken was taken, and ``wanted`` bytes are needed to go on.
+        To be called when everything that can be taken was taken.
+
+        Args:
+            wanted: so many bytes of the next frame, or append, are needed to go on.
+            frame_at: where in the stream it begins. If that moved, the former one was taken, and whoever
+                waits has its turn before the next one.
         """
+        if self._borrows and frame_at != self._frame_at:
+            self._memory.finish(self, self._loop.time())
         if wanted <= self._buffer_bytes:
-            if self._borrows:
-                self._memory.finish(self, self._loop.time())
             return True
+        self._frame_at = frame_at
         if self._memory.take(self, wanted + RECEIVE_SLACK_BYTES, self._loop.time()):
             self._borrows = True
             return True

@@ -213,6 +213,26 @@ def test_behind_a_large_frame_little_is_received_so_that_its_room_can_be_given_b
     decoder.check()
 
 
+def test_once_room_was_wanted_back_little_is_received_behind_every_large_frame():
+    decoder = FrameDecoder.for_server(1024)
+    sizes = [300, 4000, 1000, 1000, 300, 2000, 1000]
+    stream = b"".join(encode(c.AppendBlock(WRITER, bytes(size * KIB))) for size in sizes)
+    taken, sent = 0, 0
+    while taken < len(sizes):
+        room = decoder.get_buffer()
+        size = min(len(room), len(stream) - sent)
+        assert size
+        room[:size] = stream[sent : sent + size]
+        sent += size
+        decoder.buffer_updated(size)
+        while decoder.next_frame() is not None:
+            taken += 1
+            assert decoder.pending_bytes <= RECEIVE_SLACK_BYTES
+            if taken == 1:
+                decoder.give_back()
+        assert decoder.taken_bytes == sent - decoder.pending_bytes
+
+
 def test_frames_that_nobody_takes_do_not_make_the_rest_arrive_byte_by_byte():
     decoder = FrameDecoder.for_server(1024)
     decoder.feed(encode(c.AppendBlock(WRITER, bytes(300 * KIB))) * 2)
@@ -268,6 +288,32 @@ async def test_a_large_frame_waits_until_another_was_taken(tight):
     assert second.transport.reading
     assert len(first.connection._decoder.buffer) <= 1024
     assert tight.totals.memory_waits == 1
+
+
+async def test_who_sends_large_frames_without_a_pause_lets_others_have_a_turn(tight):
+    first, second = Peer(tight), Peer(tight)
+    await first.set_up()
+    await second.set_up(OTHER)
+    whole = b"".join(block(number, LARGE) for number in range(1, 11))
+    at = len(LARGE) // 2
+    first.feed(whole[:at])
+    second.feed(block(1, LARGE, writer=OTHER))
+    assert await second.replies() == []
+    turn = None
+    for number in range(1, 11):  # the next frame has always begun when the one before is there
+        first.feed(whole[at : at + len(LARGE)])
+        at += len(LARGE)
+        await first.replies()
+        if turn is None and await second.replies():
+            turn = number
+    assert turn == 1
+    first.feed(whole[at:])
+    await first.replies()
+    await second.replies()
+    assert not first.closed
+    assert not first.unfed
+    assert tight.totals.memory_waits == 2
+    assert tight.store.segments[SEGMENT].state.durable_length == 11 * len(LARGE)
 
 
 async def test_a_connection_keeps_its_room_while_nobody_else_wants_it(tight):
