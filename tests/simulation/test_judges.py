@@ -17,6 +17,7 @@ from headrace.segmentstore.durablelog.append_runs import AppendRuns, OpenRun
 from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.ingress.append_session import AppendSession
+from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
@@ -253,6 +254,10 @@ def forget_sources_of_what_was_merged(monkeypatch):
     )
 
 
+def forget_who_waits_for_room(monkeypatch):
+    monkeypatch.setattr(ReceiveMemory, "serve", lambda memory, now: None)
+
+
 #: Each with the scenario that has to find it, and in how many seeds.
 BUGS = [
     (acknowledge_before_the_log_has_it, "data_plane", 40),
@@ -272,6 +277,7 @@ BUGS = [
     (merge_what_somebody_deletes, "crowds", 12),
     (judge_tables_by_what_is_durable, "crowds", 12),
     (forget_sources_of_what_was_merged, "chains", 12),
+    (forget_who_waits_for_room, "data_plane", 40),
 ]
 
 

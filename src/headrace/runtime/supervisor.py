@@ -59,7 +59,12 @@ class Supervisor:
         if self._stopped:
             coroutine.close()
             raise ClosedError(f"{self.name} is stopped; {name} was not started")
-        task = asyncio.get_running_loop().create_task(coroutine, name=f"{self.name}/{name}")
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # it is over: what is left of a program is being taken down
+            coroutine.close()
+            raise
+        task = loop.create_task(coroutine, name=f"{self.name}/{name}")
         self._tasks[task] = name
         self._spawned += 1
         task.add_done_callback(self._on_done)

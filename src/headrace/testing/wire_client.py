@@ -8,6 +8,7 @@ from itertools import count
 from typing import TypeVar
 
 from headrace.errors import ConnectionLostError
+from headrace.testing.failures import StuckError
 from headrace.wire.catalogue import VERSION, VERSION_OLDEST
 from headrace.wire.commands import Hello
 from headrace.wire.commands.kinds import Command
@@ -17,18 +18,32 @@ C = TypeVar("C", bound=Command)
 
 _READ_BYTES: int = 1 << 16
 
+LOSES_PATIENCE_S: float = 5.0
+"""Who waits for less than this wants to give up in the middle."""
+
 
 class WireClient:
-    """One connection to a segment store. One caller at a time."""
+    """One connection to a segment store. One caller at a time.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    With ``must_answer_s`` it does not lose patience: a server that takes longer than that is stuck.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        must_answer_s: float | None = None,
+    ) -> None:
+        self._must_answer_s = must_answer_s
         self._reader = reader
         self._writer = writer
         self._decoder = FrameDecoder.for_client()
         self._request_ids = count(1)
 
     @classmethod
-    async def connect(cls, host: str, port: int, timeout_s: float = 5.0) -> WireClient:
+    async def connect(
+        cls, host: str, port: int, timeout_s: float = 5.0, must_answer_s: float | None = None
+    ) -> WireClient:
         """Open a connection and exchange greetings.
 
         Raises:
@@ -36,7 +51,7 @@ class WireClient:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                client = cls(*await asyncio.open_connection(host, port))
+                client = cls(*await asyncio.open_connection(host, port), must_answer_s)
         except (OSError, TimeoutError) as error:
             raise ConnectionLostError(f"{host}:{port}: {error}") from error
         try:
@@ -63,30 +78,50 @@ class WireClient:
 
         Raises:
             ConnectionLostError: any of them may have arrived.
+            StuckError: the server does not take them.
         """
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._limit(timeout_s)):
                 self._writer.write(b"".join(encode(request) for request in requests))
                 await self._writer.drain()
-        except (OSError, TimeoutError) as error:
-            raise ConnectionLostError(str(error) or "not sent in time") from error
+        except TimeoutError as error:
+            self._check_patience(timeout_s)
+            raise ConnectionLostError("not sent in time") from error
+        except OSError as error:
+            raise ConnectionLostError(str(error)) from error
 
     async def receive(self, timeout_s: float = 10.0) -> Command:
         """Return the next reply; its views are valid until the next call.
 
         Raises:
             ConnectionLostError: there is none.
+            StuckError: the server says nothing.
         """
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._limit(timeout_s)):
                 while (reply := self._decoder.next_command()) is None:
                     data = await self._reader.read(_READ_BYTES)
                     if not data:
                         raise ConnectionLostError("closed by the server")
                     self._decoder.feed(data)
                 return reply
-        except (OSError, TimeoutError) as error:
-            raise ConnectionLostError(str(error) or "no reply in time") from error
+        except TimeoutError as error:
+            self._check_patience(timeout_s)
+            raise ConnectionLostError("no reply in time") from error
+        except OSError as error:
+            raise ConnectionLostError(str(error)) from error
+
+    def _limit(self, timeout_s: float) -> float:
+        if self._must_answer_s is None or timeout_s < LOSES_PATIENCE_S:
+            return timeout_s
+        return self._must_answer_s
+
+    def _check_patience(self, timeout_s: float) -> None:
+        """That time is over. Raises: StuckError if it must not be."""
+        if self._limit(timeout_s) == self._must_answer_s:
+            raise StuckError(
+                f"nothing disturbs the server, and it does not answer in {self._must_answer_s} s"
+            )
 
     def close(self) -> None:
         """Drop the connection."""

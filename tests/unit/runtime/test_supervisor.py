@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 import logging
 
 import pytest
@@ -143,3 +144,16 @@ async def test_a_task_spawned_by_a_dying_task_is_refused_and_stop_still_ends():
     await supervisor.stop()
     assert supervisor.statistics().running == []
     assert supervisor.statistics().failed == 1  # the refusal
+
+
+def test_behind_the_end_of_its_loop_nothing_is_started_and_nothing_left():
+    async def make():
+        return Supervisor("late")
+
+    async def work():
+        raise AssertionError("never")
+
+    supervisor, coroutine = asyncio.run(make()), work()
+    with pytest.raises(RuntimeError):
+        supervisor.spawn("work", coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED

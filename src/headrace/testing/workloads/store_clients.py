@@ -51,9 +51,12 @@ class StoreClient:
         tables: Sequence[str] = (),
         cancels_per_thousand: int = 0,
         crowds: bool = False,
+        must_answer_s: float | None = None,
     ) -> None:
         self.name = name
-        self._connection = StoreConnection(name, addresses, history, entropy, cancels_per_thousand)
+        self._connection = StoreConnection(
+            name, addresses, history, entropy, cancels_per_thousand, must_answer_s
+        )
         self._history = history
         self._entropy = entropy
         self._streams = list(streams)

@@ -44,6 +44,7 @@ class StoreConnection:
         history: StoreHistory,
         entropy: SeededEntropy,
         cancels_per_thousand: int,
+        must_answer_s: float | None = None,
     ) -> None:
         self._name = name
         self._addresses = list(addresses)
@@ -51,6 +52,7 @@ class StoreConnection:
         self._history = history
         self._entropy = entropy
         self._cancels_per_thousand = cancels_per_thousand
+        self._must_answer_s = must_answer_s
         self._wire: WireClient | None = None
         self.transients: list[str] = []
         """Segments that live as long as this connection."""
@@ -136,7 +138,7 @@ class StoreConnection:
             ConnectionLostError: nobody answers there.
         """
         if self._wire is None:
-            self._wire = await WireClient.connect(*self._address)
+            self._wire = await WireClient.connect(*self._address, must_answer_s=self._must_answer_s)
         return self._wire
 
     def leave(self) -> None:
