@@ -9,6 +9,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.container.config import ContainerConfig
+from headrace.segmentstore.ingress.config import ConnectionMemoryConfig
 from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
 from headrace.storage.providers.filesystem import FilesystemProviderConfig
 from headrace.wal.config import WalConfig
@@ -61,6 +62,7 @@ class StandaloneConfig:
     container: ContainerConfig = field(default_factory=ContainerConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
+    connection_memory: ConnectionMemoryConfig = field(default_factory=ConnectionMemoryConfig)
 
     def check(self) -> None:
         """Check relations between settings."""

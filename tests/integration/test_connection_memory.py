@@ -1,0 +1,123 @@
+"""Many clients that do not get on, against a real server: its memory stays small, and others are served."""
+
+import asyncio
+import json
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from headrace.wire import commands as c
+from headrace.wire.frames import FrameDecoder, encode
+from tests.integration.server_process import ServerProcess
+
+pytestmark = pytest.mark.cluster
+
+SEGMENT = "demo/stream/0.#epoch.0"
+MIB = 1 << 20
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def server(tmp_path):
+    environment = {
+        "HEADRACE_CONNECTION_MEMORY__RECEIVE_BYTES_MAX": "16 MiB",
+        "HEADRACE_CONNECTION_MEMORY__UNSENT_BYTES_MAX": "16 MiB",
+    }
+    with ServerProcess(tmp_path, "--containers", "1", environment=environment) as running:
+        yield running
+        assert running.stop() == 0
+
+
+class Client:
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.decoder = FrameDecoder.for_client()
+
+    @classmethod
+    async def open(cls, server):
+        host, _, port = server.addresses["segmentstore"].partition(":")
+        return cls(*await asyncio.open_connection(host, int(port), limit=4096))
+
+    async def ask(self, command):
+        self.writer.write(encode(command))
+        async with asyncio.timeout(PATIENCE_S):
+            while (reply := self.decoder.next_command()) is None:
+                self.decoder.feed(await self.reader.read(1 << 16))
+        return reply
+
+    async def append(self, number, size):
+        return await self.ask(c.AppendBlockEnd(bytes(16), size, bytes(size), 1, number, number))
+
+
+def resident_mib(server):
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def listener(server):
+    with urllib.request.urlopen(f"http://{server.addresses['rest']}/v1/debug/statistics") as answer:
+        return json.load(answer)["listener"]
+
+
+async def until(condition):
+    for _ in range(PATIENCE_S * 20):
+        if condition():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never happened")
+
+
+def settles(read):
+    """A condition: ``read()`` gives what it gave before."""
+    seen = [None]
+
+    def has_settled():
+        seen.append(read())
+        return seen[-1] == seen[-2]
+
+    return has_settled
+
+
+async def test_clients_that_send_most_of_a_large_frame(server):
+    good = await Client.open(server)
+    await good.ask(c.CreateSegment(1, SEGMENT, 0, 0, ""))
+    await good.ask(c.SetupAppend(2, bytes(16), SEGMENT, ""))
+    before = resident_mib(server)
+    most = encode(c.AppendBlock(bytes(15) + b"x", bytes(8 * MIB)))[: 7 * MIB]
+    stalled = [await Client.open(server) for _ in range(60)]
+    for client in stalled:
+        client.writer.write(most)
+    await until(lambda: listener(server)["memory_waits"] >= 58)
+    assert listener(server)["receive_bytes_lent"] <= 17 * MIB
+    assert resident_mib(server) - before < 100, "420 MiB were sent, and are in the sockets"
+    for number in range(1, 50):
+        assert isinstance(await good.append(number, 1000), c.DataAppended)
+    for client in stalled:
+        client.writer.transport.abort()
+    assert isinstance(await good.append(50, 2 * MIB), c.DataAppended)
+    good.writer.close()
+
+
+async def test_clients_that_do_not_take_what_they_ask_for(server):
+    good = await Client.open(server)
+    await good.ask(c.CreateSegment(1, SEGMENT, 0, 0, ""))
+    await good.ask(c.SetupAppend(2, bytes(16), SEGMENT, ""))
+    for number in range(1, 25):
+        await good.append(number, 2 * MIB)
+    slow = [await Client.open(server) for _ in range(60)]
+    for client in slow:
+        client.reader._transport.pause_reading()
+        for number in range(16):
+            client.writer.write(encode(c.ReadSegment(SEGMENT, 2 * number % 40 * MIB, 2 * MIB, "", number)))
+    await until(lambda: listener(server)["reads"] >= 2 * len(slow))
+    await until(settles(lambda: listener(server)["reads"]))
+    assert 16 * MIB < listener(server)["unsent_bytes"] < 32 * MIB, "1.9 GiB were asked for"
+    reply = await good.ask(c.ReadSegment(SEGMENT, 5, 2 * MIB, "", 3))
+    assert isinstance(reply, c.SegmentRead)
+    assert 0 < len(reply.data) <= 64 << 10
+    for client in slow:
+        client.writer.transport.abort()
+    await until(lambda: listener(server)["unsent_bytes"] == 0)
+    assert len((await good.ask(c.ReadSegment(SEGMENT, 5, 2 * MIB, "", 3))).data) > 64 << 10
+    good.writer.close()
