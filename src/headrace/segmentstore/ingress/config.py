@@ -61,6 +61,10 @@ class IngressConfig(ConnectionMemoryConfig):
     """Who has room for a large frame and has not sent it after this time is closed, if others wait for room.
     """
 
+    taking_patience_s: float = 120.0
+    """The same for whose frame is there and cannot be taken: one container that stands would have all of the
+    room before long, and keep everybody else from sending large frames."""
+
     frame_stall_s: float = 5.0
     """The same for who has sent nothing of it for this time."""
 

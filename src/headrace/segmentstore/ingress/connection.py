@@ -337,11 +337,12 @@ class Connection(asyncio.BufferedProtocol):
         """There is room for the frame that has begun."""
         self._unblock(_MEMORY)
 
-    def on_overdue(self) -> None:
-        """Others wait for the room in which this client does not finish its frame."""
-        if not self._blocked & ~_TURN:  # else it is we who do not read
-            self._totals.frames_overdue += 1
-            self.close_after_replies("others need the room of a frame that does not arrive")
+    def on_overdue(self, held_s: float) -> None:
+        """Others wait for the room in which this client does not finish its frame, or we do not take it."""
+        if self._blocked & ~_TURN and held_s < self._config.taking_patience_s:
+            return
+        self._totals.frames_overdue += 1
+        self.close_after_replies("others need the room of a frame that does not arrive, or is not taken")
 
     def _on_setup(self, command: c.SetupAppend) -> None:
         writer_id, segment = command.writer_id, command.segment

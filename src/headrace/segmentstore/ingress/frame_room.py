@@ -21,8 +21,8 @@ class Receiver(Protocol):
     def on_room(self) -> None:
         """The rest of the frame may be received."""
 
-    def on_overdue(self) -> None:
-        """Others have waited for room as long as this frame has been on its way."""
+    def on_overdue(self, held_s: float) -> None:
+        """Others wait for the room that this frame has had for ``held_s``."""
 
 
 class FrameRoom:
@@ -111,8 +111,8 @@ class FrameRoom:
     def _on_impatient(self) -> None:
         """Those who have had their room for long without filling it do not get more time."""
         self._set_timer()
-        for borrower in self._memory.overdue(self._loop.time(), self._patience_s, self._stall_s):
-            borrower.on_overdue()
+        for borrower, held_s in self._memory.overdue(self._loop.time(), self._patience_s, self._stall_s):
+            borrower.on_overdue(held_s)
 
-    def on_overdue(self) -> None:
-        self._receiver.on_overdue()
+    def on_overdue(self, held_s: float) -> None:
+        self._receiver.on_overdue(held_s)

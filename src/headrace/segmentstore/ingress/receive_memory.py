@@ -25,8 +25,8 @@ class Borrower(Protocol):
     def on_memory(self) -> None:
         """The room that was asked for is there."""
 
-    def on_overdue(self) -> None:
-        """Others have waited for long enough."""
+    def on_overdue(self, held_s: float) -> None:
+        """Others have waited for long enough, since it has had its room for ``held_s``."""
 
 
 @dataclass(slots=True)
@@ -114,8 +114,8 @@ class ReceiveMemory:
             self._lend(borrower, size_bytes, now)
             borrower.on_memory()
 
-    def overdue(self, now: float, patience_s: float, stall_s: float) -> Iterator[Borrower]:
-        """Name those for whom others have waited too long.
+    def overdue(self, now: float, patience_s: float, stall_s: float) -> Iterator[tuple[Borrower, float]]:
+        """Name those for whom others have waited too long, and for how long each has had its room.
 
         Args:
             now: in seconds.
@@ -129,7 +129,7 @@ class ReceiveMemory:
             if received_bytes != loan.received_bytes:
                 loan.received_bytes, loan.moved_at = received_bytes, now
             if now - loan.since >= patience_s or now - loan.moved_at >= stall_s:
-                yield borrower
+                yield borrower, now - loan.since
 
     def _make_room(self, borrower: Borrower, size_bytes: int) -> bool:
         """Whether ``size_bytes`` in all can be lent to ``borrower``, if need be after others gave back."""

@@ -109,7 +109,7 @@ def test_only_who_keeps_others_waiting_is_overdue():
     def overdue(now):
         a.received += 1
         b.received += 1
-        return list(memory.overdue(now, 10, 3))
+        return [borrower for borrower, _ in memory.overdue(now, 10, 3)]
 
     assert memory.take(a, 60, 0)
     assert memory.take(b, 20, 5)
@@ -133,9 +133,9 @@ def test_who_sends_nothing_is_overdue_earlier():
         a.received += 1
         assert list(memory.overdue(now, 100, 3)) == [], "nothing was known of b before"
     a.received += 1
-    assert list(memory.overdue(11, 100, 3)) == [b]
-    assert list(memory.overdue(13, 100, 3)) == [b]
-    assert list(memory.overdue(14, 100, 3)) == [a, b]
+    assert list(memory.overdue(11, 100, 3)) == [(b, 11)]
+    assert list(memory.overdue(13, 100, 3)) == [(b, 13)]
+    assert list(memory.overdue(14, 100, 3)) == [(a, 14), (b, 14)]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -409,6 +409,31 @@ async def test_who_is_not_read_from_because_of_us_is_not_closed(store):
     assert len(await first.replies()) == 1
     assert len(await second.replies()) == 1
     assert home.totals.frames_overdue == 0
+    await home.supervisor.stop()
+
+
+async def test_a_container_that_stands_does_not_keep_the_room_from_others_for_ever(store):
+    config = IngressConfig(
+        receive_buffer_bytes=1024,
+        receive_bytes_max=1,
+        frame_patience_s=0,
+        frame_stall_s=0,
+        taking_patience_s=0,
+        drain_s=0,
+    )
+    home = FakeHome(store, config)
+    first, second = Peer(home), Peer(home)
+    await first.set_up()
+    await second.set_up(OTHER)
+    store.capacity = 0
+    first.feed(block(1, LARGE))
+    second.feed(block(1, LARGE, writer=OTHER))
+    async with asyncio.timeout(PATIENCE_S):
+        while not (first.closed and second.connection.statistics()["blocked"] == ["capacity"]):
+            await second.replies()
+    store.give_capacity(10 * MIB)
+    assert len(await second.replies()) == 1
+    assert await first.replies() == []
     await home.supervisor.stop()
 
 
