@@ -15,6 +15,7 @@ from headrace.errors import (
     AttributeMismatchError,
     InvalidArgumentError,
     NoSuchSegmentError,
+    RequestError,
     SegmentError,
     UnsupportedError,
 )
@@ -55,9 +56,10 @@ class SegmentStore:
         """Give the container of a segment that is to be changed; believe a refusal only of its owner, and
         only once what it follows from is durable.
 
-        That a segment exists, is sealed or is gone is an answer that many callers take for success. It needs
-        no write, so a former owner would give it as well, by what it remembers; and the same owner by what
-        another request has begun, which a crash may undo.
+        That a segment exists, is sealed or is gone is an answer that many callers take for success; that a
+        source is truncated, or a value too large, one for which they give up. It needs no write, so a former
+        owner would give it as well, by what it remembers; and the same owner by what another request has
+        begun, which a crash may undo.
 
         Raises:
             FencedOutError, ContainerOfflineError: instead of such a refusal.
@@ -65,7 +67,7 @@ class SegmentStore:
         container = self._container(name)
         try:
             yield container
-        except SegmentError:
+        except RequestError:
             await container.check_refusal()
             raise
 

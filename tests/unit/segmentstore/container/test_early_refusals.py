@@ -10,6 +10,7 @@ import pytest
 from headrace.errors import (
     AttributeMismatchError,
     ContainerOfflineError,
+    InvalidArgumentError,
     NoSuchSegmentError,
     SegmentSealedError,
     WalWriteError,
@@ -103,6 +104,55 @@ async def test_a_deletion_that_failed_with_the_log_is_not_told_as_done(world):
     with pytest.raises(ContainerOfflineError):
         await second
     assert await read_all(await world.crash(), A) == b"data"
+
+
+MERGES = {
+    "one": lambda store: store.merge_segments(T, A),
+    "batch": lambda store: store.merge_batch(T, [A]),
+}
+
+
+@pytest.mark.parametrize("verb", MERGES)
+async def test_a_truncation_that_is_not_durable_spoils_no_merge(world, verb):
+    await append(world.container, A, b"data")
+    asks = [lambda: world.store.truncate_segment(A, 1), lambda: MERGES[verb](world.store)]
+    truncation, merge = await world.ask_while_the_log_stands(*asks)
+    assert not merge.done()
+    world.wal.go_on()
+    await truncation
+    with pytest.raises(InvalidArgumentError):
+        await merge
+
+
+@pytest.mark.parametrize("verb", MERGES)
+async def test_a_truncation_that_failed_with_the_log_has_spoilt_no_merge(world, verb):
+    await append(world.container, A, b"data")
+    asks = [lambda: world.store.truncate_segment(A, 1), lambda: MERGES[verb](world.store)]
+    truncation, merge = await world.ask_while_the_log_stands(*asks)
+    world.container.log.fail(WalWriteError("the disk is gone"))
+    with pytest.raises(WalWriteError):
+        await truncation
+    with pytest.raises(ContainerOfflineError):
+        await merge
+    container = await world.crash()
+    store = SegmentStore(Registry(container), SeededEntropy(1))
+    await MERGES[verb](store)
+    assert await read_all(container, T) == b"data"
+
+
+async def test_a_value_that_is_not_durable_is_not_too_large_for_anybody(world):
+    await append(world.container, A, b"data")
+    more = AttributeUpdate(KEY, UpdateKind.ACCUMULATE, 1)
+    asks = [
+        lambda: world.store.update_attribute(T, KEY, (1 << 63) - 1, ATTRIBUTE_NULL),
+        lambda: world.store.merge_segments(T, A, [more]),
+    ]
+    update, merge = await world.ask_while_the_log_stands(*asks)
+    assert not merge.done()
+    world.wal.go_on()
+    assert await update
+    with pytest.raises(InvalidArgumentError):
+        await merge
 
 
 async def test_an_attribute_that_is_not_durable_refuses_nobody(world):
