@@ -17,7 +17,7 @@ from headrace.testing.container_history import ContainerHistory
 from headrace.testing.failures import SimulationError, StuckError
 from headrace.testing.host import HostDownError
 from headrace.testing.reduction import ALL, Reduction
-from headrace.testing.scenarios.container_profile import ENDINGS, draw_profile
+from headrace.testing.scenarios.container_profile import ENDINGS, ContainerProfile, draw_profile
 from headrace.testing.scenarios.container_world import ContainerWorld, Owner
 from headrace.testing.simulation import Simulation
 from headrace.testing.workloads.container_clients import ContainerClient
@@ -29,7 +29,8 @@ _PATIENCE_S: Final = 300.0
 async def upheaval(sim: Simulation, reduction: Reduction = ALL, *, chains: bool = False) -> ContainerHistory:
     """Let owners come and go while clients work; judge each period; then look at what storage has."""
     profile = draw_profile(sim.entropy.fork("profile"), reduction)
-    profile = dataclasses.replace(profile, chains=chains)
+    if chains:
+        profile = _chained(profile)
     world = ContainerWorld(sim, profile)
     entropy = sim.entropy.fork("endings")
     host = sim.host("store")
@@ -57,6 +58,17 @@ async def upheaval(sim: Simulation, reduction: Reduction = ALL, *, chains: bool 
         await _see_off(owner, clients, fenced=ending == "rival")
     await _finish(world)
     return world.history
+
+
+def _chained(profile: ContainerProfile) -> ContainerProfile:
+    """Have what is merged be merged into before.
+
+    Storage that is slow and fails takes longer than usual for such chains; nobody is to be told before that
+    there is no room for a segment.
+    """
+    eviction = dataclasses.replace(profile.container.eviction, eviction_cut_s=60.0)
+    container = dataclasses.replace(profile.container, eviction=eviction)
+    return dataclasses.replace(profile, chains=True, container=container)
 
 
 def start_clients(world: ContainerWorld, owner: Owner, label: str) -> list[asyncio.Task[None]]:
