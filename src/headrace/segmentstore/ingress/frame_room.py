@@ -78,6 +78,7 @@ class FrameRoom:
         if self._memory.take(self, wanted + RECEIVE_SLACK_BYTES, self._loop.time()):
             self._borrows = True
             return True
+        self._stop_timer()
         self._set_timer()
         return False
 

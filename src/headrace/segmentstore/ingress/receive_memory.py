@@ -46,11 +46,15 @@ class Loan:
 
     def __init__(self, size_bytes: int, since: float) -> None:
         self.size_bytes = size_bytes
-        self.since = since
+        self.begin(since)
+
+    def begin(self, now: float) -> None:
+        """The room is for a frame that begins."""
+        self.since = now
         self.spare = False
         self.received_bytes = -1
         """What had arrived when that was last found to have grown, at ``moved_at``."""
-        self.moved_at = since
+        self.moved_at = now
 
 
 class ReceiveMemory:
@@ -74,7 +78,10 @@ class ReceiveMemory:
         """
         loan = self._loans.get(borrower)
         if loan is not None and (size_bytes <= loan.size_bytes or not loan.spare):
-            self._lend(borrower, max(size_bytes, loan.size_bytes), now if loan.spare else loan.since)
+            if loan.spare:
+                loan.begin(now)
+            self._bytes_lent += max(0, size_bytes - loan.size_bytes)
+            loan.size_bytes = max(size_bytes, loan.size_bytes)
             return True
         if not self._waiting and self._make_room(borrower, size_bytes):
             self._lend(borrower, size_bytes, now)
@@ -143,10 +150,10 @@ class ReceiveMemory:
                         break
         return self._bytes_lent + needed <= self._bytes_max or len(self._loans) == (own is not None)
 
-    def _lend(self, borrower: Borrower, size_bytes: int, since: float) -> None:
+    def _lend(self, borrower: Borrower, size_bytes: int, now: float) -> None:
         former = self._loans.pop(borrower, None)
         self._bytes_lent += size_bytes - (0 if former is None else former.size_bytes)
-        self._loans[borrower] = Loan(size_bytes, since)
+        self._loans[borrower] = Loan(size_bytes, now)
 
     def _take_back(self, borrower: Borrower) -> None:
         self._bytes_lent -= self._loans.pop(borrower).size_bytes
