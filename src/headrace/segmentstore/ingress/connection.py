@@ -3,16 +3,15 @@ must.
 
 ::
 
-    buffer_updated -> _parse:  plain appends, in runs          -> append_session -> container   (no task, no
-    future)
-                               SetupAppend, conditional ones   -> append_session
-                               ReadSegment                     -> read_session   -> answered now, or a waiting
-                               task everything else                 -> a task per request, its reply when it
-                               ends
+    buffer_updated -> _parse:  plain appends, in runs   -> append_session -> container (no task, no future)
+                               SetupAppend              -> connection_writers
+                               conditional appends      -> append_session
+                               ReadSegment              -> read_session -> answered now, or a waiting task
+                               everything else          -> a task per request, its reply when it ends
 
 Parsing stops, and then reading, while the container has no room for an append, while the client does not take
-its replies, and while too many requests run. What was received stays in the buffer; its bound is the
-back-pressure.
+its replies, while too many requests run, and while others have the room for large frames. What was received
+stays in the buffer; its bound is the back-pressure.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ import asyncio
 import logging
 from typing import Any, Final, cast
 
-from headrace.errors import ClosedError, CorruptionError, HeadraceError, InvalidArgumentError, ProtocolError
-from headrace.model.attributes import is_core_attribute
-from headrace.segmentstore.ingress.append_session import AppendSession
+from headrace.errors import CorruptionError, HeadraceError, InvalidArgumentError, ProtocolError
 from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.connection_writers import ConnectionWriters
 from headrace.segmentstore.ingress.contract import AppendTarget
 from headrace.segmentstore.ingress.frame_room import FrameRoom
 from headrace.segmentstore.ingress.home import ConnectionHome
@@ -99,14 +97,13 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._run = AppendRun()
         self._session = ServerSession()
-        self._writers: dict[bytes, AppendSession] = {}
+        self._writers = ConnectionWriters(home, self, self._session)
         self._touched: dict[AppendTarget, None] = {}
         self._blocked = 0
         self._said_all = False
         self._taken = 0
         """Frames and runs since the last pause for others."""
         self._closing_timer: asyncio.TimerHandle | None = None
-        self._setup: asyncio.Task[None] | None = None
         self._busy_writers = 0
         self._outbox = Outbox(config.write_buffer_bytes_max, self._on_drained, home.unsent)
         self._reads = ReadSession(
@@ -140,16 +137,11 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked |= _CLOSING
         if self._closing_timer is not None:
             self._closing_timer.cancel()
-        if self._setup is not None:
-            self._setup.cancel()  # a log that stands would gather those of every connection that gave up
         self._transport = None
         self._reads.close()
         self._outbox.close()
         self._room.close()
-        for writer in self._writers.values():
-            writer.target.close()
-        self._home.writers.total -= len(self._writers)
-        self._writers.clear()
+        self._writers.close()
         # The parts of a connection refer to each other, and the collector comes by rarely: the buffer would
         # outlive its connection by hours. Nothing is parsed any more.
         self._decoder = FrameDecoder(buffer_bytes=_NO_BUFFER_BYTES)
@@ -214,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
                 if after == begin:
                     decoder.wanted = wanted(buffer, begin, end)
                     return
-                writer = self._get_writer(run.writer_id)
+                writer = self._writers.get(run.writer_id)
                 if not writer.append_run(run):
                     self._wait_capacity(writer.target)
                     return
@@ -282,7 +274,8 @@ class Connection(asyncio.BufferedProtocol):
                 pieces = [head, event] if event else [head]
                 return self._on_conditional(command, pieces, HEAD_BYTES + len(event))
             case c.SetupAppend():
-                self._on_setup(command)
+                if self._writers.set_up(command):
+                    self._blocked |= _SETUP
             case c.KeepAlive():
                 self._outbox.send(_KEEP_ALIVE)
             case c.Hello():
@@ -299,16 +292,10 @@ class Connection(asyncio.BufferedProtocol):
                 return self._on_request(command, size)
         return True
 
-    def _get_writer(self, writer_id: bytes) -> AppendSession:
-        writer = self._writers.get(writer_id)
-        if writer is None:
-            raise ProtocolError(f"writer {writer_id.hex()} appends without having been set up")
-        return writer
-
     def _on_conditional(
         self, command: c.ConditionalBlockEnd | c.ConditionalAppend, pieces: list[memoryview], size: int
     ) -> bool:
-        writer = self._get_writer(command.writer_id)
+        writer = self._writers.get(command.writer_id)
         taken = writer.append_conditional(
             pieces, size, command.event_number, command.expected_offset, command.request_id
         )
@@ -344,114 +331,12 @@ class Connection(asyncio.BufferedProtocol):
         self._totals.frames_overdue += 1
         self.close_after_replies("others need the room of a frame that does not arrive, or is not taken")
 
-    def _on_setup(self, command: c.SetupAppend) -> None:
-        writer_id, segment = command.writer_id, command.segment
-        try:
-            self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
-            if is_core_attribute(writer_id):
-                raise InvalidArgumentError(f"writer id {writer_id.hex()} is reserved")
-            target = self._store.append_target(segment)
-        except HeadraceError as error:
-            self._on_setup_failed(command, error)
-            return
-        if target is None:
-            self._wait_for_target(command)
-        elif (
-            target.last_event_number(writer_id) == target.accepted_event_number(writer_id)
-            or self._find_busy(writer_id, segment) is not None
-        ):
-            try:
-                self._set_up(command, target)
-            except ProtocolError:
-                raise
-            except HeadraceError as error:
-                self._on_setup_failed(command, error)
-        else:
-            target.close()
-            self._wait_for_target(command)
+    @property
+    def is_closing(self) -> bool:
+        return bool(self._blocked & _CLOSING)
 
-    def _find_busy(self, writer_id: bytes, segment: str) -> AppendSession | None:
-        """Return the session of a writer that is to be set up once more, if it has appends in flight."""
-        former = self._writers.get(writer_id)
-        return former if former is not None and former.segment == segment and former.in_flight else None
-
-    def _set_up(self, command: c.SetupAppend, target: AppendTarget) -> None:
-        """Answer a writer whose event number is certain. The target is closed if that fails.
-
-        Raises:
-            ProtocolError: the connection has too many writers.
-            TooManyAttributesError: the segment has had too many.
-        """
-        writer_id, segment = command.writer_id, command.segment
-        writer = self._find_busy(writer_id, segment)
-        try:
-            self._check_room(writer_id)
-            target.check_writer(writer_id)
-            registration = self._session.register(writer_id, segment)
-        except HeadraceError:
-            target.close()
-            raise
-        if writer is not None:
-            target.close()
-        else:
-            former = self._writers.get(writer_id)
-            if former is not None:
-                former.target.close()
-            else:
-                self._home.writers.total += 1
-            writer = self._writers[writer_id] = AppendSession(self, target, registration)
-        writer.on_setup(command.request_id, registration)
-
-    def _check_room(self, writer_id: bytes) -> None:
-        """Refuse one writer more than there may be. Raises: ProtocolError."""
-        bound = self._home.writers
-        if len(self._writers) >= bound.limit and writer_id not in self._writers:
-            raise ProtocolError(
-                f"more than {bound.limit} writers on one connection, {bound.total} on all of them"
-            )
-
-    def _on_setup_failed(self, command: c.SetupAppend, error: Exception) -> None:
-        former = self._writers.get(command.writer_id)
-        if former is not None and former.segment != command.segment:
-            # Its next appends are meant for a segment they cannot reach, and not for the former one.
-            former.target.close()
-            del self._writers[command.writer_id]
-            self._home.writers.total -= 1
-            self._session.forget(command.writer_id)
-        self.on_error(command, error)
-
-    def _wait_for_target(self, command: c.SetupAppend) -> None:
-        """Parse nothing more until the writer is set up: its segment comes back to memory, or what it sent
-        over another connection becomes durable. An answer that does not count that would be wrong for ever if
-        the segment is sealed meanwhile: the writer would send it again, to the segment's successors.
-        """
-        try:
-            self._setup = self._home.supervisor.spawn("setup", self._open_target(command))
-        except ClosedError:
-            self.close_after_replies("the server stops")
-        else:
-            self._blocked |= _SETUP
-
-    async def _open_target(self, command: c.SetupAppend) -> None:
-        try:
-            target = await self._store.open_target(command.segment)
-            try:
-                await target.settle(command.writer_id)
-            except BaseException:
-                target.close()
-                raise
-            if self._blocked & _CLOSING:
-                target.close()
-            else:
-                self._set_up(command, target)
-        except ProtocolError as error:
-            self._totals.violations += 1
-            self.close_after_replies(f"protocol violation: {error}")
-        except HeadraceError as error:
-            self._on_setup_failed(command, error)
-        except Exception:  # a bug of ours: only this connection ends
-            _logger.exception("SetupAppend from %s failed", self.peer)
-            self.close_after_replies("internal error")
+    def on_writer_ready(self) -> None:
+        """The writer that parsing waits for is set up, or was refused."""
         self._unblock(_SETUP)
 
     def _on_read(self, command: c.ReadSegment) -> None:
@@ -553,7 +438,7 @@ class Connection(asyncio.BufferedProtocol):
         return {
             "peer": self.peer,
             "blocked": [name for bit, name in _REASONS.items() if self._blocked & bit],
-            "writers": len(self._writers),
+            "writers": self._writers.count,
             "writers_in_flight": self._busy_writers,
             "requests_running": self._requests.running,
             "reads_waiting": self._reads.waiting,
@@ -564,7 +449,6 @@ class Connection(asyncio.BufferedProtocol):
     def check(self) -> None:
         """Assert the invariants of a connection."""
         self._decoder.check()
-        for writer in self._writers.values():
-            writer.check()
+        self._writers.check()
         assert self._requests.running >= 0
-        assert self._busy_writers >= sum(writer.in_flight for writer in self._writers.values())
+        assert self._busy_writers >= self._writers.busy_count

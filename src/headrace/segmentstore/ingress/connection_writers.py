@@ -1,0 +1,196 @@
+"""The writers of one connection: set up, set up again, refused. What each sends goes to its session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from headrace.errors import ClosedError, HeadraceError, InvalidArgumentError, ProtocolError
+from headrace.model.attributes import is_core_attribute
+from headrace.segmentstore.ingress.append_session import AppendConnection, AppendSession
+from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.contract import AppendTarget
+from headrace.segmentstore.ingress.home import ConnectionHome
+from headrace.wire.commands import SetupAppend
+from headrace.wire.commands.kinds import Request
+from headrace.wire.server_session import ServerSession
+
+_logger = logging.getLogger(__name__)
+
+
+class WritersConnection(AppendConnection, Protocol):
+    """What the writers need of their connection."""
+
+    peer: str
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing more is taken."""
+
+    def on_error(self, command: Request, error: Exception) -> None:
+        """A request failed: answer, or close if there is no answer to that."""
+
+    def on_writer_ready(self) -> None:
+        """The writer that parsing waits for is set up, or was refused."""
+
+
+class ConnectionWriters:
+    """Writers by their ids. Runs on the store's loop."""
+
+    __slots__ = ("_connection", "_home", "_session", "_setup", "_writers")
+
+    def __init__(self, home: ConnectionHome, connection: WritersConnection, session: ServerSession) -> None:
+        self._home = home
+        self._connection = connection
+        self._session = session
+        self._writers: dict[bytes, AppendSession] = {}
+        self._setup: asyncio.Task[None] | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._writers)
+
+    @property
+    def busy_count(self) -> int:
+        """Writers with appends in flight."""
+        return sum(writer.in_flight for writer in self._writers.values())
+
+    def get(self, writer_id: bytes) -> AppendSession:
+        """Return a writer that was set up. Raises ProtocolError."""
+        writer = self._writers.get(writer_id)
+        if writer is None:
+            raise ProtocolError(f"writer {writer_id.hex()} appends without having been set up")
+        return writer
+
+    def close(self) -> None:
+        """The connection is lost."""
+        if self._setup is not None:
+            self._setup.cancel()  # a log that stands would gather those of every connection that gave up
+        for writer in self._writers.values():
+            writer.target.close()
+        self._home.writers.total -= len(self._writers)
+        self._writers.clear()
+
+    # -------------------------------------------------------------------------------------- setting up
+
+    def set_up(self, command: SetupAppend) -> bool:
+        """Set a writer up, or refuse it; say whether nothing may be parsed until ``on_writer_ready``.
+
+        Raises:
+            ProtocolError: there are too many writers.
+        """
+        writer_id, segment = command.writer_id, command.segment
+        try:
+            self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
+            if is_core_attribute(writer_id):
+                raise InvalidArgumentError(f"writer id {writer_id.hex()} is reserved")
+            target = self._home.store.append_target(segment)
+        except HeadraceError as error:
+            self._refuse(command, error)
+            return False
+        if target is None:
+            return self._wait_for_target(command)
+        if (
+            target.last_event_number(writer_id) != target.accepted_event_number(writer_id)
+            and self._find_busy(writer_id, segment) is None
+        ):
+            target.close()
+            return self._wait_for_target(command)
+        try:
+            self._admit(command, target)
+        except ProtocolError:
+            raise
+        except HeadraceError as error:
+            self._refuse(command, error)
+        return False
+
+    def _find_busy(self, writer_id: bytes, segment: str) -> AppendSession | None:
+        """Return the session of a writer that is to be set up once more, if it has appends in flight."""
+        former = self._writers.get(writer_id)
+        return former if former is not None and former.segment == segment and former.in_flight else None
+
+    def _admit(self, command: SetupAppend, target: AppendTarget) -> None:
+        """Answer a writer whose event number is certain. The target is closed if that fails.
+
+        Raises:
+            ProtocolError: there are too many writers.
+            TooManyAttributesError: the segment has had too many.
+        """
+        writer_id, segment = command.writer_id, command.segment
+        writer = self._find_busy(writer_id, segment)
+        try:
+            self._check_room(writer_id)
+            target.check_writer(writer_id)
+            registration = self._session.register(writer_id, segment)
+        except HeadraceError:
+            target.close()
+            raise
+        if writer is not None:
+            target.close()
+        else:
+            former = self._writers.get(writer_id)
+            if former is not None:
+                former.target.close()
+            else:
+                self._home.writers.total += 1
+            writer = self._writers[writer_id] = AppendSession(self._connection, target, registration)
+        writer.on_setup(command.request_id, registration)
+
+    def _check_room(self, writer_id: bytes) -> None:
+        """Refuse one writer more than there may be. Raises: ProtocolError."""
+        bound = self._home.writers
+        if len(self._writers) >= bound.limit and writer_id not in self._writers:
+            raise ProtocolError(
+                f"more than {bound.limit} writers on one connection, {bound.total} on all of them"
+            )
+
+    def _refuse(self, command: SetupAppend, error: Exception) -> None:
+        former = self._writers.get(command.writer_id)
+        if former is not None and former.segment != command.segment:
+            # Its next appends are meant for a segment they cannot reach, and not for the former one.
+            former.target.close()
+            del self._writers[command.writer_id]
+            self._home.writers.total -= 1
+            self._session.forget(command.writer_id)
+        self._connection.on_error(command, error)
+
+    def _wait_for_target(self, command: SetupAppend) -> bool:
+        """Have nothing more parsed until the writer is set up: its segment comes back to memory, or what it
+        sent over another connection becomes durable. An answer that does not count that would be wrong for
+        ever if the segment is sealed meanwhile: the writer would send it again, to the segment's successors.
+        """
+        try:
+            self._setup = self._home.supervisor.spawn("setup", self._open_target(command))
+        except ClosedError:
+            self._connection.close_after_replies("the server stops")
+            return False
+        return True
+
+    async def _open_target(self, command: SetupAppend) -> None:
+        connection = self._connection
+        try:
+            target = await self._home.store.open_target(command.segment)
+            try:
+                await target.settle(command.writer_id)
+            except BaseException:
+                target.close()
+                raise
+            if connection.is_closing:
+                target.close()
+            else:
+                self._admit(command, target)
+        except ProtocolError as error:
+            self._home.totals.violations += 1
+            connection.close_after_replies(f"protocol violation: {error}")
+        except HeadraceError as error:
+            self._refuse(command, error)
+        except Exception:  # a bug of ours: only this connection ends
+            _logger.exception("SetupAppend from %s failed", connection.peer)
+            connection.close_after_replies("internal error")
+        connection.on_writer_ready()
+
+    def check(self) -> None:
+        """Assert the invariants of each writer."""
+        for writer in self._writers.values():
+            writer.check()
