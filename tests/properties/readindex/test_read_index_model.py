@@ -306,7 +306,7 @@ class ReadIndexModel(RuleBasedStateMachine):
         offset = max(offset, segment.start_offset)
         if offset == segment.durable_length or self.pending.get(segment):
             return
-        result = self.world.index.read_nowait(segment, offset, size)
+        result = self.run(self._read_now(segment, offset, size))
         assert result is not None
         assert result.length == segment.durable_length - offset
         assert result.to_bytes() == self.world.bytes[segment][offset:]
@@ -315,13 +315,17 @@ class ReadIndexModel(RuleBasedStateMachine):
     def hold_views(self, choice: int, share: float, size: int) -> None:
         segment = self.pick(choice)
         offset = segment.start_offset + int((segment.durable_length - segment.start_offset) * share)
-        result = self.world.index.read_nowait(segment, offset, size)
+        result = self.run(self._read_now(segment, offset, size))
         if result is not None:
             expected = bytes(self.world.bytes[segment][offset : offset + result.length])
             if len(self.held) >= 4:
                 result.release()
             else:
                 self.held.append((result, expected))
+
+    async def _read_now(self, segment: SegmentState, offset: int, size: int) -> ReadResult | None:
+        """Read what is in memory; on the loop, for it may begin to read ahead."""
+        return self.world.index.read_nowait(segment, offset, size)
 
     @rule()
     def release_views(self) -> None:
