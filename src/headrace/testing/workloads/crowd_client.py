@@ -17,7 +17,7 @@ from headrace.testing.store_history import StoreHistory
 from headrace.testing.workloads import questions
 from headrace.testing.workloads.block_writer import writer_id_of
 from headrace.testing.workloads.draws import KEYS, draw_updates
-from headrace.testing.workloads.questions import Question
+from headrace.testing.workloads.questions import MergeBatch, Question
 from headrace.testing.workloads.store_connection import StoreConnection
 from headrace.testing.workloads.table_client import TableClient
 from headrace.testing.workloads.wire_writer import WireWriter
@@ -49,6 +49,9 @@ class CrowdClient:
         self._fuller = fuller.randbelow if fuller.randbelow(2) else None
         """In every other run sources have bytes, targets change in the same crowd, and tables are asked."""
         self._fuller_entropy = fuller
+        together = entropy.fork("together")
+        self._together = together.randbelow if together.randbelow(2) else None
+        """In every other run several sources are merged in one request, scratch segments among them."""
         self._tables = [TableClient(table, connection.put, fuller) for table in tables]
 
     async def step(self) -> bool:
@@ -62,6 +65,9 @@ class CrowdClient:
             return False
         if self._fuller is not None and self._fuller(4) == 0:
             await self._ask_table(self._tables[self._fuller(len(self._tables))], self._fuller)
+            return True
+        if self._together is not None and self._together(5) == 0:
+            await self._merge_together(self._streams[self._together(len(self._streams))], self._together)
             return True
         name = self._streams[draw(len(self._streams))]
         match draw(8):
@@ -102,7 +108,7 @@ class CrowdClient:
             case _:
                 return questions.draw_attribute_update(self._entropy, name)
 
-    async def _repeat(self, question: Question, *others: Question) -> None:
+    async def _repeat(self, question: Question | MergeBatch, *others: Question | MergeBatch) -> None:
         """Ask the same thing two or three times, and other things between."""
         crowd = [question] * (2 + self._draw(2))
         for other in others:
@@ -130,10 +136,7 @@ class CrowdClient:
     async def _run_transaction(self, target: str) -> None:
         """Merge or delete a source several times at once."""
         draw = self._draw
-        self._transactions += 1
-        number = int.from_bytes(b"c" + self._name.encode()[-7:]) << 32 | self._transactions
-        source = transaction_segment_name(target, number)
-        self._history.family_of(source).known[source] = False
+        source = self._new_source(target)
         created = await self._connection.put_all([questions.create(source)] * (1 + draw(2)))
         if all(operation.outcome is not Outcome.OK for operation in created):
             return
@@ -148,6 +151,58 @@ class CrowdClient:
         if self._fuller is not None:
             crowd += self._changes_around(target, source, is_full=is_full)
         await self._repeat(crowd.pop(draw(len(crowd))), *crowd)
+
+    def _new_source(self, target: str) -> str:
+        self._transactions += 1
+        number = int.from_bytes(b"c" + self._name.encode()[-7:]) << 32 | self._transactions
+        source = transaction_segment_name(target, number)
+        self._history.family_of(source).known[source] = False
+        return source
+
+    async def _merge_together(self, target: str, draw: Callable[[int], int]) -> None:
+        """Merge some sources in one request, several times at once, and each of them by itself besides."""
+        sources: list[str] = []
+        for _ in range(1 + draw(4)):
+            if draw(3) == 0:
+                self._transactions += 1
+                source = await self._connection.create_transient(target, f"m{self._transactions}")
+            else:
+                source = self._new_source(target)
+                if (await self._connection.put(questions.create(source))).outcome is not Outcome.OK:
+                    continue
+            if source:
+                sources.append(source)
+                if draw(3):
+                    await self._fill(source)
+        if not sources:
+            return
+        crowd: list[Question | MergeBatch] = []
+        for source in sources:
+            match draw(12):
+                case 0:
+                    crowd.append(questions.delete(source))
+                case 1:
+                    crowd.append(questions.seal(source))
+                case 2:
+                    crowd.append(questions.truncate(source, 1))
+                case 3 | 4:
+                    crowd.append(questions.merge(target, source))
+                case _:
+                    pass
+        match draw(12):
+            case 0:
+                crowd.append(questions.seal(target))
+            case 1:
+                crowd.append(questions.delete(target))
+            case 2 | 3:
+                crowd.append(MergeBatch(target, tuple(reversed(sources))))
+            case 4:
+                crowd.append(MergeBatch(target, (sources[-1], sources[-1])))
+            case 5:
+                crowd.append(questions.info(target))
+            case _:
+                pass
+        await self._repeat(MergeBatch(target, tuple(sources)), *crowd)
 
     async def _fill(self, source: str) -> bool:
         """Append a little to a source; say whether it has bytes for sure."""

@@ -15,6 +15,7 @@ from headrace.testing.container_calls import (
     DeleteSegmentCall,
     GetAttributeCall,
     LengthAnswer,
+    MergeIfThereCall,
     MergeSegmentsCall,
     SealSegmentCall,
     SegmentAnswer,
@@ -23,6 +24,7 @@ from headrace.testing.container_calls import (
     UpdateAttributesCall,
     ValueAnswer,
 )
+from headrace.testing.failures import SimulationError
 from headrace.testing.table_model import TableAnswers, TableCall
 from headrace.testing.workloads.draws import KEYS
 from headrace.wire import commands as c
@@ -41,6 +43,39 @@ class Question:
     good: type[Command]
     answer: Answer | None = None
     """What the good reply tells, if it tells more than that it happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeBatch:
+    """Merge several sources in one request; each merge is an operation of its own."""
+
+    target: str
+    sources: tuple[str, ...]
+    full: frozenset[str] = frozenset()
+    """Those that exist and have bytes for sure: if nobody else merges them, that must be told in order."""
+
+    @property
+    def calls(self) -> list[MergeIfThereCall]:
+        """What is asked, in order."""
+        return [MergeIfThereCall(self.target, source) for source in self.sources]
+
+    def request(self, request_id: int) -> Command:
+        """Make the request."""
+        return c.MergeSegmentsBatch(request_id, self.target, list(self.sources), "")
+
+    def lengths(self, reply: c.SegmentsBatchMerged) -> list[int]:
+        """Return how long the target was behind each merge.
+
+        Raises:
+            SimulationError: the reply tells of something else.
+        """
+        if [merged.source for merged in reply.merged] != list(self.sources):
+            raise SimulationError(f"{reply} tells of other sources than {self.sources}")
+        lengths = [merged.new_target_write_offset for merged in reply.merged]
+        full = [length for length, source in zip(lengths, self.sources, strict=True) if source in self.full]
+        if full != sorted(set(full)):
+            raise SimulationError(f"a batch was merged in another order: {reply}")
+        return lengths
 
 
 def create(name: str) -> Question:

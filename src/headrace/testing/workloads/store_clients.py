@@ -15,9 +15,6 @@ from headrace.model.attributes import AttributeUpdate
 from headrace.model.names import transaction_segment_name
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.container_calls import (
-    CreateSegmentCall,
-    LengthAnswer,
-    MergeIfThereCall,
     ReadAnswer,
     ReadSegmentCall,
     SegmentAnswer,
@@ -29,7 +26,8 @@ from headrace.testing.workloads import questions
 from headrace.testing.workloads.block_writer import writer_id_of
 from headrace.testing.workloads.crowd_client import CrowdClient
 from headrace.testing.workloads.draws import draw_key, draw_size, draw_updates
-from headrace.testing.workloads.store_connection import TIMEOUT_S, StoreConnection, reason_of
+from headrace.testing.workloads.questions import MergeBatch
+from headrace.testing.workloads.store_connection import TIMEOUT_S, StoreConnection
 from headrace.testing.workloads.table_client import TableClient
 from headrace.testing.workloads.wire_writer import WireWriter
 from headrace.wire import commands as c
@@ -121,27 +119,6 @@ class StoreClient:
         operation = await self._connection.put(questions.create(name))
         return operation.outcome is Outcome.OK
 
-    async def create_transient(self, parent: str) -> str:
-        """Create a segment that lives as long as this connection; return its name, or nothing."""
-        self._transactions += 1
-        call = CreateSegmentCall(f"{parent}#transient.{self.name}.{self._transactions}", transient=True)
-        writer_id = writer_id_of(self.name)
-        names: list[str] = []
-
-        def told(reply: c.SegmentCreated) -> None:
-            names.append(reply.segment)
-
-        operation = await self._connection.start(
-            call, lambda i: c.CreateTransientSegment(i, writer_id, parent, ""), c.SegmentCreated, told
-        )
-        if not names:
-            return ""
-        created: Any = CreateSegmentCall(names[0], transient=True)
-        operation.call = created
-        self._history.family_of(parent).known[names[0]] = True
-        self._connection.transients.append(names[0])
-        return names[0]
-
     async def info(self, name: str) -> SegmentAnswer | None:
         """Ask for the facts."""
         operation = await self._connection.put(questions.info(name))
@@ -192,28 +169,6 @@ class StoreClient:
         """Merge a source into a target. The merge of an empty one is not atomic with its updates."""
         await self._connection.put(questions.merge(target, source, updates))
 
-    async def merge_batch(self, target: str, sources: list[str], full: set[str]) -> None:
-        """Merge several sources in one request; each merge is an operation of its own.
-
-        Those that are ``full`` exist and have bytes: their merges must be told in order.
-        """
-        wire = await self._connection.connect()
-        operations = [self._history.start(self.name, MergeIfThereCall(target, name)) for name in sources]
-        history = self._history.of(operations[0])
-        reply = await wire.call(c.MergeSegmentsBatch(wire.new_request_id(), target, sources, ""), TIMEOUT_S)
-        if isinstance(reply, c.SegmentsBatchMerged):
-            for operation, source, merged in zip(operations, sources, reply.merged, strict=True):
-                if merged.source != source:
-                    raise SimulationError(f"{reply} tells of other sources than {sources}")
-                history.succeed(operation, LengthAnswer(merged.new_target_write_offset))
-            lengths = [merged.new_target_write_offset for merged in reply.merged if merged.source in full]
-            if lengths != sorted(set(lengths)):
-                raise SimulationError(f"a batch was merged in another order: {reply}")
-        else:  # some of them may have happened
-            reason_of(reply, operations[0])
-            for operation in operations:
-                history.lose(operation, type(reply).__name__)
-
     # ---- several verbs
 
     async def _look_around(self, name: str) -> None:
@@ -263,7 +218,8 @@ class StoreClient:
         for _ in range(1 + draw(3)):
             transient = draw(4) == 0
             if transient:
-                source = await self.create_transient(target)
+                self._transactions += 1
+                source = await self._connection.create_transient(target, str(self._transactions))
             else:
                 self._transactions += 1
                 number = int.from_bytes(self.name.encode()[-8:]) << 32 | self._transactions
@@ -290,7 +246,8 @@ class StoreClient:
             elif draw(12) == 0:
                 await self.truncate(source, 1)
         if len(sources) > 1 and draw(2):
-            await self.merge_batch(target, sources, full)
+            batch = MergeBatch(target, tuple(sources), frozenset(full))
+            await self._connection.put_all([batch], patient=True)
         for source in sources:
             updates = draw_updates(self._entropy) if source in filled and draw(3) == 0 else ()
             await self.merge(target, source, updates)

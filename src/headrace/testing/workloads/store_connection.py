@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from headrace.errors import ConnectionLostError
 from headrace.runtime.entropy import SeededEntropy
-from headrace.testing.container_calls import ContainerCall
+from headrace.testing.container_calls import ContainerCall, CreateSegmentCall, LengthAnswer
 from headrace.testing.failures import SimulationError
 from headrace.testing.history import Operation
 from headrace.testing.store_history import StoreHistory
 from headrace.testing.table_model import TableCall
 from headrace.testing.wire_client import WireClient
-from headrace.testing.workloads.questions import Answer, Question
+from headrace.testing.workloads.block_writer import writer_id_of
+from headrace.testing.workloads.questions import Answer, MergeBatch, Question
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Command
 
@@ -54,7 +55,7 @@ class StoreConnection:
         self._cancels_per_thousand = cancels_per_thousand
         self._must_answer_s = must_answer_s
         self._wire: WireClient | None = None
-        self.transients: list[str] = []
+        self._transients: list[str] = []
         """Segments that live as long as this connection."""
 
     async def ask(
@@ -90,21 +91,27 @@ class StoreConnection:
         """Ask one question: see :meth:`start`."""
         return (await self.put_all([question], limit_s=limit_s))[0]
 
-    async def put_all(self, questions: Sequence[Question], *, limit_s: float = TIMEOUT_S) -> list[Operation]:
+    async def put_all(
+        self,
+        questions: Sequence[Question | MergeBatch],
+        *,
+        limit_s: float = TIMEOUT_S,
+        patient: bool = False,
+    ) -> list[Operation]:
         """Ask all questions in one piece, and write down what came of each, in any order of the replies.
+
+        Who is ``patient`` never gives up before ``limit_s``. Returns the operations: one of each question,
+        several of each batch.
 
         Raises:
             ConnectionLostError: nobody knows whether one of them happened, or this store is not the owner.
         """
         wire = await self.connect()
-        if self._entropy.randbelow(1000) < self._cancels_per_thousand:
+        if not patient and self._entropy.randbelow(1000) < self._cancels_per_thousand:
             limit_s = self._entropy.random() * 0.01
-        operations = [self._history.start(self._name, question.call) for question in questions]
+        asked = [(question, self._start(question)) for question in questions]
         requests: list[Any] = [question.request(wire.new_request_id()) for question in questions]
-        open_ = {
-            request.request_id: (question, operation)
-            for request, question, operation in zip(requests, questions, operations, strict=True)
-        }
+        open_ = {request.request_id: found for request, found in zip(requests, asked, strict=True)}
         wrong_host = False
         try:
             await wire.send(requests, limit_s)
@@ -113,15 +120,48 @@ class StoreConnection:
                 found = open_.pop(reply.request_id, None)
                 if found is None:
                     raise SimulationError(f"{reply} answers nothing that was asked")
-                self._take(*found, reply)
+                question, operations = found
+                if isinstance(question, MergeBatch):
+                    self._take_batch(question, operations, reply)
+                else:
+                    self._take(question, operations[0], reply)
                 wrong_host = wrong_host or isinstance(reply, c.WrongHost)
         except ConnectionLostError as error:
-            for _, operation in open_.values():
-                self._history.of(operation).fail(operation, error)
+            for _, operations in open_.values():
+                for operation in operations:
+                    self._history.of(operation).fail(operation, error)
             raise
         if wrong_host:
             raise ConnectionLostError("somebody else may know")
-        return operations
+        return [operation for _, operations in asked for operation in operations]
+
+    async def create_transient(self, parent: str, label: str) -> str:
+        """Create a segment that lives as long as this connection; return its name, or nothing.
+
+        Raises:
+            ConnectionLostError: as :meth:`put`.
+        """
+        call = CreateSegmentCall(f"{parent}#transient.{self._name}.{label}", transient=True)
+        writer_id = writer_id_of(self._name)
+        names: list[str] = []
+
+        def told(reply: c.SegmentCreated) -> None:
+            names.append(reply.segment)
+
+        operation = await self.start(
+            call, lambda i: c.CreateTransientSegment(i, writer_id, parent, ""), c.SegmentCreated, told
+        )
+        if not names:
+            return ""
+        created: Any = CreateSegmentCall(names[0], transient=True)
+        operation.call = created
+        self._history.family_of(parent).known[names[0]] = True
+        self._transients.append(names[0])
+        return names[0]
+
+    def _start(self, question: Question | MergeBatch) -> list[Operation]:
+        calls = question.calls if isinstance(question, MergeBatch) else [question.call]
+        return [self._history.start(self._name, call) for call in calls]
 
     def _take(self, question: Question, operation: Operation, reply: Any) -> None:
         history = self._history.of(operation)
@@ -130,6 +170,16 @@ class StoreConnection:
             history.succeed(operation, None if question.answer is None else question.answer(reply))
         else:
             history.refuse(operation, "AttributeMismatch" if refused else reason_of(reply, operation))
+
+    def _take_batch(self, batch: MergeBatch, operations: list[Operation], reply: Any) -> None:
+        history = self._history.of(operations[0])
+        if isinstance(reply, c.SegmentsBatchMerged):
+            for operation, length in zip(operations, batch.lengths(reply), strict=True):
+                history.succeed(operation, LengthAnswer(length))
+        else:  # some of them may have happened
+            reason_of(reply, operations[0])
+            for operation in operations:
+                history.lose(operation, type(reply).__name__)
 
     async def connect(self) -> WireClient:
         """Return the connection, a new one if there is none.
@@ -146,9 +196,9 @@ class StoreConnection:
         if self._wire is not None:
             self._wire.close()
             self._wire = None
-        for name in self.transients:
+        for name in self._transients:
             self._history.on_transient_left(name)
-        self.transients.clear()
+        self._transients.clear()
 
     async def come_back(self) -> None:
         """Try elsewhere, perhaps at once: the owner may have changed."""
