@@ -7,6 +7,7 @@ import pytest
 from headrace.testing.conformance.wal import WalContract
 from headrace.testing.disk import DiskConfig
 from headrace.wal import FileWal, MemoryLogStore, MemoryWal, WalConfig
+from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
 from tests.unit.wal.world import SMALL, Machine
 
 
@@ -49,14 +50,23 @@ class TestFileWalOfSmallFiles(TestFileWal):
         return FileWal(self.directory, SMALL)
 
 
+class TestFileWalThatWritesOnTheLoop(TestFileWal):
+    """As a server does while the disk is quick; this one always is."""
+
+    def make_wal(self):
+        return FileWal(self.directory, loop_writes=LoopWrites(LoopWritesConfig(mean_s_max=1.0)))
+
+
 class TestFileWalOnTheSimulatedDisk(WalContract):
+    loop_writes = False
+
     truncation_granularity_bytes = SMALL.segment_file_bytes
 
     disk = DiskConfig()
 
     @pytest.fixture(autouse=True)
     def _storage(self):
-        self.machine = Machine(config=self.disk)
+        self.machine = Machine(config=self.disk, loop_writes=self.loop_writes)
         self.machine.pace_s = 0.0
 
     def make_wal(self):
@@ -75,3 +85,7 @@ class TestFileWalOnTheSimulatedDisk(WalContract):
 
 class TestFileWalOnASimulatedDiskWithoutDirectWrites(TestFileWalOnTheSimulatedDisk):
     disk = DiskConfig(direct=False)
+
+
+class TestFileWalThatWritesOnASimulatedLoop(TestFileWalOnTheSimulatedDisk):
+    loop_writes = True

@@ -13,6 +13,7 @@ from headrace.segmentstore.ingress.config import ConnectionMemoryConfig
 from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
 from headrace.storage.providers.filesystem import FilesystemProviderConfig
 from headrace.wal.config import WalConfig
+from headrace.wal.file.loop_writes import LoopWritesConfig
 
 CONTAINERS_DEFAULT: Final = 4
 CONTAINERS_MAX: Final = 1024
@@ -62,6 +63,7 @@ class StandaloneConfig:
     container: ContainerConfig = field(default_factory=ContainerConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
+    loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)
     connection_memory: ConnectionMemoryConfig = field(default_factory=ConnectionMemoryConfig)
 
     def check(self) -> None:

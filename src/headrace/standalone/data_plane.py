@@ -30,6 +30,7 @@ from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
 from headrace.wal.file.file_wal import FileWal
+from headrace.wal.file.loop_writes import LoopWrites
 from headrace.wal.frame_memory import FrameMemory
 from headrace.wal.memory import MemoryLogStore, MemoryWal
 
@@ -64,6 +65,7 @@ class DataPlane:
         self._runtime = runtime
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._frames: FrameMemory | None = None
+        self._loop_writes = LoopWrites(config.loop_writes)
         self._supervisor = Supervisor("data plane")
         self._memory_logs = MemoryLogStore()
         self._chunk_threads: ChunkThreads | None = None
@@ -133,6 +135,7 @@ class DataPlane:
             entropy=self._runtime.entropy,
             threads=self._runtime.threads,
             frames=self._frames,
+            loop_writes=self._loop_writes,
         )
 
     async def listen(self, host: str, port: int) -> int:
@@ -150,6 +153,7 @@ class DataPlane:
         found: dict[str, object] = {"cache": self._cache.statistics()}
         if self._frames is not None:
             found["frames"] = self._frames.statistics()
+        found["loop_writes"] = self._loop_writes.statistics()
         if self._provider is not None:
             found["chunks"] = self._provider.statistics()
         if self._chunk_threads is not None:

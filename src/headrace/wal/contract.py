@@ -79,6 +79,9 @@ class WalStatistics:
     disk_writes: int = 0
     """Durable writes of one or more frames each."""
 
+    loop_writes: int = 0
+    """Of these: made by the event loop itself, not by a thread."""
+
     disk_seconds_total: float = 0.0
     """From the hand-over of a durable write to its end, as the loop sees it."""
 

@@ -16,6 +16,7 @@ from headrace.testing.failures import ProcessGoneError
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.testing.loop import SimulatedLoop
 from headrace.wal import FileWal, Wal, WalConfig
+from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
 
 T = TypeVar("T")
 
@@ -224,8 +225,10 @@ async def append_some(wal: Wal, history: History, contents: Sequence[bytes]) -> 
             changed = loop.create_future()
         frame.view[: len(content)] = content
         frame.length = len(content)
-        wal.append(frame, done)
-        history.submitted[frame.address] = content
+        try:
+            wal.append(frame, done)
+        finally:  # who dies within has written it, perhaps
+            history.submitted[frame.address] = content
     while answered < len(contents):
         await changed
         changed = loop.create_future()
@@ -234,7 +237,15 @@ async def append_some(wal: Wal, history: History, contents: Sequence[bytes]) -> 
 class Machine:
     """One disk, one loop, any number of processes after and beside each other."""
 
-    def __init__(self, seed: int | str = 1, config: DiskConfig | None = None, wal: WalConfig = SMALL) -> None:
+    def __init__(
+        self,
+        seed: int | str = 1,
+        config: DiskConfig | None = None,
+        wal: WalConfig = SMALL,
+        *,
+        loop_writes: bool = False,
+    ) -> None:
+        self.loop_writes = loop_writes
         self.entropy = SeededEntropy(seed)
         self.loop = SimulatedLoop(self.entropy.fork("loop"))
         self.disk = SimulatedDisk(self.entropy.fork("disk"), config)
@@ -257,6 +268,7 @@ class Machine:
             clock=FixedClock(),
             entropy=self.entropy.fork(name),
             threads=LoopThreads(self, filesystem, self.entropy.fork(name + "-threads")),
+            loop_writes=LoopWrites(LoopWritesConfig()) if self.loop_writes else None,
         )
 
     async def open(self) -> FileWal:

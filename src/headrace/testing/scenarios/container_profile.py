@@ -63,6 +63,8 @@ class ContainerProfile:
     """Of a whole store: whether its clients ask for many things at once."""
     chains: bool = False
     """Of a container: whether what is merged was merged into before."""
+    loop_writes: bool = False
+    """Whether logs in files write small frames on the loop."""
     connection_requests_max: int = 128
     request_bytes_max: int = 256 * MIB
     receive_buffer_bytes: int = 256 * KIB
@@ -143,4 +145,5 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
         log_s_max=(0.0, 0.002, 0.05)[draw(3)],
         pause_s_max=(0.0, 0.02, 0.2)[draw(3)],
         troubles=troubles,
+        loop_writes=entropy.fork("loop-writes").randbelow(2) > 0,
     )

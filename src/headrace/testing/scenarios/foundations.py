@@ -18,6 +18,7 @@ from headrace.testing.storage_faults import Fault, FaultyChunkProvider, Modifyin
 from headrace.testing.wal_faults import FaultyMemoryWal
 from headrace.wal.contract import Wal
 from headrace.wal.file.file_wal import FileWal
+from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
 from headrace.wal.memory import MemoryLogStore
 
 CHUNKS: Final = "/data/chunks"
@@ -57,6 +58,7 @@ class Foundations:
             clock=runtime.clock,
             entropy=runtime.entropy,
             threads=runtime.threads,
+            loop_writes=LoopWrites(LoopWritesConfig()) if self._profile.loop_writes else None,
         )
 
     def make_chunks(self, runtime: Runtime) -> FaultyChunkProvider:

@@ -23,6 +23,7 @@ from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalFrame, WalRecord, WalStatistics
 from headrace.wal.file.group_commit import GroupCommit
 from headrace.wal.file.log_tail import LogTail
+from headrace.wal.file.loop_writes import LoopWrites
 from headrace.wal.file.owner_format import OwnerRecord
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.owner_wait import run_when_unlocked
@@ -45,7 +46,8 @@ VOUCH_AFTER_S: Final = 1.0
 class FileWal:
     """A ``Wal`` in ``directory``, which is on a file system local to this machine.
 
-    ``frames``: memory shared with other logs of this loop.
+    ``frames``: memory shared with other logs of this loop. ``loop_writes``: shared with those on the same
+    disk; None: all writes are made by threads.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class FileWal:
         entropy: Entropy | None = None,
         threads: Threads | None = None,
         frames: FrameMemory | None = None,
+        loop_writes: LoopWrites | None = None,
     ) -> None:
         self._directory = directory
         self._config = WalConfig() if config is None else config
@@ -72,6 +75,7 @@ class FileWal:
         self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max, frames)
         self._files = SegmentFiles(directory, self._filesystem)
         self._owner = OwnerFile(directory, self._filesystem)
+        self._loop_writes = loop_writes
         self._record: OwnerRecord | None = None
         self._first: SegmentFile | None = None
         self._unnamed: SegmentFile | None = None
@@ -179,6 +183,7 @@ class FileWal:
             next_sequence=recovered.next_sequence,
             statistics=self._statistics,
             on_file_written=self._close_file,
+            loop_writes=self._loop_writes,
         )
         self._tail = LogTail(
             self._files,

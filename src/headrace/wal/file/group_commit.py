@@ -1,5 +1,7 @@
-"""From a filled frame to its acknowledgement: placed, written in a thread, answered in order, never by an
-owner that was fenced.
+"""From a filled frame to its acknowledgement: placed, written, answered in order, never by an owner that was
+fenced.
+
+Writes are made by threads; a small one on a quick disk by the loop itself, see ``loop_writes``.
 
 A frame is written as soon as a writer is free. Frames that come while all writers are busy and lie next
 to each other on disk are written together, by one call: the busier the log, the larger its writes. Once they
@@ -31,6 +33,7 @@ from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.clock import stopwatch
 from headrace.wal.contract import LATENCY_EDGES_S, WalStatistics
 from headrace.wal.file.log_tail import LogTail
+from headrace.wal.file.loop_writes import LoopWrites
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
 from headrace.wal.file.space_wait import SpaceWait
@@ -57,6 +60,7 @@ class GroupCommit:
         next_sequence: int,
         statistics: WalStatistics,
         on_file_written: Callable[[SegmentFile], None],
+        loop_writes: LoopWrites | None = None,
     ) -> None:
         self.next_sequence = next_sequence
         self.durable_sequence = next_sequence - 1
@@ -71,6 +75,7 @@ class GroupCommit:
         self._writers = writers
         self._writers_max = writers_max
         self._writes = 0
+        self._loop_writes = loop_writes
         self._owner = owner
         self._epoch = epoch
         self._log = log
@@ -200,16 +205,37 @@ class GroupCommit:
         for frame in batch:
             self._encode(frame, KIND_DATA)
         self._ready_bytes -= size
-        self._writes += 1
+        self._count_writes(1)
         batch[0].handed_at = self._now()
-        self._writers.submit(self._write, (batch,), partial(self._on_written, batch))
+        here = self._loop_writes
+        if here is not None and self._writes == 1 and here.allows(size, batch[0].handed_at):
+            self._write_here(batch, here)
+        else:
+            self._writers.submit(self._write, (batch,), partial(self._on_written, batch))
+
+    def _count_writes(self, more: int) -> None:
+        self._writes += more
+        if self._loop_writes is not None:
+            self._loop_writes.in_flight += more
+
+    def _write_here(self, batch: list[Frame], loop_writes: LoopWrites) -> None:
+        """Make a batch durable on the loop; it is answered later, as those of threads are."""
+        self._statistics.loop_writes += 1
+        error: Exception | None = None
+        try:
+            self._write(batch)
+        except Exception as raised:  # noqa: BLE001 - told as a thread would
+            error = raised
+        now = self._now()
+        loop_writes.add(now - batch[0].handed_at, now)
+        self._loop.call_soon(self._on_written, batch, None, error)
 
     def _write(self, batch: list[Frame]) -> None:
-        """Make a batch durable, then see whether the log is still ours. Runs in a writer thread.
+        """Make a batch durable, then see whether the log is still ours. Runs in a writer thread, or not.
 
         A successor reads the log after it has put itself into the owner record. So what was durable while
         the record named us is what it finds; anything later gets no acknowledgement from us. The loop does
-        not look: a read would hand its interpreter to other threads.
+        not look if a thread has written: a read would hand its interpreter to other threads.
         """
         self._files.write_records(batch)
         if batch[0].error is None:
@@ -256,7 +282,7 @@ class GroupCommit:
             first.starved = False
         if first.starved and self._wait_for_space(batch):
             return
-        self._writes -= 1
+        self._count_writes(-1)
         for frame in batch:
             frame.finished = True
         if first.error is None:
@@ -302,7 +328,7 @@ class GroupCommit:
         for frames in (*self._starved, self._ready, self._waiting):
             for frame in frames:
                 frame.finished = True
-        self._writes -= len(self._starved)
+        self._count_writes(-len(self._starved))
         self._starved.clear()
         self._ready.clear()
         self._ready_bytes = 0
@@ -361,6 +387,7 @@ class GroupCommit:
         assert addresses == list(range(self.next_sequence - len(addresses), self.next_sequence))
         assert all(frame.done is not None for frame in self._pending)
         assert 0 <= self._writes <= 2 * self._writers_max
+        assert self._loop_writes is None or self._loop_writes.in_flight >= self._writes
         assert not self._ready or self._writes >= self._writers_max or self._starved
         assert self._ready_bytes == sum(frame.padded for frame in self._ready)
         assert [f for f in self._pending if f in self._ready or f in self._waiting] == [

@@ -60,8 +60,8 @@ async def prove(machine, history):
     await wal.close()
 
 
-def count_durable_writes(config):
-    machine, history = Machine(config=config), History()
+def count_durable_writes(config, here):
+    machine, history = Machine(config=config, loop_writes=here), History()
     machine.run(live(machine, history))
     assert len(history.acknowledged) == 50
     assert not history.errors
@@ -70,16 +70,20 @@ def count_durable_writes(config):
     return count
 
 
+HERE = pytest.mark.parametrize("here", [False, True], ids=["in threads", "on the loop"])
+
+
+@HERE
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "fdatasync"])
 @pytest.mark.parametrize("survival", list(Survival), ids=lambda survival: survival.value)
 @pytest.mark.parametrize("moment", list(Moment), ids=lambda moment: moment.value)
-def test_what_was_acknowledged_survives_a_power_loss_at_any_durable_write(moment, survival, direct):
+def test_what_was_acknowledged_survives_a_power_loss_at_any_durable_write(moment, survival, direct, here):
     config = DiskConfig(survival=survival, direct=direct)
-    last = count_durable_writes(config)
+    last = count_durable_writes(config, here)
     assert last > 60
     start = list(Moment).index(moment) * 3 + list(Survival).index(survival) + direct
     for number in range(1 + start % STRIDE, last + 1, STRIDE):
-        machine, history = Machine(config=config), History()
+        machine, history = Machine(config=config, loop_writes=here), History()
         machine.disk.plan_power_loss(number, moment)
         assert machine.run_until_power_loss(live(machine, history))
         machine.disk.restore_power()
@@ -88,20 +92,21 @@ def test_what_was_acknowledged_survives_a_power_loss_at_any_durable_write(moment
         assert not machine.loop.failures
 
 
-def count_calls(config):
-    machine, history = Machine(config=config), History()
+def count_calls(config, here):
+    machine, history = Machine(config=config, loop_writes=here), History()
     filesystem = MortalFilesystem(machine.disk, 0)
     machine.run(live(machine, history, filesystem))
     return filesystem.calls
 
 
+@HERE
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "fdatasync"])
-def test_what_was_acknowledged_survives_a_kill_at_any_call_and_a_power_loss_soon_after(direct):
+def test_what_was_acknowledged_survives_a_kill_at_any_call_and_a_power_loss_soon_after(direct, here):
     config = DiskConfig(survival=Survival.NONE, direct=direct)
-    last = count_calls(config)
+    last = count_calls(config, here)
     assert last > 200
     for number in range(1 + direct, last + 1, STRIDE):
-        machine, history = Machine(config=config), History()
+        machine, history = Machine(config=config, loop_writes=here), History()
         filesystem = MortalFilesystem(machine.disk, number)
         assert machine.run_until(
             live(machine, history, filesystem),

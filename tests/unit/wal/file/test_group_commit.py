@@ -7,6 +7,7 @@ import pytest
 from headrace.errors import FencedOutError, StorageFullError, WalWriteError
 from headrace.wal.contract import WalStatistics
 from headrace.wal.file.group_commit import WRITE_BYTES_MAX, GroupCommit
+from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
 from headrace.wal.file.segment_files import SegmentFile
 from headrace.wal.file.segment_format import DATA_OFFSET
 from headrace.wal.file.space_wait import PAUSE_S
@@ -79,7 +80,7 @@ class Files:
 
 
 class Bench:
-    def __init__(self, writers_max=2, capacity=100):
+    def __init__(self, writers_max=2, capacity=100, loop_writes=None):
         self.files = files = Files()
         self.writers = Writers(files)
         self.owner = Owner()
@@ -97,6 +98,7 @@ class Bench:
             next_sequence=11,
             statistics=self.statistics,
             on_file_written=lambda file: self.closed.append(file.number),
+            loop_writes=loop_writes,
         )
         self.tail = Tail(self.commit)
         self.commit.attach(self.tail)
@@ -400,3 +402,129 @@ async def test_ten_thousand_frames_are_counted(bench):
     assert [address for address, _ in bench.answers] == list(range(11, 10_011))
     assert bench.statistics.frames_written == 10_000
     assert bench.statistics.bytes_written == 10_000 * 100
+
+
+# ---- without a thread
+
+
+@pytest.fixture
+async def quick():
+    """The bench of a server whose disk is quick."""
+    return Bench(loop_writes=LoopWrites(LoopWritesConfig(mean_s_max=1.0)))
+
+
+async def test_a_small_write_of_a_quick_disk_is_made_at_once_and_answered_later(quick):
+    written = []
+    quick.files.meanwhile = lambda: written.append(True)
+    quick.append()
+    assert written == [True]
+    assert quick.answers == []
+    await asyncio.sleep(0)
+    assert quick.answers == [(11, None)]
+    assert quick.in_the_air == []
+    assert (quick.statistics.disk_writes, quick.statistics.loop_writes) == (1, 1)
+
+
+async def test_what_comes_before_the_answer_goes_to_threads_and_is_answered_behind_it(quick):
+    quick.append(2)
+    assert quick.in_the_air == [[12]]
+    quick.writers.answer()
+    assert quick.answers == []
+    await asyncio.sleep(0)
+    assert quick.answers == [(11, None), (12, None)]
+    assert (quick.statistics.disk_writes, quick.statistics.loop_writes) == (2, 1)
+
+
+async def test_nothing_is_written_here_while_a_thread_writes(quick):
+    quick.append(3)
+    await asyncio.sleep(0)
+    assert quick.in_the_air == [[12], [13]]
+
+
+async def test_large_writes_and_those_of_a_slow_disk_go_to_threads():
+    loop_writes = LoopWrites(LoopWritesConfig())
+    bench = Bench(capacity=64 << 10, loop_writes=loop_writes)
+    bench.append()
+    assert bench.in_the_air == [[11]]
+    bench = Bench(loop_writes=loop_writes)
+    loop_writes.add(1.0, bench.commit._now())
+    bench.append()
+    assert bench.in_the_air == [[11]]
+
+
+async def test_a_stall_is_noticed():
+    loop_writes = LoopWrites(LoopWritesConfig())
+    bench = Bench(loop_writes=loop_writes)
+    clock = iter([0.0, 5.0, 6.0])  # appended, handed over, written
+    bench.commit._now = lambda: next(clock, 7.0)
+    bench.append()
+    found = loop_writes.statistics()
+    assert (found.writes, found.write_seconds_max, found.pauses) == (1, 1.0, 1)
+    await asyncio.sleep(0)
+    bench.append()
+    assert bench.in_the_air == [[12]]
+
+
+@pytest.mark.parametrize("error", [WalWriteError("broken"), StorageFullError("full")], ids=type)
+async def test_an_error_of_a_write_made_here_is_the_end(quick, error):
+    quick.files.outcome = error, False
+    quick.append(2)
+    await asyncio.sleep(0)
+    assert quick.answers == [(11, type(error).__name__)]
+    quick.writers.answer(0, error)
+    assert quick.answers == [(11, type(error).__name__), (12, type(error).__name__)]
+    quick.append()
+    await asyncio.sleep(0)
+    assert quick.answers[-1] == (13, type(error).__name__)
+
+
+async def test_a_fenced_owner_that_writes_here_acknowledges_nothing(quick):
+    def come():
+        quick.owner.held = False
+
+    quick.files.meanwhile = come
+    quick.append()
+    await asyncio.sleep(0)
+    assert quick.answers == [(11, "FencedOutError")]
+
+
+async def test_a_write_made_here_that_finds_no_space_is_made_again_by_a_thread(quick):
+    quick.files.outcome = StorageFullError("full"), True
+    quick.append()
+    await asyncio.sleep(0)
+    assert quick.answers == []
+    quick.append()
+    assert quick.in_the_air == []
+    await asyncio.sleep(PAUSE_S * 1.5)
+    assert quick.in_the_air == [[11]]
+    quick.writers.answer()
+    await asyncio.sleep(0)
+    assert quick.answers == [(11, None), (12, None)]
+
+
+async def test_logs_count_their_writes_together_whatever_becomes_of_them():
+    loop_writes = LoopWrites(LoopWritesConfig(mean_s_max=1.0))
+    one, other = Bench(loop_writes=loop_writes), Bench(loop_writes=loop_writes)
+    one.append(2)
+    other.append(2)
+    assert loop_writes.in_flight == 2 + 2
+    await asyncio.sleep(0)
+    assert loop_writes.in_flight == 1 + 1
+    one.writers.answer(0, WalWriteError("broken"))
+    assert loop_writes.in_flight == 0 + 1
+    other.writers.answer(0, StorageFullError("full"), starved=True)
+    assert loop_writes.in_flight == 0 + 1
+    other.commit.stop_waiting()
+    assert loop_writes.in_flight == 0
+    one.commit.check()
+    other.commit.check()
+
+
+async def test_a_mistake_of_ours_in_a_write_made_here_is_told_to_the_frame(quick):
+    def fail():
+        raise RuntimeError("a mistake")
+
+    quick.files.meanwhile = fail
+    quick.append()
+    await asyncio.sleep(0)
+    assert quick.answers == [(11, "WalWriteError")]
