@@ -3,6 +3,9 @@
 Each round has a server of its own, whose first turn does not count: log, cache and the window of the page
 cache that a server fills are touched for the first time then. Who comes first changes with every round. What
 a MB costs both sides is steadier than the rate.
+
+The floor, behind each turn: a bare program that writes a log and, with appends as long as the server's were,
+as many files. What it loses by their number no server can keep.
 """
 
 from __future__ import annotations
@@ -10,11 +13,19 @@ from __future__ import annotations
 import argparse
 import statistics
 
+from benchmarks.floor import storing_rate
 from benchmarks.ingest import ingest
 from benchmarks.server import BenchServer
 from headrace.runtime import loops
 
 EVENT_BYTES = 1024
+PAGE_BYTES = 4096
+
+
+def count_flushes(server: BenchServer) -> tuple[int, int]:
+    """Appends to chunks so far, and their bytes."""
+    writers = [each["storage_writer"] for each in server.statistics()["containers"].values()]
+    return sum(each["flushes"] for each in writers), sum(each["bytes_written"] for each in writers)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -26,23 +37,37 @@ def main(arguments: list[str] | None = None) -> None:
     total = (2 if args.smoke else args.megabytes) << 20
     few, many = (10, 100) if args.smoke else (10, 1000)
     rates: dict[int, list[float]] = {few: [], many: []}
-    print(f"{'round':>6} {'segments':>8} {'MB/s':>7}  CPU per MB: server, client (ms)")
+    floors: dict[int, list[float]] = {few: [], many: []}
+    print(f"{'round':>6} {'segments':>8} {'MB/s':>7}  CPU per MB: server, client (ms)  flush KiB  floor MB/s")
     for number in range(1 if args.smoke else args.rounds):
         with BenchServer() as server:
             loops.run(ingest(server, "warm", EVENT_BYTES, few, 2 * total))
             for count in (few, many) if number % 2 else (many, few):
+                count_before, bytes_before = count_flushes(server)
                 row = loops.run(ingest(server, f"s{count}", EVENT_BYTES, count, total))
+                flushes, flushed = count_flushes(server)
+                mean = (flushed - bytes_before) // max(1, flushes - count_before)
+                flush_bytes = -(-mean // PAGE_BYTES) * PAGE_BYTES or PAGE_BYTES
+                server.wait_idle()
                 rates[count].append(row["mb_s"])
+                floors[count].append(storing_rate(count, flush_bytes, total))
                 server_ms, client_ms = (
                     row[f"{side}_cpu_us_per_event"] * 1e3 / EVENT_BYTES for side in ("server", "client")
                 )
                 print(
-                    f"{number + 1:>6} {count:>8} {row['mb_s']:>7.1f} {server_ms:>19.2f} {client_ms:>7.2f}",
+                    f"{number + 1:>6} {count:>8} {row['mb_s']:>7.1f} {server_ms:>19.2f} {client_ms:>11.2f} "
+                    f"{flush_bytes / 1024:>10.0f} {floors[count][-1]:>11.0f}",
                     flush=True,
                 )
+    print(f"medians: {describe(rates, few, many)}")
+    print(f"floor:   {describe(floors, few, many)}")
+
+
+def describe(rates: dict[int, list[float]], few: int, many: int) -> str:
+    """Say both rates and what is left of the one by the other, round by round."""
     ratios = sorted(more / less for more, less in zip(rates[many], rates[few], strict=True))
-    print(
-        f"medians: {few} segments {statistics.median(rates[few]):.0f} MB/s, {many} segments "
+    return (
+        f"{few} segments {statistics.median(rates[few]):.0f} MB/s, {many} segments "
         f"{statistics.median(rates[many]):.0f}; ratio {statistics.median(ratios):.2f} "
         f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
     )

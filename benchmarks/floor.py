@@ -21,11 +21,11 @@ CHUNK_BYTES = 16 * MIB
 
 
 @contextmanager
-def raw_loop(file_bytes: int) -> Iterator[RawLoop]:
+def raw_loop(file_bytes: int, *, direct: bool = True) -> Iterator[RawLoop]:
     """A zeroed file for raw writes, in a directory that is removed."""
     directory = tempfile.mkdtemp(prefix="headrace-floor-")
     try:
-        raw = RawLoop(directory, file_bytes)
+        raw = RawLoop(directory, file_bytes, direct=direct)
         yield raw
         raw.close()
     finally:
@@ -42,6 +42,13 @@ def durable_write_rate(
     with raw_loop(64 * MIB) as raw:
         raw.run(frame_bytes, max(2, total_bytes // frame_bytes // 4), in_flight, huge=huge)
         return raw.run(frame_bytes, max(4, total_bytes // frame_bytes), in_flight, huge=huge).rate
+
+
+def plain_write_rate(frame_bytes: int, total_bytes: int = 256 * MIB) -> float:
+    """MB/s of ``O_DSYNC`` writes of ``frame_bytes`` through the page cache, one at a time, zeroed before."""
+    with raw_loop(64 * MIB, direct=False) as raw:
+        raw.run(frame_bytes, max(2, total_bytes // frame_bytes // 4), 1, huge=False)
+        return raw.run(frame_bytes, max(4, total_bytes // frame_bytes), 1, huge=False).rate
 
 
 def two_tier_rate(total_bytes: int = 256 * MIB, *, direct: bool = False) -> float:
@@ -73,6 +80,68 @@ def two_tier_rate(total_bytes: int = 256 * MIB, *, direct: bool = False) -> floa
         raw.run(MIB, max(4, pieces), 2)
         storing.join()
         return pieces * MIB / (now() - began) / 1e6
+
+
+class SyncedFiles:
+    """Files that grow by turns, by synced appends of one size: chunks of as many segments, without a server.
+
+    Files begin anew at 16 MiB; the pages of what is synced leave the cache.
+    """
+
+    def __init__(self, directory: Path, count: int, append_bytes: int) -> None:
+        self._directory = directory
+        self._lengths = [0] * count
+        self._numbers = [0] * count
+        self._piece = memoryview(mmap.mmap(-1, append_bytes))
+        self._piece[:] = os.urandom(append_bytes)
+        self._turns: Iterator[int] = iter(())
+        self._lock = threading.Lock()
+
+    def append(self, total_bytes: int, threads: int) -> list[threading.Thread]:
+        """Begin to append so much in all, in so many threads, and return these."""
+        self._turns = iter(range(max(1, total_bytes // len(self._piece))))
+        workers = [threading.Thread(target=self._work) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        return workers
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                turn = next(self._turns, None)
+            if turn is None:
+                return
+            self._append_one(turn % len(self._lengths))
+
+    def _append_one(self, index: int) -> None:
+        if self._lengths[index] >= CHUNK_BYTES:
+            self._lengths[index] = 0
+            self._numbers[index] += 1
+        path = self._directory / f"chunk-{index}-{self._numbers[index]}"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+        self._lengths[index] += os.pwrite(fd, self._piece, self._lengths[index])
+        os.fdatasync(fd)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def storing_rate(files: int, append_bytes: int, total_bytes: int = 512 * MIB, *, threads: int = 4) -> float:
+    """MB/s of writing every byte durably into a log and, at once, by synced appends to so many files.
+
+    What :func:`two_tier_rate` is for few long writes. Each file is there, and was written to, before.
+    """
+    with raw_loop(64 * MIB) as raw:
+        chunks = SyncedFiles(Path(raw.path).parent, files, append_bytes)
+        for worker in chunks.append(max(files * append_bytes, 64 * MIB), threads):
+            worker.join()
+        raw.run(MIB, 64, 2)
+        began = now()
+        storing = chunks.append(total_bytes, threads)
+        raw.run(MIB, max(4, total_bytes // MIB), 2)
+        for worker in storing:
+            worker.join()
+        return total_bytes / (now() - began) / 1e6
 
 
 def durable_write_latency(count: int = 1000, rate: float = 0.0) -> tuple[float, float]:
