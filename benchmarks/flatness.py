@@ -4,8 +4,9 @@ Each round has a server of its own, whose first turn does not count: log, cache 
 cache that a server fills are touched for the first time then. Who comes first changes with every round. What
 a MB costs both sides is steadier than the rate.
 
-The floor, behind each turn: a bare program that writes a log and, with appends as long as the server's were,
-as many files. What it loses by their number no server can keep.
+Each turn begins with everything stored; what it leaves to be stored is not in its rate. The floor, behind
+each turn: a bare program that writes a log and, with appends as long as the server's were, as many files.
+What it loses by their number no server can keep.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ def main(arguments: list[str] | None = None) -> None:
     for number in range(1 if args.smoke else args.rounds):
         with BenchServer() as server:
             loops.run(ingest(server, "warm", EVENT_BYTES, few, 2 * total))
+            if not args.smoke:
+                server.wait_idle()
             for count in (few, many) if number % 2 else (many, few):
                 count_before, bytes_before = count_flushes(server)
                 row = loops.run(ingest(server, f"s{count}", EVENT_BYTES, count, total))
                 flushes, flushed = count_flushes(server)
                 mean = (flushed - bytes_before) // max(1, flushes - count_before)
-                flush_bytes = -(-mean // PAGE_BYTES) * PAGE_BYTES or PAGE_BYTES
-                server.wait_idle()
+                flush_bytes = max(PAGE_BYTES, mean // PAGE_BYTES * PAGE_BYTES)
+                if not args.smoke:
+                    server.wait_idle()
                 rates[count].append(row["mb_s"])
                 floors[count].append(storing_rate(count, flush_bytes, total))
                 server_ms, client_ms = (

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,22 +33,21 @@ def raw_loop(file_bytes: int, *, direct: bool = True) -> Iterator[RawLoop]:
 
 
 def durable_write_rate(
-    frame_bytes: int = MIB, total_bytes: int = 256 * MIB, in_flight: int = 2, *, huge: bool = True
+    frame_bytes: int = MIB,
+    total_bytes: int = 256 * MIB,
+    in_flight: int = 2,
+    *,
+    direct: bool = True,
+    huge: bool = True,
 ) -> float:
-    """MB/s of ``O_DIRECT|O_DSYNC`` writes of ``frame_bytes`` into a zeroed file, ``in_flight`` at a time.
+    """MB/s of ``O_DSYNC`` writes of ``frame_bytes`` into a zeroed file, ``in_flight`` at a time.
 
-    They come from huge pages, which the kernel pins faster, or from ordinary ones.
+    ``direct`` goes around the page cache. They come from huge pages, which the kernel pins faster, or from
+    ordinary ones.
     """
-    with raw_loop(64 * MIB) as raw:
+    with raw_loop(64 * MIB, direct=direct) as raw:
         raw.run(frame_bytes, max(2, total_bytes // frame_bytes // 4), in_flight, huge=huge)
         return raw.run(frame_bytes, max(4, total_bytes // frame_bytes), in_flight, huge=huge).rate
-
-
-def plain_write_rate(frame_bytes: int, total_bytes: int = 256 * MIB) -> float:
-    """MB/s of ``O_DSYNC`` writes of ``frame_bytes`` through the page cache, one at a time, zeroed before."""
-    with raw_loop(64 * MIB, direct=False) as raw:
-        raw.run(frame_bytes, max(2, total_bytes // frame_bytes // 4), 1, huge=False)
-        return raw.run(frame_bytes, max(4, total_bytes // frame_bytes), 1, huge=False).rate
 
 
 def two_tier_rate(total_bytes: int = 256 * MIB, *, direct: bool = False) -> float:
@@ -74,16 +73,22 @@ def two_tier_rate(total_bytes: int = 256 * MIB, *, direct: bool = False) -> floa
 
     with raw_loop(64 * MIB) as raw:
         raw.run(MIB, max(2, pieces // 4), 2)
-        storing = threading.Thread(target=store)
-        began = now()
-        storing.start()
-        raw.run(MIB, max(4, pieces), 2)
-        storing.join()
-        return pieces * MIB / (now() - began) / 1e6
+        return log_beside(raw, pieces * MIB, [threading.Thread(target=store)])
+
+
+def log_beside(raw: RawLoop, total_bytes: int, storing: Sequence[threading.Thread]) -> float:
+    """MB/s of writing so much into the log while the threads store it; they are started here."""
+    began = now()
+    for thread in storing:
+        thread.start()
+    raw.run(MIB, max(4, total_bytes // MIB), 2)
+    for thread in storing:
+        thread.join()
+    return total_bytes / (now() - began) / 1e6
 
 
 class SyncedFiles:
-    """Files that grow by turns, by synced appends of one size: chunks of as many segments, without a server.
+    """Files that grow by synced appends of one size: chunks of as many segments, without a server.
 
     Files begin anew at 16 MiB; the pages of what is synced leave the cache.
     """
@@ -94,24 +99,19 @@ class SyncedFiles:
         self._numbers = [0] * count
         self._piece = memoryview(mmap.mmap(-1, append_bytes))
         self._piece[:] = os.urandom(append_bytes)
-        self._turns: Iterator[int] = iter(())
-        self._lock = threading.Lock()
 
-    def append(self, total_bytes: int, threads: int) -> list[threading.Thread]:
-        """Begin to append so much in all, in so many threads, and return these."""
-        self._turns = iter(range(max(1, total_bytes // len(self._piece))))
-        workers = [threading.Thread(target=self._work) for _ in range(threads)]
-        for worker in workers:
-            worker.start()
-        return workers
+    def writers(self, total_bytes: int, threads: int) -> list[threading.Thread]:
+        """Return threads that append so much in all. Each has files of its own, which take turns."""
+        appends = max(1, total_bytes // len(self._piece) // threads)
+        files = range(len(self._lengths))
+        return [
+            threading.Thread(target=self._append, args=(files[first::threads], appends))
+            for first in range(threads)
+        ]
 
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                turn = next(self._turns, None)
-            if turn is None:
-                return
-            self._append_one(turn % len(self._lengths))
+    def _append(self, files: Sequence[int], appends: int) -> None:
+        for turn in range(appends):
+            self._append_one(files[turn % len(files)])
 
     def _append_one(self, index: int) -> None:
         if self._lengths[index] >= CHUNK_BYTES:
@@ -129,19 +129,13 @@ class SyncedFiles:
 def storing_rate(files: int, append_bytes: int, total_bytes: int = 512 * MIB, *, threads: int = 4) -> float:
     """MB/s of writing every byte durably into a log and, at once, by synced appends to so many files.
 
-    What :func:`two_tier_rate` is for few long writes. Each file is there, and was written to, before.
+    What :func:`two_tier_rate` is for few long writes. Each file was written to before; there are at least as
+    many as ``threads``.
     """
     with raw_loop(64 * MIB) as raw:
         chunks = SyncedFiles(Path(raw.path).parent, files, append_bytes)
-        for worker in chunks.append(max(files * append_bytes, 64 * MIB), threads):
-            worker.join()
-        raw.run(MIB, 64, 2)
-        began = now()
-        storing = chunks.append(total_bytes, threads)
-        raw.run(MIB, max(4, total_bytes // MIB), 2)
-        for worker in storing:
-            worker.join()
-        return total_bytes / (now() - began) / 1e6
+        log_beside(raw, max(files * append_bytes, 64 * MIB), chunks.writers(files * append_bytes, threads))
+        return log_beside(raw, total_bytes, chunks.writers(total_bytes, threads))
 
 
 def durable_write_latency(count: int = 1000, rate: float = 0.0) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from benchmarks.floor import durable_write_rate, now, plain_write_rate, two_tier_rate
+from benchmarks.floor import durable_write_rate, now, two_tier_rate
 from benchmarks.server import BenchServer
 from headrace.client import connect
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
             if not args.smoke:
                 server.wait_idle()
             floor_bytes = (4 if args.smoke else 256) << 20
-            plain = plain_write_rate(frame, floor_bytes)
+            plain = durable_write_rate(frame, floor_bytes, 1, direct=False, huge=False)
             same = durable_write_rate(frame, floor_bytes, huge=False)
             floor, twice = durable_write_rate(total_bytes=floor_bytes), two_tier_rate(floor_bytes)
             around = two_tier_rate(floor_bytes, direct=True)
