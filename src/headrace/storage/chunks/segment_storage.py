@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,9 +20,7 @@ from headrace.errors import (
     ChunkOffsetError,
     CorruptionError,
     DataCorruptionError,
-    FencedOutError,
     HeadraceError,
-    InvalidArgumentError,
     NoSuchChunkError,
     NoSuchSegmentError,
     OffsetMismatchError,
@@ -41,8 +38,9 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.garbage import GarbageQueue
 from headrace.storage.chunks.garbage_collector import GarbageCollector
 from headrace.storage.chunks.incarnation import Incarnation
+from headrace.storage.chunks.kept_layouts import KeptLayouts
 from headrace.storage.chunks.read_plan import plan_at_once, plan_read
-from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout
+from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
 from headrace.storage.chunks.segment_locks import SegmentLocks
 from headrace.storage.chunks.truncate_plan import plan_delete, plan_truncate
 from headrace.storage.metadata.contract import RowArchive, RowStore
@@ -133,7 +131,7 @@ class ChunkedSegmentStorage:
             provider, timeout_s=self._config.provider_timeout_s, parallel_max=self._config.read_parallel_max
         )
         self._locks = SegmentLocks()
-        self._layouts: OrderedDict[str, SegmentLayout] = OrderedDict()
+        self._layouts = KeptLayouts(rows.get, epoch, self._config)
         self._checksums = ChecksumGroups(rows.get)
         self._garbage = GarbageQueue(
             runs_max=self._config.garbage_runs_max, orphans_max=10_000, delay_s=self._config.garbage_delay_s
@@ -157,7 +155,7 @@ class ChunkedSegmentStorage:
 
     def info(self, segment: str) -> StoredSegmentInfo | None:
         """Return what storage holds of a segment, or None. Raises: DataCorruptionError."""
-        layout = self._find_layout(segment)
+        layout = self._layouts.find(segment)
         if layout is None:
             return None
         return StoredSegmentInfo(
@@ -176,7 +174,7 @@ class ChunkedSegmentStorage:
 
     def chunks(self, segment: str) -> list[ChunkInfo]:
         """Return the chunks of a segment in order. Raises: NoSuchSegmentError, DataCorruptionError."""
-        layout = self._get_layout(segment)
+        layout = self._layouts.get(segment)
         return [
             ChunkInfo(chunk.name, start, chunk.length, chunk.epoch)
             for chunk, start in zip(layout.chunks, layout.starts, strict=True)
@@ -188,7 +186,7 @@ class ChunkedSegmentStorage:
 
     def forget(self, segment: str) -> None:
         """The rows of an idle segment were put away: unknown here until they are back in the row store."""
-        self._layouts.pop(segment, None)
+        self._layouts.forget(segment)
 
     def statistics(self) -> SegmentStorageStatistics:
         return replace(
@@ -216,12 +214,12 @@ class ChunkedSegmentStorage:
             DataCorruptionError: an object of the segment is missing, too short, or not what was written.
         """
         for _ in range(_READ_ATTEMPTS):
-            layout = self._get_layout(segment)
+            layout = self._layouts.get(segment)
             pieces = plan_read(layout, offset, length, self._checksums)
             try:
                 data = await self._io.read(pieces)
             except (NoSuchChunkError, ChunkOffsetError) as error:
-                current = self._find_layout(segment)
+                current = self._layouts.find(segment)
                 if current is not None and current.has_chunk(error.chunk):
                     raise DataCorruptionError(f"segment {segment!r}: {error}", path=error.chunk) from error
                 continue  # deleted after a truncation or concat that happened meanwhile: look again
@@ -244,7 +242,7 @@ class ChunkedSegmentStorage:
             open file. An empty range says nothing but that :meth:`read_stored` has to be asked. Never raises.
         """
         try:
-            layout = self._find_layout(segment)
+            layout = self._layouts.find(segment)
             piece = layout and plan_at_once(layout, offset, length, len(buffer), self._checksums)
         except HeadraceError:
             return 0, 0, None  # read_stored will say it
@@ -268,13 +266,13 @@ class ChunkedSegmentStorage:
             SegmentExistsError: it is there already.
         """
         async with self._locks.hold(segment):
-            if self._find_layout(segment) is not None:
+            if self._layouts.find(segment) is not None:
                 raise SegmentExistsError(segment)
-            layout = self._new_layout(segment, rollover_bytes)
+            layout = self._layouts.new(segment, rollover_bytes)
             rows: Rows = {}
             layout.put_segment_row(rows)
             await self._commit(rows, segment)
-            self._keep_layout(layout)
+            self._layouts.keep(layout)
 
     async def write(
         self,
@@ -299,33 +297,33 @@ class ChunkedSegmentStorage:
         views = [memoryview(buffer) for buffer in buffers]
         length = sum(map(len, views))
         async with self._locks.hold(segment):
-            layout = self._find_layout(segment)
+            layout = self._layouts.find(segment)
             if layout is None:
                 if not create or offset != 0:
                     raise NoSuchSegmentError(segment)
-                layout = self._new_layout(segment, rollover_bytes)
-            self._check_owner(layout)
+                layout = self._layouts.new(segment, rollover_bytes)
+            self._layouts.check_owner(layout)
             if layout.sealed:
                 raise SegmentSealedError(segment)
             if layout.length != offset:
                 raise OffsetMismatchError(segment, offset, layout.length)
             after, rows = await self._writer.write(layout, views, length)
             await self._commit_written(layout, after, rows, segment)
-            self._keep_layout(after)
+            self._layouts.keep(after)
         self._statistics.writes += 1
         self._statistics.bytes_written += length
 
     async def seal(self, segment: str) -> None:
         """Allow no more bytes. Fine if it is sealed already. Raises: NoSuchSegmentError, FencedOutError."""
         async with self._locks.hold(segment):
-            layout = self._get_owned_layout(segment)
+            layout = self._layouts.get_owned(segment)
             if layout.sealed:
                 return
             after = replace(layout, sealed=True, owner_epoch=self._epoch)
             rows: Rows = {}
             after.put_segment_row(rows)
             await self._commit(rows, segment)
-            self._keep_layout(after)
+            self._layouts.keep(after)
 
     async def truncate(self, segment: str, offset: int) -> None:
         """Drop the bytes below ``offset``. Fine if they are gone already; allowed on sealed segments.
@@ -336,13 +334,13 @@ class ChunkedSegmentStorage:
             ThrottledError: too much garbage waits already.
         """
         async with self._locks.hold(segment):
-            layout = self._get_owned_layout(segment)
+            layout = self._layouts.get_owned(segment)
             if offset <= layout.start_offset:
                 return
             self._garbage.check_room()
             after, rows, garbage = plan_truncate(layout, offset, epoch=self._epoch)
             await self._commit(rows, segment, garbage=garbage)
-            self._keep_layout(after)
+            self._layouts.keep(after)
 
     async def concat(self, target: str, offset: int, source: str) -> None:
         """Add all of the sealed ``source`` at the end of ``target``, at ``offset``; forget the source.
@@ -356,7 +354,7 @@ class ChunkedSegmentStorage:
             StorageWriteError, StorageReadError: ``info`` tells whether it happened.
         """
         async with self._locks.hold(target, source):
-            into, content = self._get_owned_layout(target), self._get_owned_layout(source)
+            into, content = self._layouts.get_owned(target), self._layouts.get_owned(source)
             check_concat(into, offset, content)
             self._garbage.check_room()
             data = await self._read_to_copy(content)
@@ -369,8 +367,8 @@ class ChunkedSegmentStorage:
                 after, rows = plan_link(into, content, epoch=self._epoch)
                 await self._commit(rows, target, source)
                 self._statistics.concats_linked += 1
-            self._layouts.pop(source, None)
-            self._keep_layout(after)
+            self._layouts.forget(source)
+            self._layouts.keep(after)
 
     async def _read_to_copy(self, source: SegmentLayout) -> memoryview | None:
         """Return the bytes of a source that is to be copied; None if it has to be linked.
@@ -396,9 +394,9 @@ class ChunkedSegmentStorage:
         """Forget a segment; its objects are deleted later. Raises: NoSuchSegmentError, ThrottledError."""
         async with self._locks.hold(segment):
             self._garbage.check_room()
-            rows, garbage = plan_delete(self._get_owned_layout(segment))
+            rows, garbage = plan_delete(self._layouts.get_owned(segment))
             await self._commit(rows, segment, garbage=garbage)
-            self._layouts.pop(segment, None)
+            self._layouts.forget(segment)
 
     # ---------------------------------------------------------------------------------- garbage
 
@@ -423,46 +421,7 @@ class ChunkedSegmentStorage:
             now = asyncio.get_running_loop().time()
             self._garbage.load(self._rows.keys(GARBAGE_PREFIX), self._rows.get, now)
 
-    # ---------------------------------------------------------------------------------- layouts
-
-    def _find_layout(self, segment: str) -> SegmentLayout | None:
-        layout = self._layouts.get(segment)
-        if layout is not None:
-            self._layouts.move_to_end(segment)
-            return layout
-        layout = load_layout(segment, self._rows.get)
-        if layout is not None:
-            self._keep_layout(layout)
-        return layout
-
-    def _get_layout(self, segment: str) -> SegmentLayout:
-        layout = self._find_layout(segment)
-        if layout is None:
-            raise NoSuchSegmentError(segment)
-        return layout
-
-    def _get_owned_layout(self, segment: str) -> SegmentLayout:
-        layout = self._get_layout(segment)
-        self._check_owner(layout)
-        return layout
-
-    def _check_owner(self, layout: SegmentLayout) -> None:
-        if layout.owner_epoch > self._epoch:
-            raise FencedOutError(
-                f"segment {layout.segment!r} belongs to epoch {layout.owner_epoch}; this is {self._epoch}"
-            )
-
-    def _keep_layout(self, layout: SegmentLayout) -> None:
-        self._layouts[layout.segment] = layout
-        self._layouts.move_to_end(layout.segment)
-        if len(self._layouts) > self._config.layouts_max:
-            self._layouts.popitem(last=False)
-
-    def _new_layout(self, segment: str, rollover_bytes: int) -> SegmentLayout:
-        if rollover_bytes < 0:
-            raise InvalidArgumentError(f"rollover size {rollover_bytes} is negative")
-        size = min(rollover_bytes or self._config.rollover_bytes, self._config.rollover_bytes)
-        return SegmentLayout(segment, self._epoch, max(size, self._config.block_bytes))
+    # ---------------------------------------------------------------------------------- committing
 
     async def _commit_written(
         self,
@@ -497,9 +456,9 @@ class ChunkedSegmentStorage:
             await self._rows.commit(rows)
         except BaseException:
             for segment in segments:
-                layout = self._find_layout(segment)  # the one it was made from may have left memory
+                layout = self._layouts.find(segment)  # the one it was made from may have left memory
                 if layout is not None:
-                    del self._layouts[segment]
+                    self._layouts.forget(segment)
                     self._writer.close_last(layout)
             if run is not None:
                 self._garbage.resync(run.number, self._rows.get, run.not_before)
