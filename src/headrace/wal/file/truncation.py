@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import partial
 from typing import NamedTuple
 
 from headrace.runtime.blocking import BlockingWork
@@ -61,6 +60,10 @@ class Truncation:
             for extent in recovered.extents
         )
         self._vouched_sequence = 0
+        self._marked_sequence = self.sequence
+        """Highest that a mark may hold, whether or not whoever asked for it has learned how that went.
+        Belongs to the thread of ``work``."""
+
         statistics.log_bytes += sum(file.used_bytes for file in self._older)
 
     async def advance(self, sequence: int) -> None:
@@ -83,15 +86,7 @@ class Truncation:
             names = [self._older[index].name for index in range(older)]
             names += [segment.name for segment in segments[kept:]]
 
-            async def attempt() -> None:
-                # Anew each time: while the lock is waited for, the file is filled, and closed.
-                file = self._tail.current
-                mark = self._make_mark(file, sequence)
-                await self._work.run(
-                    self._owner.run_owned, partial(self._perform, file, mark, segments, names)
-                )
-
-            await wait_for_lock(attempt)
+            await wait_for_lock(lambda: self._perform(sequence, segments, names))
             self._forget(older, own)
             self.sequence = self._tail.truncation_sequence = sequence
             for segment in segments[:kept]:
@@ -108,26 +103,39 @@ class Truncation:
         async with self._turn:
             durable = self._commit.durable_sequence
             if durable > self._vouched_sequence and self._commit.used_files:
-                file = self._tail.current
-                mark = self._make_mark(file, self.sequence)
-                await self._work.run(self._owner.run_owned, lambda: self._perform(file, mark, [], []))
+                await self._perform(self.sequence, [], [])
                 self._vouched_sequence = durable
 
-    def _perform(
-        self, file: SegmentFile, mark: TruncationMark, segments: list[SegmentFile], names: list[str]
+    async def _perform(self, sequence: int, segments: list[SegmentFile], names: list[str]) -> None:
+        # The file of each attempt: while the lock is waited for, the one before is filled, and closed.
+        file, durable = self._tail.current, self._commit.durable_sequence
+        await self._work.run(
+            self._owner.run_owned,
+            lambda: self._mark_and_remove(file, sequence, durable, segments, names),
+        )
+
+    def _mark_and_remove(
+        self,
+        file: SegmentFile,
+        sequence: int,
+        durable: int,
+        segments: list[SegmentFile],
+        names: list[str],
     ) -> None:
-        """Runs in a thread, owned and locked."""
+        """Runs in a thread, owned and locked, one call behind the other.
+
+        A call before this one may have removed files and failed behind that, or nobody waited for it any
+        more: a mark below its point would leave these files unexplained. So what a mark says is decided here.
+        """
+        head, turn = self._head, file.mark_turn + 1
+        self._marked_sequence = sequence = max(sequence, self._marked_sequence)
+        mark = TruncationMark(head.log_id, head.epoch, file.number, turn, sequence, durable)
         self._files.write_mark(file, mark)
-        file.mark_turn = mark.turn
+        file.mark_turn = turn
         for segment in segments:
             self._files.close(segment)
         if names:
             self._files.remove(names)
-
-    def _make_mark(self, file: SegmentFile, sequence: int) -> TruncationMark:
-        head = self._head
-        durable = self._commit.durable_sequence
-        return TruncationMark(head.log_id, head.epoch, file.number, file.mark_turn + 1, sequence, durable)
 
     def _count_older(self, sequence: int) -> int:
         """Count the leading files whose successor begins at or below ``sequence``."""

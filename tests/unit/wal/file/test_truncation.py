@@ -1,12 +1,21 @@
 """Whatever address a log is truncated at, only records go that are durable."""
 
 import asyncio
+import contextlib
+import dataclasses
+import errno
 import os
+import threading
 
 import pytest
 
+from headrace.errors import HeadraceError
+from headrace.runtime.filesystem import OsFilesystem
 from headrace.testing.filesystem import SimulatedFilesystem
-from tests.unit.wal.world import DIRECTORY, History, Machine, append_some, read_all
+from headrace.wal import FileWal
+from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
+
+NO_SPARES = dataclasses.replace(SMALL, spare_files_max=0)
 
 
 def contents(start, count):
@@ -75,3 +84,126 @@ def test_a_log_that_goes_on_while_the_lock_is_taken_is_marked_where_it_is_then()
 
     machine.run(scenario())
     assert history.errors == []
+
+
+class FailingFilesystem(SimulatedFilesystem):
+    """One call fails: that of number ``fails_at``, counted from when it is set; without an effect, but for a
+    ``close``."""
+
+    fails_at = 0
+
+    def _begin(self, operation, path, **fields):
+        if self.fails_at:
+            self.fails_at -= 1
+            if self.fails_at == 0:
+                raise OSError(errno.EIO, "input/output error")
+        super()._begin(operation, path, **fields)
+
+    def close(self, fd):
+        fails, self.fails_at = self.fails_at == 1, max(0, self.fails_at - 1)
+        after, self.fails_at = self.fails_at, 0
+        super().close(fd)  # systems let go of it in any case
+        self.fails_at = after
+        if fails:
+            raise OSError(errno.EIO, "input/output error")
+
+
+async def rest_twice(wal, history, number):
+    """Both marks of the file that is written are written again."""
+    for more in range(2):
+        await append_some(wal, history, contents(number + more, 1))
+        await asyncio.sleep(3)
+
+
+@pytest.mark.parametrize("spares", [0, 2])
+@pytest.mark.parametrize("call", range(1, 12))
+def test_a_log_opens_whichever_call_of_a_truncation_failed_before_it_rested(call, spares):
+    """Files may be gone already that only the mark of this truncation explains."""
+    machine, history = Machine(wal=dataclasses.replace(SMALL, spare_files_max=spares)), History()
+
+    async def scenario():
+        wal = await machine.open()
+        await append_some(wal, history, contents(0, 12))  # files of an earlier owner are deleted in any case
+        await wal.close()
+        filesystem = FailingFilesystem(machine.disk)
+        wal = machine.make_wal(filesystem=filesystem)
+        await wal.open()
+        await append_some(wal, history, contents(12, 12))
+        await asyncio.sleep(3)
+        history.truncation_asked = 20
+        filesystem.fails_at = call
+        with contextlib.suppress(HeadraceError):
+            await wal.truncate(20)
+        filesystem.fails_at = 0
+        await rest_twice(wal, history, 24)
+        await wal.close()
+        again = await machine.open()
+        history.check(read_all(again))
+        await again.truncate(22)
+        await again.close()
+
+    machine.run(scenario())
+    assert history.errors == []
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.0002, 0.0005, 0.001, 0.002])
+def test_a_log_opens_after_rests_behind_a_truncation_that_nobody_waited_for(after_s):
+    machine, history = Machine(wal=NO_SPARES), History()
+
+    async def scenario():
+        wal = await machine.open()
+        await append_some(wal, history, contents(0, 12))
+        await asyncio.sleep(3)
+        history.truncation_asked = 11
+        truncating = asyncio.ensure_future(wal.truncate(11))
+        await asyncio.sleep(after_s)
+        truncating.cancel()
+        await asyncio.wait([truncating])
+        await rest_twice(wal, history, 12)
+        await wal.close()
+        again = await machine.open()
+        history.check(read_all(again))
+        await again.close()
+
+    machine.run(scenario())
+    assert history.errors == []
+
+
+class SlowMarks(OsFilesystem):
+    """Marks wait before they are written, while ``gate`` is closed."""
+
+    __slots__ = ("gate", "inside")
+
+    def __init__(self):
+        self.gate, self.inside = threading.Event(), threading.Event()
+        self.gate.set()
+
+    def pwrite(self, fd, data, offset):
+        if offset in (4096, 8192) and len(data) == 4096 and not self.gate.is_set():
+            self.inside.set()
+            assert self.gate.wait(20)
+        return super().pwrite(fd, data, offset)
+
+
+async def test_a_rest_that_waited_behind_a_truncation_does_not_take_its_place(tmp_path):
+    """The owner stops, so nobody waits for the truncation any more; what it does, it does."""
+    filesystem, history = SlowMarks(), History()
+    wal = FileWal(str(tmp_path / "log"), NO_SPARES, filesystem=filesystem)
+    await wal.open()
+    await append_some(wal, history, contents(0, 12))
+    filesystem.gate.clear()
+    history.truncation_asked = 11
+    truncating = asyncio.ensure_future(wal.truncate(11))
+    assert await asyncio.to_thread(filesystem.inside.wait, 10)
+    vouching = asyncio.ensure_future(wal._truncation.vouch())
+    await asyncio.sleep(0)
+    truncating.cancel()
+    await asyncio.wait([truncating])
+    await asyncio.sleep(0)
+    filesystem.gate.set()
+    await vouching
+    await wal.close()
+    again = FileWal(str(tmp_path / "log"), NO_SPARES)
+    await again.open()
+    history.check(read_all(again))
+    await again.close()
