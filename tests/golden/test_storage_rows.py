@@ -67,6 +67,9 @@ def test_a_chunk_name_and_its_path_are_what_they_always_were():
         ("a.chunk/b", "a.chun%6B/b.chunk"),
         ("sp ace/ü%", "sp%20ace/%C3%BC%25.chunk"),
         ("x" * 450, "x" * 200 + "%/" + "x" * 200 + "%/" + "x" * 50 + ".chunk"),
+        ("x" * 200 + "../a", "x" * 200 + "%/%2E./a.chunk"),
+        ("x" * 200 + ".", "x" * 200 + "%/%2E.chunk"),
+        ("x" * 200 + ".y", "x" * 200 + "%/%2Ey.chunk"),
     ],
 )
 def test_odd_names_have_the_paths_they_always_had(name, path):

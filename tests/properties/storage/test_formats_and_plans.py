@@ -21,7 +21,13 @@ from headrace.storage.providers.chunk_paths import (
 )
 
 any_text = st.text(st.characters(), min_size=1, max_size=60)
-path_text = st.text(st.sampled_from("ab/.%#~ E-chunk\0ü\ud800"), min_size=1, max_size=450)
+path_text = st.text(st.sampled_from("ab/.%#~ E-chunk\0ü\ud800"), min_size=1, max_size=450) | st.builds(
+    # what is odd lies where parts are cut
+    lambda directory, size, rest: directory + "a" * size + rest,
+    st.sampled_from(["", "s/"]),
+    st.sampled_from([197, 199, 200, 201, 399, 400]),
+    st.text(st.sampled_from("../%a"), max_size=6),
+)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 lengths = st.integers(0, (1 << 63) - 1)
 

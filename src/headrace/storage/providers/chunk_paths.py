@@ -7,7 +7,8 @@
    that begins with ``.`` has that dot encoded too, so that ``.`` and ``..`` and hidden files cannot arise. An
    empty part becomes ``%empty``.
 3. The file gets the suffix ``.chunk``. A directory whose name would end so has its last letter encoded.
-4. A part longer than 200 characters is cut into directories that end in ``%``.
+4. A part longer than 200 characters is cut into directories that end in ``%``. A rest that begins with ``.``
+   has that dot encoded as well.
 
 Source: docs/formats/chunk-names.md.
 """
@@ -41,7 +42,7 @@ def encode_chunk_path(name: str) -> str:
     for part in (*directories, parts[-1]):
         while len(part) > _PIECE_CHARS_MAX:
             pieces.append(part[:_PIECE_CHARS_MAX] + "%")
-            part = part[_PIECE_CHARS_MAX:]
+            part = _quote_dot(part[_PIECE_CHARS_MAX:])
         pieces.append(part)
     pieces[-1] += FILE_SUFFIX
     return "/".join(pieces)
@@ -77,7 +78,12 @@ def _quote(part: str) -> str:
     if not part:
         return _EMPTY
     quoted = "".join(map(_QUOTED.__getitem__, part.encode("utf-8", "surrogatepass")))
-    return "%2E" + quoted[1:] if quoted[0] == "." else quoted
+    return _quote_dot(quoted)
+
+
+def _quote_dot(piece: str) -> str:
+    """Let no directory entry be ``.`` or ``..``, or hidden."""
+    return "%2E" + piece[1:] if piece.startswith(".") else piece
 
 
 def _quote_last(part: str) -> str:
