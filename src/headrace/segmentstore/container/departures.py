@@ -1,6 +1,7 @@
 """Merged and deleted segments on their way out: they are forgotten once storage holds nothing of them.
 
-A stop at any moment leaves them in the log, so the next owner meets them again.
+A stop at any moment leaves them in the log, in an operation or in the checkpoint where the log begins: a
+checkpoint holds every segment that was not forgotten when it was begun. So the next owner meets them again.
 """
 
 from __future__ import annotations
@@ -25,21 +26,18 @@ class Departures:
         """A merged or deleted segment was recovered: storage lets go of it, if it has not done so before."""
         if segment.segment_id not in self._log.departed_in_log:
             if segment.merged:
-                # The log was cut behind the merge, so storage has completed it.
-                self._state.forget(segment)
+                # The log was cut behind the merge, so storage has completed it. Its row may still be there.
+                segment.stored_deleted = True
                 return
             self._log.memory_log.add(StoredDelete(self._state.next_sequence(), segment))
 
     async def forget(self) -> bool:
         """Forget segments of which storage holds nothing any more; say whether there were any.
 
-        A catalogue that is damaged keeps the log from being cut, and nobody from being served.
-
-        Their rows go first: a row without a segment in memory would be taken for one that was evicted. All
-        this comes before the log is cut, so that a stop in between meets them again.
+        Their rows go first: a row without a segment in memory would be taken for one that was evicted.
 
         Raises:
-            StorageReadError: the catalogue does not answer, or is damaged.
+            StorageReadError: the catalogue does not answer, or is damaged; they stay.
         """
         gone = [state for state in self._state.departing if state.stored_deleted]
         if not gone:
@@ -50,7 +48,7 @@ class Departures:
         except CorruptionError as error:
             raise StorageReadError(
                 f"the rows of {len(gone)} segments that are gone cannot be removed from the catalogue, "
-                f"the log keeps them: {error}"
+                f"so these stay in memory: {error}"
             ) from error
         for segment in gone:
             self._state.forget(segment)

@@ -131,10 +131,13 @@ class ContainerTiers:
     # -------------------------------------------------------------------------------------- storage
 
     async def _on_stored(self, sequence: int) -> None:
-        """The storage writer has stored everything up to ``sequence``."""
-        await self._departures.forget()
+        """The storage writer has stored everything up to ``sequence``.
+
+        The log is cut first: what leaves the catalogue is written into the log, which may be full.
+        """
         await self.log.acknowledge(sequence)
         self._on_log_cut()
+        await self._departures.forget()
 
     async def flush_storage(self) -> None:
         """Bring everything into long-term storage now, so that the log can be cut."""

@@ -80,7 +80,7 @@ class ReplayedContainer:
         return segment.merged or segment.deleted
 
     def has_left(self, segment: SegmentState) -> bool:
-        """Whether storage has let go of a merged segment already: its next owner forgets it at once."""
+        """Whether storage has let go of a merged segment already: its next owner forgets it soon."""
         return segment.merged and segment.segment_id not in self.departed_in_log
 
     def find(self, name: str) -> list[SegmentState]:
