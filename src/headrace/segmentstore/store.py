@@ -72,8 +72,18 @@ class SegmentStore:
             raise
 
     async def _segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
+        """Return a live segment with its container. Who only looks, too, may give up for good if it is gone.
+
+        Raises:
+            NoSuchSegmentError: there is none, durably.
+            FencedOutError, ContainerOfflineError: as :meth:`_owning`.
+        """
         container = self._container(name)
-        return container, await container.resolve(name)
+        try:
+            return container, await container.resolve(name)
+        except NoSuchSegmentError:
+            await container.check_refusal()
+            raise
 
     async def _stream_segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
         container, state = await self._segment(name)
@@ -115,7 +125,12 @@ class SegmentStore:
 
     async def segment_info(self, segment: str) -> SegmentInfo:
         """Durable facts. Raises NoSuchSegmentError."""
-        return await self._container(segment).read_info(segment)
+        container = self._container(segment)
+        try:
+            return await container.read_info(segment)
+        except NoSuchSegmentError:
+            await container.check_refusal()
+            raise
 
     async def seal_segment(self, segment: str) -> int:
         """Seal and answer the final length. Raises SegmentSealedError if it was sealed already."""
@@ -209,7 +224,10 @@ class SegmentStore:
     def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
         """Answer from memory at once, or None."""
         container = self._container(segment)
-        state = container.find_nowait(segment)
+        try:
+            state = container.find_nowait(segment)
+        except NoSuchSegmentError:
+            return None  # that may not be durable
         if state is None:
             return None
         check_stream(state)
@@ -230,10 +248,13 @@ class SegmentStore:
         """The synchronous door for append blocks; None if that takes :meth:`open_target`.
 
         Raises:
-            NoSuchSegmentError, ContainerOfflineError.
+            ContainerOfflineError.
         """
         container = self._container(segment)
-        state = container.find_nowait(segment)
+        try:
+            state = container.find_nowait(segment)
+        except NoSuchSegmentError:
+            return None  # that may not be durable
         if state is None:
             return None
         check_stream(state)

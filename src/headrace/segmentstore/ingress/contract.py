@@ -132,7 +132,7 @@ class StoreFacade(Protocol):
         """Answer from memory at once, or None: then :meth:`read` answers."""
 
     def append_target(self, segment: str) -> AppendTarget | None:
-        """Return where to append, or None if the segment is not in memory: :meth:`open_target` knows."""
+        """Return where to append, or None if the segment is not in memory, or gone: ``open_target`` knows."""
 
     async def open_target(self, segment: str) -> AppendTarget:
         """Return where to append, once the segment is back in memory."""

@@ -86,8 +86,10 @@ async def test_every_call_finds_a_segment_that_is_not_in_memory(bench, store):
     await store.delete_segment(A)
     with pytest.raises(NoSuchSegmentError):
         await store.open_target(A)
+    assert store.read_nowait("s/unknown", 0, 1) is None
+    assert store.append_target("s/unknown") is None
     with pytest.raises(NoSuchSegmentError):
-        store.read_nowait("s/unknown", 0, 1)
+        await store.read("s/unknown", 0, 1, wait=False)
     await store.create_segment(A)
 
 
