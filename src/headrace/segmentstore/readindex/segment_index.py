@@ -101,11 +101,12 @@ class SegmentIndex:
         size = len(data)
         memory = self._memory
         block = self.tail_block
-        if block != NO_BLOCK and size <= (BLOCK_BYTES << memory.orders[block]) - memory.lengths[block]:
-            if size:
-                if self._cache.classes[block]:
-                    self._cache.set_essential(block)
-                memory.append(block, data)
+        if (
+            block != NO_BLOCK
+            and not self._cache.classes[block]  # ESSENTIAL: its room is nobody else's
+            and size <= (BLOCK_BYTES << memory.orders[block]) - memory.lengths[block]
+        ):
+            memory.append(block, data)
         elif size:
             try:
                 self._extend(offset, data)
@@ -125,11 +126,13 @@ class SegmentIndex:
         """Fill the last extent and add others behind it, all or nothing."""
         cache, memory = self._cache, self._memory
         orders = memory.orders
+        if self.tail_block != NO_BLOCK and not cache.may_be_essential(self.tail_block):
+            self.shed()  # storage holds all of it: it can leave, which accepted appends may count on
         tail = self.tail_block
         room, grown_from = 0, -1
         if tail != NO_BLOCK:
             grown_from = orders[tail]
-            room = (BLOCK_BYTES << grown_from) - memory.lengths[tail]
+            room = min((BLOCK_BYTES << grown_from) - memory.lengths[tail], len(data))
             if room:
                 cache.set_essential(tail)
                 self.tail_block = NO_BLOCK  # making room may ask us to shed; this room is spoken for
@@ -151,6 +154,7 @@ class SegmentIndex:
             raise
         if room:
             memory.append(tail, data[:room])
+            self.tail_block = tail
         done = room
         for block in fresh:
             begin = done

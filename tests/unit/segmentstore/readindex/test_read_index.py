@@ -965,6 +965,53 @@ async def test_what_was_accepted_finds_room_whatever_readers_hold(late):
         await world.close()
 
 
+@pytest.mark.parametrize("tail", [13 * BLOCK, 16 * BLOCK - 100], ids=["within", "across"])
+@pytest.mark.parametrize("readers", ["nobody", "early", "before", "after"])
+async def test_what_was_accepted_finds_room_although_it_follows_stored_bytes(tail, readers):
+    """Little is appended to segments that lie in the cache in large extents, which could all be evicted.
+
+    It fits into the last extent of its segment, or goes on in another one. Readers take what they may of all
+    that, before anything is accepted, or before or after these appends are applied.
+    """
+    cache = small_cache(1024)
+    worlds = [World(cache, accepted_bytes_max=100 * BLOCK) for _ in range(3)]
+    slow = worlds[-1]
+    segments = [slow.create(f"s{number}") for number in range(16)]
+    for segment in segments:
+        slow.append(segment, tail)
+        slow.store(segment)
+    held = []
+
+    def hold(when):
+        if when == readers:
+            held.extend(slow.index.read_nowait(segment, 0, 32 * BLOCK) for segment in segments)
+
+    hold("early")
+    backlogs = [world.create("backlog") for world in worlds]
+    for world, backlog in zip(worlds, backlogs, strict=True):
+        left = 80 if world is slow else 8
+        while world.index.unstored_bytes() + left * BLOCK < cache.spare_bytes:
+            world.accept(backlog, 2 * BLOCK)
+            world.apply()
+        if world is slow:
+            assert all(world.accept(segment, 5000) for segment in segments)
+        while world.accept(backlog, 2 * BLOCK):
+            pass
+    assert min(world.accepted_bytes for world in worlds) > 90 * BLOCK
+    hold("before")
+    slow.apply(len(segments))
+    hold("after")
+    for world in worlds:
+        world.apply()
+        world.check()
+    for result in held:
+        assert result.to_bytes() == pattern(result.offset, result.length)
+    for segment in segments:
+        assert await slow.read_exactly(segment, tail - 1, 5001) == pattern(tail - 1, 1) + pattern(tail, 5000)
+    for world in worlds:
+        await world.close()
+
+
 async def test_a_deleted_segment_gives_its_memory_back_when_storage_has_deleted_it(world):
     segment = world.create()
     world.append(segment, 100 * KIB)

@@ -165,6 +165,53 @@ def test_a_failed_append_behind_stored_bytes_leaves_them_free_to_go():
     assert cache.essential_blocks == 0
 
 
+@pytest.mark.parametrize("left", ["enough", "too little", "held"])
+def test_a_stored_tail_is_extended_unless_that_takes_what_is_kept_for_accepted_appends(left):
+    cache = small_cache(64)
+    index, other = make(cache), make(cache)
+    append(index, 10 * BLOCK)  # of an extent of 16
+    store(index, 10 * BLOCK)
+    cache.join(16 * BLOCK)
+    append(other, 32 * BLOCK)
+    assert cache.spare_bytes == 16 * BLOCK
+    pieces: list[memoryview] = []
+    blocks: list[int] = []
+    release = None
+    if left == "too little":
+        cache.join(1)
+    elif left == "held":
+        release = cache.hold(pieces, blocks, index.collect(0, 10 * BLOCK, pieces, blocks))
+    room = cache.room_bytes
+    append(index, 100)
+    taken = {"enough": 16 * BLOCK, "too little": BLOCK, "held": 0}
+    assert room - cache.room_bytes == taken[left]
+    assert index.entries.count == (2 if left == "too little" else 1)
+    append(index, 5000)
+    index.check()
+    cache.check()
+    assert cached(index, 10 * BLOCK - 1, 101) == pattern(10 * BLOCK - 1, 1) + pattern(10 * BLOCK, 100)
+    assert cached(index, 10 * BLOCK + 100, 5000) == pattern(10 * BLOCK + 100, 5000)
+    if release:
+        release()
+    cache.check()
+
+
+def test_a_stored_tail_left_alone_keeps_no_room_that_nobody_will_fill():
+    cache = small_cache(64)
+    index, other = make(cache), make(cache)
+    append(index, 16 * BLOCK)
+    append(index, 1)  # in an extent of 16 blocks as well
+    store(index, 16 * BLOCK + 1)
+    cache.join(32 * BLOCK)
+    append(other, 17 * BLOCK)
+    used = cache.statistics().used_bytes
+    append(index, 100)
+    index.check()
+    cache.check()
+    assert cache.statistics().used_bytes < used
+    assert cached(index, 0, 16 * BLOCK) == pattern(0, 16 * BLOCK)
+
+
 def test_replayed_bytes_that_storage_holds_are_not_cached():
     cache = small_cache(64)
     index = make(cache)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import deque
 
 from headrace.errors import (
     DataCorruptionError,
@@ -15,6 +16,7 @@ from headrace.runtime.open_file import FileSpan, OpenFile
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex import BlockCache, CacheConfig, ContainerReadIndex, ReadIndexConfig
+from headrace.segmentstore.readindex.read_index import WITHOUT_ROOM
 
 BLOCK = 4096
 
@@ -104,6 +106,9 @@ class World:
         self.supervisor = Supervisor("test", lambda _, error: self.task_failures.append(error))
         self.index = ContainerReadIndex(self.cache, self.storage, self.supervisor, ReadIndexConfig(**config))
         self.bytes: dict[SegmentState, bytearray] = {}
+        self.accepted_bytes_max = config.get("accepted_bytes_max", 0)
+        self.accepted_bytes = 0
+        self._accepted: deque[tuple[SegmentState, int, bool]] = deque()
         self._next_id = 0
 
     def create(self, name: str = "s") -> SegmentState:
@@ -130,6 +135,35 @@ class World:
         segment.accepted_length = segment.durable_length = offset + len(data)
         self.index.append(segment, offset, memoryview(frame))
         frame[:] = bytes(len(frame))
+
+    def accept(self, segment: SegmentState, size: int) -> bool:
+        """Accept an append as the operation processor does; it is on its way until :meth:`apply`.
+
+        False, and nothing is changed, while the cache has no room or the log no frame.
+        """
+        if (
+            self.index.unstored_bytes() >= WITHOUT_ROOM
+            or self.accepted_bytes + size > self.accepted_bytes_max
+        ):
+            return False
+        expected = segment.accepted_length == segment.stored_length
+        if expected:
+            self.index.expect_tails(1)
+        self._accepted.append((segment, size, expected))
+        self.accepted_bytes += size
+        segment.accepted_length += size
+        return True
+
+    def apply(self, count: int | None = None) -> None:
+        """The first ``count`` accepted appends are durable; None: all of them."""
+        for _ in range(len(self._accepted) if count is None else min(count, len(self._accepted))):
+            segment, size, expected = self._accepted.popleft()
+            accepted_length = segment.accepted_length
+            self.append(segment, size)
+            segment.accepted_length = accepted_length
+            self.accepted_bytes -= size
+            if expected:
+                self.index.expect_tails(-1)
 
     def store(self, segment: SegmentState, length: int | None = None) -> None:
         """The storage writer has written everything below ``length``, out of the read index."""

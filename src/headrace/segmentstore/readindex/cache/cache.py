@@ -293,6 +293,16 @@ class BlockCache:
             if not self.pins[block]:
                 self.room_bytes -= BLOCK_BYTES << self._orders[block]
 
+    def may_be_essential(self, block: int) -> bool:
+        """Whether bytes that storage does not hold may follow in this extent.
+
+        If storage holds it so far, all of it would be lost as room, however few they are. That must not come
+        out of what is kept for appends accepted already. What a reader holds is no room in any case.
+        """
+        if self.classes[block] == ESSENTIAL or self.pins[block]:
+            return True
+        return self.spare_bytes >= BLOCK_BYTES << self._orders[block]
+
     def set_stored(self, block: int) -> None:
         """Storage holds every byte of this extent: it may be evicted as soon as no reader holds it."""
         if self.classes[block] == ESSENTIAL:
