@@ -372,8 +372,10 @@ class FileWal:
     def stop_waiting(self) -> None:
         """See ``Wal.stop_waiting``."""
         if self._commit is not None and self._tail is not None:
-            self._commit.stop_waiting()
-            self._tail.stop_waiting()
+            try:
+                self._commit.stop_waiting()
+            finally:  # a callback may have raised; records that wait for a file still are to hear
+                self._tail.stop_waiting()
 
     async def close(self) -> None:
         """Wait for frames in flight, vouch for the last of them, let go of files and threads.

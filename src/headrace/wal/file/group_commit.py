@@ -153,9 +153,7 @@ class GroupCommit:
     def stop_waiting(self) -> None:
         """Frames that find no space are answered with StorageFullError from now on."""
         self._space.give_up()
-        starved, self._starved = self._starved, []
-        for batch in starved:
-            self._on_written(batch, None, None)
+        self._end_starved()
 
     def on_tail_progress(self) -> None:
         """Room was made, or there will be none: move on the frames that wait."""
@@ -348,15 +346,30 @@ class GroupCommit:
 
     def _write_starved(self) -> None:
         """Make the writes again that found no space, unless somebody else owns the log by now."""
-        starved, self._starved = self._starved, []
         fence = self._find_fence()
-        for batch in starved:
-            if fence is None:
-                self._writers.submit(self._write, (batch,), partial(self._on_written, batch))
-            else:
+        if fence is not None:
+            for batch in self._starved:
                 batch[0].error = fence
                 batch[0].starved = False
-                self._on_written(batch, None, None)
+            self._end_starved()
+            return
+        starved, self._starved = self._starved, []
+        for batch in starved:
+            self._writers.submit(self._write, (batch,), partial(self._on_written, batch))
+
+    def _end_starved(self) -> None:
+        """Nobody waits for space for these any more: each gets its end, though a callback raises in between.
+
+        They leave the list one by one, so that a failure of the first finds the others where it looks.
+        """
+        raised: BaseException | None = None
+        while self._starved:
+            try:
+                self._on_written(self._starved.pop(0), None, None)
+            except BaseException as error:  # noqa: BLE001 - raised below
+                raised = raised or error
+        if raised is not None:
+            raise raised
 
     def _find_fence(self) -> HeadraceError | None:
         try:

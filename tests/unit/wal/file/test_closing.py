@@ -101,3 +101,15 @@ async def test_a_close_that_nobody_waits_for_any_more_comes_to_its_end(make_wal)
     await wal.close()
     await appending
     assert len(history.acknowledged) == 1
+
+
+async def test_a_callback_that_raises_does_not_keep_a_record_waiting_for_its_file(make_wal, monkeypatch):
+    wal, told = make_wal(), []
+    await wal.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(wal._commit, "stop_waiting", lambda: {}["a mistake of a callback"])
+        patch.setattr(wal._tail, "stop_waiting", lambda: told.append(True))
+        with pytest.raises(KeyError):
+            wal.stop_waiting()
+    assert told == [True]
+    await wal.close()

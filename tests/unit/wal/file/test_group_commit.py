@@ -372,6 +372,37 @@ async def test_a_callback_that_raises_does_not_keep_others_from_their_answers(be
     assert bench.answers == [(12, None)]
 
 
+@pytest.mark.parametrize("held", [True, False], ids=["nobody waits any more", "fenced"])
+async def test_a_callback_that_raises_while_writes_find_no_space_leaves_none_of_them_behind(held):
+    raised = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context["exception"]))
+    loop_writes = LoopWrites(LoopWritesConfig(log_write_bytes_max=0))
+    bench = Bench(writers_max=3, loop_writes=loop_writes)
+    frame = bench.pool.acquire()
+
+    def fail(_frame, _error):
+        raise ZeroDivisionError
+
+    bench.commit.append(frame, fail)
+    bench.append(2)
+    for _ in range(3):
+        bench.writers.answer(0, StorageFullError("full"), starved=True)
+    if held:
+        with pytest.raises(ZeroDivisionError):
+            bench.commit.stop_waiting()
+    else:
+        bench.owner.held = False
+        await asyncio.sleep(PAUSE_S * 1.5)
+        assert [type(error) for error in raised] == [ZeroDivisionError]
+    await asyncio.sleep(0)
+    answer = "StorageFullError" if held else "FencedOutError"
+    assert bench.answers == [(12, answer), (13, answer)]
+    assert loop_writes.in_flight == 0
+    async with asyncio.timeout(1):
+        await bench.commit.wait_idle()
+    bench.commit.check()
+
+
 async def test_a_mistake_in_a_writer_fails_everything_but_frees_no_frame_that_another_writer_has(bench):
     bench.append(5)
     _, done = bench.writers.jobs.pop(0)
