@@ -218,7 +218,6 @@ class GroupCommit:
 
     def _write_here(self, batch: list[Frame], loop_writes: LoopWrites) -> None:
         """Make a batch durable on the loop; it is answered later, as those of threads are."""
-        self._statistics.loop_writes += 1
         error: Exception | None = None
         try:
             self._write(batch)
@@ -226,7 +225,7 @@ class GroupCommit:
             error = raised
         now = self._now()
         loop_writes.add(now - batch[0].handed_at, now)
-        self._loop.call_soon(self._on_written, batch, None, error)
+        self._loop.call_soon(self._on_written_here, batch, error)
 
     def _write(self, batch: list[Frame]) -> None:
         """Make a batch durable, then see whether the log is still ours. Runs in a writer thread, or not.
@@ -288,6 +287,12 @@ class GroupCommit:
             while self._can_write():
                 self._write_ready()
         self._answer()
+
+    def _on_written_here(self, batch: list[Frame], error: Exception | None) -> None:
+        """As :meth:`_on_written`, which counts a write that was durable: so does this, and no other."""
+        if error is None and batch[0].error is None:
+            self._statistics.loop_writes += 1
+        self._on_written(batch, None, error)
 
     def _answer(self) -> None:
         """Answer the finished frames at the head, in order."""

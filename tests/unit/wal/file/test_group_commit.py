@@ -509,6 +509,16 @@ async def test_an_error_of_a_write_made_here_is_the_end(quick, error):
     assert quick.answers[-1] == (13, type(error).__name__)
 
 
+@pytest.mark.parametrize("error", [None, WalWriteError("broken")], ids=["durable", "failed"])
+async def test_of_the_writes_made_here_those_count_that_were_durable_and_none_before_its_end(quick, error):
+    quick.files.outcome = error, False
+    quick.append()
+    assert (quick.statistics.disk_writes, quick.statistics.loop_writes) == (0, 0)
+    await asyncio.sleep(0)
+    durable = error is None
+    assert (quick.statistics.disk_writes, quick.statistics.loop_writes) == (durable, durable)
+
+
 async def test_a_fenced_owner_that_writes_here_acknowledges_nothing(quick):
     def come():
         quick.owner.held = False
