@@ -406,9 +406,16 @@ class GroupCommit:
         assert all(frame.done is not None for frame in self._pending)
         assert 0 <= self._writes <= 2 * self._writers_max
         assert self._loop_writes is None or self._loop_writes.in_flight >= self._writes
-        assert not self._ready or self._writes >= self._writers_max or self._starved
+        assert not self._ready or self._writes >= self._writers_max or self._is_held_back()
         assert self._ready_bytes == sum(frame.padded for frame in self._ready)
         assert [f for f in self._pending if f in self._ready or f in self._waiting] == [
             *self._ready,
             *self._waiting,
         ]
+
+    def _is_held_back(self) -> bool:
+        """Whether ready frames lie there though a writer is free: writes wait for space or are made again for
+        it, or a later one has failed and an earlier one has not ended yet.
+        """
+        failed = any(frame.finished and frame.error is not None for frame in self._pending)
+        return failed or bool(self._starved) or self._space.waiting

@@ -37,6 +37,11 @@ class SpaceWait:
         self._given_up = False
 
     @property
+    def waiting(self) -> bool:
+        """Whether it has not succeeded since it found no space: it pauses or is tried again."""
+        return self._since is not None
+
+    @property
     def pausing(self) -> bool:
         """Whether the next attempt lies in the future: until then there is no point in another one."""
         return self._timer is not None

@@ -211,10 +211,13 @@ async def test_after_an_error_every_later_frame_gets_it_and_none_is_written(benc
 
 
 async def test_an_earlier_frame_is_acknowledged_though_a_later_one_failed(bench):
-    bench.append(2)
+    bench.append(3)
     bench.writers.answer(1, StorageFullError("full"))
+    bench.commit.check()  # 13 lies there though a writer is free
+    assert bench.in_the_air == [[11]]
     bench.writers.answer(0)
-    assert bench.answers == [(11, None), (12, "StorageFullError")]
+    bench.writers.answer(0)
+    assert bench.answers == [(11, None), (12, "StorageFullError"), (13, "StorageFullError")]
 
 
 async def test_a_fenced_owner_acknowledges_nothing(bench):
@@ -303,6 +306,7 @@ async def test_a_write_that_finds_no_space_is_made_again_and_nothing_else_is_han
     assert bench.answers == []
     await asyncio.sleep(PAUSE_S * 1.5)
     assert bench.in_the_air == [[11]]
+    bench.commit.check()
     bench.writers.answer(0, StorageFullError("full"), starved=True)
     await asyncio.sleep(PAUSE_S * 2.5)
     assert bench.in_the_air == [[11]]
