@@ -422,13 +422,20 @@ class FileWal:
         # Jobs are answered in order: those of the tail, or of an open that was given up, are over then.
         with contextlib.suppress(BlockingIOError):  # no thread has ever started: there was no job
             await self._run(_work_is_done)
-        if self._commit is not None:
-            frame, vouched = self._pool.acquire(), False
-            if frame is not None:
-                vouched = await self._commit.write_close_mark(frame)
-                self._pool.release(frame)
-            if not vouched:
-                await self._vouch()
+        if self._commit is not None and not await self._write_close_mark(self._commit):
+            await self._vouch()
+
+    async def _write_close_mark(self, commit: GroupCommit) -> bool:
+        """See ``GroupCommit.write_close_mark``. Its frame stays out if that raises: a thread may have it."""
+        try:
+            frame = self._pool.acquire()
+        except OSError:  # no memory for one
+            return False
+        if frame is None:
+            return False
+        written = await commit.write_close_mark(frame)
+        self._pool.release(frame)
+        return written
 
     def _open_files(self) -> list[SegmentFile]:
         files: list[SegmentFile | None] = [self._unnamed]

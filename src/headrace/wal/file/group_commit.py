@@ -139,7 +139,10 @@ class GroupCommit:
         frame.padded = padded_bytes(0)
         if not self._tail.needs_next(frame.padded) and self._place(frame):
             self._encode(frame, KIND_CLOSE)
-            await self._writers.run(self._files.write_records, [frame])
+            try:
+                await self._writers.run(self._files.write_records, [frame])
+            except OSError:  # no thread can be started: nothing was written
+                return False
             return frame.error is None
         return False
 

@@ -1,12 +1,15 @@
-"""A log on a machine that starts no more threads fails, typed, and ends."""
+"""A log on a machine that starts no more threads, or has no memory, fails, typed, and ends."""
 
 import asyncio
+import errno
 
 import pytest
 
 from headrace.errors import WalWriteError
 from headrace.runtime import blocking
-from headrace.wal import FileWal, WalConfig
+from headrace.wal import FileWal, WalConfig, frame_memory
+from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
+from headrace.wal.file.truncation import Truncation
 from tests.unit.wal.world import History, append_some
 
 CONFIG = WalConfig(frame_bytes_max=512, frames_max=6, segment_file_bytes=1 << 20, zero_ahead_bytes=0)
@@ -49,3 +52,38 @@ async def test_an_open_fails_and_the_log_closes(tmp_path, refused):
         await wal.open()
     async with asyncio.timeout(10):
         await wal.close()
+
+
+@pytest.mark.parametrize("lacking", ["thread", "memory"])
+async def test_a_log_whose_close_mark_cannot_be_made_vouches_otherwise_and_closes(
+    tmp_path, refused, monkeypatch, lacking
+):
+    """Everything was written by the loop, so that no writer has started when the log closes."""
+    history, vouched = History(), []
+    writes = LoopWrites(LoopWritesConfig(mean_s_max=1.0))
+    wal = FileWal(str(tmp_path / "log"), CONFIG, loop_writes=writes)
+    await wal.open()
+    for content in (b"a", b"b"):
+        await append_some(wal, history, [content])
+    assert len(history.acknowledged) == wal.statistics().loop_writes == 2
+    vouch = Truncation.vouch
+
+    async def watch(truncation):
+        await vouch(truncation)
+        vouched.append(truncation._vouched_sequence)
+
+    def refuse(_):
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(Truncation, "vouch", watch)
+    if lacking == "thread":
+        refused.append("wal-log")
+    else:
+        monkeypatch.setattr(frame_memory.FrameMemory, "take", refuse)
+    await wal.close()
+    assert vouched == [max(history.acknowledged)]
+    refused.clear()
+    wal = FileWal(str(tmp_path / "log"), CONFIG)
+    await wal.open()
+    assert [bytes(record.payload) for record in wal.records()] == [b"a", b"b"]
+    await wal.close()
