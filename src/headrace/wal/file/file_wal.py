@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
-from headrace.errors import DataCorruptionError, DirectoryLockedError, FencedOutError, HeadraceError
+from headrace.errors import (
+    DataCorruptionError,
+    DirectoryLockedError,
+    FencedOutError,
+    HeadraceError,
+    WalWriteError,
+)
 from headrace.runtime.blocking import SystemThreads, Threads
 from headrace.runtime.clock import Clock, SystemClock
 from headrace.runtime.entropy import Entropy, SystemEntropy
@@ -383,7 +389,8 @@ class FileWal:
         It happens once and to its end, whoever stops waiting for it; everybody who asks learns how it went.
 
         Raises:
-            WalWriteError: a file could not be closed without an error; all else was let go of.
+            WalWriteError: a file could not be closed without an error, or a callback raised; all else was
+                let go of.
         """
         if self._closing is None:
             self._closed = True
@@ -391,39 +398,64 @@ class FileWal:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        errors: list[OSError | HeadraceError] = []
-        try:
-            await self._finish()
-        except (OSError, HeadraceError) as error:
-            errors.append(error)
+        """Every step is made, whatever became of those before it: no descriptor and no thread may be left."""
+        errors: list[BaseException] = []
+        await self._finish(errors)
         self._pool.close()
         self._writers.close()
-        await self._writers.wait_closed()
+        await self._wait_for_writers(errors)
         for file in self._open_files():
             await self._let_go(partial(self._files.close, file), errors)
         await self._let_go(self._owner.close, errors)
         self._work.close()
-        await self._work.wait_closed()
-        if errors:
-            first = errors[0]
-            if isinstance(first, OSError):
-                raise translate_error(first, f"closing the log in {self._directory}") from first
-            raise first
+        with _noting(errors):
+            await self._work.wait_closed()
+        self._raise_first(errors)
 
-    async def _finish(self) -> None:
+    async def _finish(self, errors: list[BaseException]) -> None:
         """Have everything answered, and end the work in the background."""
         if self._commit is not None and self._tail is not None:
-            self.stop_waiting()
-            await self._commit.wait_idle()
+            with _noting(errors):
+                self.stop_waiting()
+            with _noting(errors):
+                await self._commit.wait_idle()
             if self._rest is not None:
                 self._rest.cancel()
-            await self._supervisor.stop()
+            with _noting(errors):
+                await self._supervisor.stop()
             self._tail.stop()
         # Jobs are answered in order: those of the tail, or of an open that was given up, are over then.
-        with contextlib.suppress(BlockingIOError):  # no thread has ever started: there was no job
+        with _noting(errors), contextlib.suppress(BlockingIOError):  # no thread has ever started: no job
             await self._run(_work_is_done)
-        if self._commit is not None and not await self._write_close_mark(self._commit):
-            await self._vouch()
+        if self._commit is not None and not errors:
+            with _noting(errors):
+                if not await self._write_close_mark(self._commit):
+                    await self._vouch()
+
+    async def _wait_for_writers(self, errors: list[BaseException]) -> None:
+        """Wait until no thread writes, even if cancelled: a descriptor that is closed under one may be
+        somebody else's file when it writes.
+        """
+        while True:
+            try:
+                await self._writers.wait_closed()
+            except asyncio.CancelledError as error:
+                errors.append(error)
+            else:
+                return
+
+    def _raise_first(self, errors: list[BaseException]) -> None:
+        """Raise what says most: that somebody wants an end, else the first error, as one of ours."""
+        for error in errors:
+            if not isinstance(error, Exception):
+                raise error
+        if errors:
+            first, doing = errors[0], f"closing the log in {self._directory}"
+            if isinstance(first, HeadraceError):
+                raise first
+            if isinstance(first, OSError):
+                raise translate_error(first, doing) from first
+            raise WalWriteError(f"{doing} failed: {first!r}") from first
 
     async def _write_close_mark(self, commit: GroupCommit) -> bool:
         """See ``GroupCommit.write_close_mark``. Its frame stays out if that raises: a thread may have it."""
@@ -445,13 +477,12 @@ class FileWal:
             files.append(self._first)
         return list(dict.fromkeys(file for file in files if file is not None))
 
-    async def _let_go(self, close: Callable[[], None], errors: list[OSError | HeadraceError]) -> None:
-        try:
+    async def _let_go(self, close: Callable[[], None], errors: list[BaseException]) -> None:
+        with (
+            _noting(errors),
+            contextlib.suppress(BlockingIOError),
+        ):  # no thread has ever started: nothing open
             await self._run(close)
-        except BlockingIOError:  # no thread has ever started: nothing was opened
-            return
-        except OSError as error:
-            errors.append(error)
 
     def statistics(self) -> WalStatistics:
         statistics = self._statistics.copy()
@@ -468,6 +499,15 @@ class FileWal:
 
     async def _run(self, fn: Callable[..., T], *args: object) -> T:
         return await self._work.run(fn, *args)
+
+
+@contextlib.contextmanager
+def _noting(errors: list[BaseException]) -> Iterator[None]:
+    """Go on behind the block whatever it raises, which is kept in ``errors``."""
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001 - raised at the end
+        errors.append(error)
 
 
 def _work_is_done() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import WalWriteError
+from headrace.errors import StorageFullError, WalWriteError
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.wal import FileWal, WalConfig
 from tests.unit.wal.world import History, append_some
@@ -16,20 +16,33 @@ CONFIG = WalConfig(frame_bytes_max=512, frames_max=6, segment_file_bytes=1 << 20
 
 
 class GatedFilesystem(OsFilesystem):
-    """Holds up each renaming of a file while ``gate`` is closed, and has closes fail that succeeded."""
+    """Holds up each renaming of a file while ``gate`` is closed, each write while ``writes`` is, and has
+    closes fail that succeeded and writes that did not.
+    """
 
-    __slots__ = ("bad_closes", "gate", "renaming")
+    __slots__ = ("bad_closes", "bad_write", "gate", "renaming", "writes", "writing")
 
     def __init__(self):
         self.gate = threading.Event()
         self.gate.set()
         self.renaming = threading.Event()
         self.bad_closes = 0
+        self.bad_write = None
+        self.writes = threading.Event()
+        self.writes.set()
+        self.writing = threading.Event()
 
     def rename(self, old, new):
         self.renaming.set()
         self.gate.wait(10)
         super().rename(old, new)
+
+    def pwrite(self, fd, data, offset):
+        self.writing.set()
+        self.writes.wait(10)
+        if self.bad_write is not None:
+            raise self.bad_write
+        return super().pwrite(fd, data, offset)
 
     def close(self, fd):
         super().close(fd)
@@ -113,3 +126,59 @@ async def test_a_callback_that_raises_does_not_keep_a_record_waiting_for_its_fil
             wal.stop_waiting()
     assert told == [True]
     await wal.close()
+
+
+async def test_a_close_mark_for_which_there_is_no_memory_keeps_nothing_open(make_wal, filesystem):
+    wal, history = make_wal(), History()
+    await wal.open()
+    await append_some(wal, history, [b"a"])
+    filesystem.bad_write = MemoryError()
+    for _ in range(2):  # everybody learns it
+        with pytest.raises(WalWriteError, match="MemoryError") as raised:
+            await wal.close()
+        assert raised.value.__cause__ is filesystem.bad_write
+
+
+@pytest.mark.parametrize("mistake", [ZeroDivisionError, KeyboardInterrupt])
+async def test_a_callback_that_raises_while_the_log_closes_keeps_nothing_open(make_wal, filesystem, mistake):
+    wal, answers = make_wal(), []
+    await wal.open()
+    filesystem.bad_write = OSError(errno.ENOSPC, "full")
+
+    def fail(_frame, error):
+        answers.append(type(error))
+        raise mistake
+
+    wal.append(wal.acquire_frame(), fail)
+    while not wal.statistics().space_waiting:
+        assert not answers
+        await asyncio.sleep(0.01)
+    wal.append(wal.acquire_frame(), lambda _, error: answers.append(type(error)))
+    if mistake is KeyboardInterrupt:  # on its way to whoever runs the loop
+        with pytest.raises(KeyboardInterrupt):
+            await wal._close()
+        return
+    with pytest.raises(WalWriteError) as raised:
+        await wal.close()
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert answers == [StorageFullError] * 2
+
+
+async def test_a_close_that_is_cancelled_itself_waits_for_its_writer_and_is_cancelled(make_wal, filesystem):
+    """A descriptor that is closed under a writer may be somebody else's file when it writes."""
+    wal, answers = make_wal(), []
+    await wal.open()
+    await wal._run(int)
+    filesystem.writes.clear()
+    filesystem.writing.clear()
+    wal.append(wal.acquire_frame(), lambda _, error: answers.append(error))
+    await asyncio.to_thread(filesystem.writing.wait, 10)
+    closing = asyncio.ensure_future(wal.close())
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+        assert not wal._closing.done()
+        wal._closing.cancel()
+    filesystem.writes.set()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert answers == [None]
