@@ -18,6 +18,7 @@ Source: ``docs/flows/append.md``.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ from headrace.segmentstore.durablelog.throttle.sources import ThrottleSources
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.wal.contract import Wal
+
+_logger = logging.getLogger(__name__)
 
 __all__ = ["AppendOwner", "OperationProcessor", "ProcessorLimits", "ProcessorStatistics", "Propose"]
 
@@ -418,7 +421,10 @@ class OperationProcessor:
             owners[owner] = None
         self._queue.end()
         for owner in owners:
-            owner.on_failed(unknown)
+            try:
+                owner.on_failed(unknown)
+            except Exception:  # a bug of that connection: the others are told all the same
+                _logger.exception("the owner of an append failed when it was told of the end of the log")
         self._wake()
         self._release_barriers()
 

@@ -184,6 +184,26 @@ async def test_whoever_waits_for_the_very_frame_that_fails_is_told():
     assert owner.acks == []
 
 
+async def test_an_owner_that_raises_when_it_is_told_keeps_nobody_else_waiting(caplog):
+    class BadOwner(Owner):
+        def on_failed(self, error):
+            raise ZeroDivisionError
+
+    bench = await Bench().start()
+    segment = await bench.map("s")
+    bad, good = BadOwner(1), Owner(2)
+    bench.append(segment, bad, b"a", last=1)
+    bench.append(segment, good, b"b", last=1)
+    flushing = asyncio.ensure_future(bench.log.flush())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bench.wal.step(WalWriteError("broken"))
+    assert [type(error) for error in good.failures + bench.failed] == [WalWriteError] * 2
+    await asyncio.wait_for(flushing, 5)
+    await asyncio.wait_for(bench.log.stop(), 5)
+    assert "ZeroDivisionError" in caplog.text
+
+
 async def test_memory_pressure_holds_back_user_requests_but_not_critical_ones():
     bench = await Bench().start()
     segment = await bench.map("s")
