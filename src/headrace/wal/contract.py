@@ -147,7 +147,20 @@ class Wal(Protocol):
         """
 
     def acquire_frame(self) -> WalFrame | None:
-        """Lend an empty frame, or None if all are in use (bounded pool: this is the back-pressure)."""
+        """Lend an empty frame, or None if all are in use (bounded pool: this is the back-pressure).
+
+        Raises:
+            OSError: the system gives no memory for one; nothing was lent.
+        """
+
+    def prepare_frames(self, count: int) -> None:
+        """Make sure that ``count`` calls of ``acquire_frame`` in this turn of the loop lack no memory.
+
+        Lends nothing; cheap if frames have been given back.
+
+        Raises:
+            OSError: the system gives none.
+        """
 
     def release_frame(self, frame: WalFrame) -> None:
         """Give a frame back, written or not. Calls the ``on_frame_free`` hook."""

@@ -82,6 +82,20 @@ class FrameMemory:
         self._frames_lent_max = max(self._frames_lent_max, self.frames_lent)
         return frame
 
+    def prepare(self, count: int) -> None:
+        """Have ``count`` frames at hand, so that the next calls of :meth:`take` need no memory.
+
+        New ones, which have no pages yet, lie below all others.
+
+        Raises:
+            OSError: the system gives no memory for them all.
+        """
+        while len(self._free) < count:
+            self._free.insert(0, Frame(reserve_pages(self._frame_bytes), self.capacity))
+            self.frames_made += 1
+            self._cold += 1
+            self._free_least += 1
+
     def give(self, frame: Frame) -> None:
         """Take a frame back that nobody uses any more."""
         self.frames_lent -= 1

@@ -42,6 +42,15 @@ class FramePool:
         frame.length = 0
         return frame
 
+    def prepare(self, count: int) -> None:
+        """Have memory for ``count`` frames at hand, as far as there are so many to lend; lend none.
+
+        Raises:
+            OSError: see ``FrameMemory.prepare``.
+        """
+        if not self._closed:
+            self.memory.prepare(min(count, self.frames_free))
+
     def release(self, frame: Frame) -> None:
         """Take a frame back and tell the hook."""
         assert frame.lent  # twice is a bug that would hand one buffer to two writers

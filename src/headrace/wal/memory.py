@@ -111,6 +111,9 @@ class MemoryWal:
     def acquire_frame(self) -> WalFrame | None:
         return self._pool.acquire()
 
+    def prepare_frames(self, count: int) -> None:
+        self._pool.prepare(count)
+
     def release_frame(self, frame: WalFrame) -> None:
         assert isinstance(frame, Frame)
         self._pool.release(frame)

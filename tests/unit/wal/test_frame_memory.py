@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.wal import frame_memory
 from headrace.wal.config import BLOCK_BYTES
 from headrace.wal.frame_memory import WARM_FRAMES, FrameMemory, reserve_pages, return_pages
 from headrace.wal.frame_pool import FramePool
@@ -77,6 +78,19 @@ def test_the_frame_that_came_back_last_is_lent_first():
     assert memory.frames_made == 5
 
 
+def test_frames_that_are_prepared_are_lent_last_and_need_no_memory(monkeypatch):
+    memory = FrameMemory(100)
+    first = memory.take()
+    memory.give(first)
+    memory.prepare(3)
+    memory.prepare(2)
+    assert memory.statistics().bytes_kept == len(first.buffer)  # the new ones have no pages yet
+    monkeypatch.setattr(frame_memory, "reserve_pages", lambda _: {}["none is left"])
+    assert [memory.take() is first for _ in range(3)] == [True, False, False]
+    assert (memory.frames_made, memory.frames_lent) == (3, 3)
+    memory.check()
+
+
 def fill(memory, count):
     """Let ``count`` frames be lent at the same time, and return them written, as a log does."""
     frames = [memory.take() for _ in range(count)]
@@ -140,7 +154,7 @@ def test_a_frame_that_its_owner_lost_is_unmapped_when_nobody_refers_to_it():
 def test_no_sequence_of_calls_lends_a_frame_twice_or_trims_one_that_was_used_lately(data):
     memory = FrameMemory(64)
     lent, used, count = [], set(), 0
-    for step in data.draw(st.lists(st.sampled_from("TTTGGGXA"), max_size=60)):
+    for step in data.draw(st.lists(st.sampled_from("TTTGGGXAP"), max_size=60)):
         if step == "T":
             frame = memory.take()
             assert frame not in lent
@@ -154,6 +168,8 @@ def test_no_sequence_of_calls_lends_a_frame_twice_or_trims_one_that_was_used_lat
         elif step == "A" and lent:
             lent.pop()
             memory.abandon(1)
+        elif step == "P":
+            memory.prepare(data.draw(st.integers(0, 4)))
         elif step == "X":
             memory.trim()
             for frame in [*lent, *memory._free]:

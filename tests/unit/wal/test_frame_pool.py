@@ -119,6 +119,8 @@ def test_a_frame_for_which_there_is_no_memory_is_not_counted_as_lent(monkeypatch
         for _ in range(5):
             with pytest.raises(OSError, match="no memory"):
                 pool.acquire()
+            with pytest.raises(OSError, match="no memory"):
+                pool.prepare(1)
             pool.check()
     assert (pool.frames_free, pool.memory.frames_made, pool.memory.frames_lent) == (2, 1, 1)
     frames = [first, pool.acquire(), pool.acquire()]
@@ -126,3 +128,15 @@ def test_a_frame_for_which_there_is_no_memory_is_not_counted_as_lent(monkeypatch
     for frame in frames:
         pool.release(frame)
     pool.check()
+
+
+def test_a_pool_prepares_no_more_frames_than_it_may_lend_and_lends_none():
+    pool = FramePool(100, 3)
+    frame = pool.acquire()
+    pool.prepare(1000)
+    assert (pool.frames_free, pool.memory.frames_made, pool.memory.frames_lent) == (2, 3, 1)
+    pool.check()
+    pool.release(frame)
+    pool.close()
+    pool.prepare(1000)
+    assert pool.memory.frames_made == 3

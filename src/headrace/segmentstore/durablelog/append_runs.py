@@ -129,6 +129,7 @@ class AppendRuns:
             EventTooLargeError: the frames of the log cannot hold it; nothing changed.
             TooManyAttributesError: the segment has had too many writers to take another one; nothing changed.
             InvalidArgumentError: more events are claimed than a run can count; nothing changed.
+            ThrottledError: there is no memory for a frame of the log now; nothing changed.
         """
         if self.ended:
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
@@ -197,15 +198,16 @@ class AppendRuns:
         if needed > builder.content_bytes_max:
             if builder.frames_needed(needed) > builder.frames_free:
                 raise EventTooLargeError(size, builder.frames_free * builder.content_bytes_max)
+            builder.prepare(_RUN_HEAD + size)
             run = OpenRun(owner, segment, self._container.next_sequence(), offset)
             run.pieces = b"".join(pieces)
             return run
-        run = OpenRun(owner, segment, self._container.next_sequence(), offset)
         frame = builder.current
         if frame is None or frame.used + needed > frame.capacity:
             frame = builder.frame_with_room(needed)
         if frame is None:
             raise ContainerOfflineError("no frame is free: ask can_accept before appending")
+        run = OpenRun(owner, segment, self._container.next_sequence(), offset)
         run.frame = frame
         run.at = frame.used
         run.data_at = frame.used + RUN_OVERHEAD

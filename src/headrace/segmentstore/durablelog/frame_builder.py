@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from headrace.errors import ThrottledError
 from headrace.segmentstore.durablelog.frame_format import (
     ENTRY_HEADER,
     FIRST,
@@ -24,6 +25,8 @@ Buffer = bytes | bytearray | memoryview
 
 _ROOM_MIN = ENTRY_HEADER.size + 64
 """A frame with less room than this is sealed rather than given a sliver of the next operation."""
+
+_NO_MEMORY: Final = "there is no memory for a frame of the log now"
 
 
 class OpenFrame:
@@ -55,6 +58,9 @@ class FrameBuilder:
         """Return a frame in which ``size_bytes`` more fit in one piece, sealing the current one if need be.
 
         None: no frame is free now. ``size_bytes`` includes the entry header.
+
+        Raises:
+            ThrottledError: there is no memory for a frame now; there is none open then.
         """
         current = self.current
         if current is not None:
@@ -64,7 +70,10 @@ class FrameBuilder:
         return self._open()
 
     def _open(self) -> OpenFrame | None:
-        frame = self._wal.acquire_frame()
+        try:
+            frame = self._wal.acquire_frame()
+        except (OSError, MemoryError) as error:
+            raise ThrottledError(_NO_MEMORY) from error
         if frame is None:
             return None
         self.current = OpenFrame(frame, self._capacity)
@@ -77,6 +86,21 @@ class FrameBuilder:
     def frames_needed(self, size_bytes: int) -> int:
         """How many fresh frames an operation of ``size_bytes`` may take in the worst case."""
         return 2 + size_bytes // self.content_bytes_max
+
+    def prepare(self, size_bytes: int) -> None:
+        """Make sure that :meth:`write` of up to ``size_bytes`` in this turn of the loop lacks no memory.
+
+        For whoever changes state before it writes.
+
+        Raises:
+            ThrottledError: there is none now; nothing changed.
+        """
+        current = self.current
+        if current is None or current.used + ENTRY_HEADER.size + size_bytes > current.capacity:
+            try:
+                self._wal.prepare_frames(-(-size_bytes // self.content_bytes_max))
+            except (OSError, MemoryError) as error:
+                raise ThrottledError(_NO_MEMORY) from error
 
     def write(self, pieces: Sequence[Buffer], size_bytes: int, item: Any, sequence: int) -> bool:
         """Write one operation, over as many frames as it takes; ``item`` belongs to the frame of its last

@@ -288,7 +288,7 @@ class OperationProcessor:
 
         Raises (through the future):
             ContainerOfflineError: this owner has ended and the request had not begun.
-            ThrottledError: too many requests wait; it had not begun.
+            ThrottledError: too many requests wait, or there is no memory for a frame; it had not begun.
             EventTooLargeError: all frames of the log together cannot hold it.
             WalWriteError: it may have happened.
         """
@@ -328,8 +328,9 @@ class OperationProcessor:
         if delayed and self._throttle.active and not self._throttle.enter(request.size_bytes):
             return False
         self._runs.close()
-        sequence = self._container.next_sequence()
         try:
+            self._builder.prepare(request.size_bytes)  # proposing may change what only its caller knows of
+            sequence = self._container.next_sequence()
             operation = request.propose(sequence)
             pieces = codec.encode(operation)
             size = sum(map(len, pieces))
@@ -338,6 +339,7 @@ class OperationProcessor:
                 if not self._has_frames(size):
                     request.size_bytes = size  # the caller's bound was none; nothing has changed yet
                     return False
+                self._builder.prepare(size)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one request is its caller's
             request.future.set_exception(error)
             return True
@@ -366,8 +368,8 @@ class OperationProcessor:
             self._turn.schedule()
 
     def _end_by_mistake(self, request: Request, error: BaseException) -> None:
-        """End this owner, since the accepted state has an operation that the log lacks: there was no memory
-        for a frame, say. Nothing that builds on it may reach the log: it could never be recovered.
+        """End this owner, since the accepted state has an operation that the log lacks. Nothing that builds
+        on it may reach the log: it could never be recovered.
         """
         failure = WalWriteError(f"an accepted operation was not handed to the log: {error!r}")
         request.future.set_exception(failure)

@@ -76,6 +76,7 @@ class AppendTarget(Protocol):
             AttributeMismatchError: the writer is not at ``previous_event_number``; checked before the offset.
             OffsetMismatchError: the segment has another length than expected.
             ContainerOfflineError: the container has ended; look the target up again.
+            ThrottledError: there is no memory for it now; nothing changed.
         """
 
     def end_of_read(self) -> None:

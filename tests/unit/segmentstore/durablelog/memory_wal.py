@@ -38,6 +38,9 @@ class ScriptedWal:
     def acquire_frame(self):
         return self.pool.pop() if self.pool else None
 
+    def prepare_frames(self, count):
+        """They are there."""
+
     def release_frame(self, frame):
         self.pool.append(frame)
         if self.hook:

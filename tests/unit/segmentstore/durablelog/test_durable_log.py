@@ -1,6 +1,7 @@
 """The durable log from append block to recovered state, on a WAL that becomes durable frame by frame."""
 
 import asyncio
+import errno
 import random
 from functools import partial
 
@@ -13,6 +14,7 @@ from headrace.errors import (
     InvalidArgumentError,
     OffsetMismatchError,
     SegmentSealedError,
+    ThrottledError,
     TooManyAttributesError,
     WalWriteError,
 )
@@ -603,7 +605,7 @@ async def test_an_accepted_operation_that_gets_no_frame_ends_the_owner(fitting):
         800,
         segments=(before,),
     )
-    with pytest.raises(WalWriteError, match="MemoryError"):
+    with pytest.raises(WalWriteError, match="no memory"):
         await appending
     bench.wal.acquire_frame = acquire
     assert [type(error) for error in bench.failed] == [WalWriteError]
@@ -614,6 +616,70 @@ async def test_an_accepted_operation_that_gets_no_frame_ends_the_owner(fitting):
     again = await bench.recover()
     assert again.state.get("before").durable_length == 0
     assert not owner.acks
+
+
+class Shortage:
+    """A system that has no memory for frames, while this lasts."""
+
+    def __init__(self, bench, monkeypatch):
+        self._bench = bench
+        self._patch = monkeypatch.context()
+
+    def __enter__(self):
+        patch = self._patch.__enter__()
+        for name in ("acquire_frame", "prepare_frames"):
+            patch.setattr(self._bench.wal, name, self._refuse)
+
+    def __exit__(self, *error):
+        return self._patch.__exit__(*error)
+
+    @staticmethod
+    def _refuse(*_):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+
+@pytest.mark.parametrize("size", [1, 200, 700], ids=["small", "behind another", "of several frames"])
+async def test_a_block_for_which_there_is_no_memory_is_refused_and_changes_nothing(monkeypatch, size):
+    bench = await Bench(frame_bytes=300, frames=8).start()
+    segment, owner, other = await bench.map("s"), Owner(1), Owner(2)
+    await bench.settle()
+    length = 0
+    if size == 200:
+        bench.append(segment, other, b"y" * 150, last=1)
+        length = 150
+    before = (segment.accepted_length, dict(segment.accepted_attributes), bench.state.sequence)
+    with Shortage(bench, monkeypatch), pytest.raises(ThrottledError, match="no memory"):
+        bench.append(segment, owner, b"x" * size, last=1)
+    assert before == (segment.accepted_length, segment.accepted_attributes, bench.state.sequence)
+    await bench.settle()
+    assert not bench.failed
+    bench.append(segment, owner, b"x" * size, last=1)
+    await bench.settle()
+    assert owner.acks == [(1, 0, length + size)]
+    again = await bench.recover()
+    assert again.index.content(again.state.get("s")) == b"y" * length + b"x" * size
+
+
+@pytest.mark.parametrize("size", [1, 700])
+async def test_a_request_for_which_there_is_no_memory_is_refused_before_it_is_proposed(monkeypatch, size):
+    bench = await Bench(frame_bytes=300, frames=8).start()
+    segment, proposed = await bench.map("s"), []
+
+    def propose(sequence):
+        proposed.append(sequence)
+        return transitions.propose_append(segment, sequence, bytes(size), (), -1)
+
+    with Shortage(bench, monkeypatch):
+        refused = bench.log.submit(propose, size + 100, segments=(segment,))
+        assert not bench.log.processor._queue.count
+    with pytest.raises(ThrottledError, match="no memory"):
+        await refused
+    assert not proposed
+    assert not bench.failed
+    appending = bench.log.submit(propose, size + 100, segments=(segment,))
+    await bench.settle()
+    await appending
+    assert segment.durable_length == size
 
 
 async def test_those_in_line_behind_an_operation_that_gets_no_frame_are_told():

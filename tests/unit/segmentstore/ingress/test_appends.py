@@ -5,7 +5,13 @@ import weakref
 
 import pytest
 
-from headrace.errors import ContainerOfflineError, TooManyAttributesError, WalWriteError, WrongHostError
+from headrace.errors import (
+    ContainerOfflineError,
+    ThrottledError,
+    TooManyAttributesError,
+    WalWriteError,
+    WrongHostError,
+)
 from headrace.segmentstore.ingress import shared_bound
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.wire import commands as c
@@ -183,6 +189,23 @@ async def test_an_error_without_a_reply_closes_the_connection(peer, store):
     assert await peer.ask(append(1), append(2)) == []
     assert peer.closed
     assert peer.lost
+
+
+async def test_an_append_for_which_there_is_no_memory_closes_its_connection_with_the_reason(
+    peer, store, caplog
+):
+    caplog.set_level("INFO", "headrace.segmentstore.ingress")
+    store.durable_at_once = False
+    await peer.set_up()
+    peer.feed(append(1))
+    store.offline = ThrottledError("there is no memory for a frame of the log now")
+    peer.feed(append(2), append(3))
+    assert not peer.closed
+    store.commit()
+    assert await peer.replies() == [acked(1, NULL, 1)]
+    assert peer.closed
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert "an append failed: there is no memory for a frame of the log now" in caplog.text
 
 
 # ---------------------------------------------------------------------------------- conditional appends

@@ -74,6 +74,15 @@ class FrameRules(WalKit):
         wal.set_on_frame_free(None)
         await wal.close()
 
+    async def test_frames_that_are_prepared_are_not_lent(self) -> None:
+        wal = await self.open_wal()
+        free = wal.frames_free
+        for count in (0, 1, 2 * free):
+            wal.prepare_frames(count)
+            assert wal.frames_free == free
+        assert len([True for _ in range(2 * free) if wal.acquire_frame() is not None]) == free
+        await wal.close()
+
     async def test_a_frame_may_be_appended_again_and_becomes_another_record(self) -> None:
         wal = await self.open_wal()
         frame = wal.acquire_frame()
