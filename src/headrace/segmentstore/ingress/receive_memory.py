@@ -2,8 +2,12 @@
 
 A frame may have 16 MiB, and its head is only a promise: a thousand clients that each send most of one would
 fill a machine. So a connection takes room for all of a large frame before its buffer grows for it, and does
-not read while there is none. Who has taken room needs nothing more to finish, so nobody waits for somebody
-who waits. The room stays with the connection for its next frame until somebody else wants it.
+not read while there is none. The room stays with the connection for its next frame until somebody else wants
+it.
+
+The end of an append may be as large as its block, and is known only behind it. Who then needs more waits too,
+with what it has, in front of those who have nothing. When all who have room wait for more, the first of them
+goes on, whatever the bound says: it then needs nothing more to finish. So at most one frame is beyond it.
 """
 
 from __future__ import annotations
@@ -58,13 +62,15 @@ class Loan:
 
 
 class ReceiveMemory:
-    """Lends ``bytes_max`` bytes, and more only to who has nothing while nobody else has, or is in a frame."""
+    """Lends ``bytes_max`` bytes, and more only to one who could not go on otherwise, nor anybody else."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._loans: dict[Borrower, Loan] = {}
         self._waiting: dict[Borrower, int] = {}
-        """How much each wants, in the order in which they asked."""
+        """How much each wants who has nothing, in the order in which they asked."""
+        self._growing: dict[Borrower, int] = {}
+        """The same of those who have room for less than their frame turned out to need."""
         self._bytes_lent = 0
         self._waits = 0
 
@@ -77,20 +83,31 @@ class ReceiveMemory:
             now: in seconds, for :meth:`overdue`.
         """
         loan = self._loans.get(borrower)
-        if loan is not None and (size_bytes <= loan.size_bytes or not loan.spare):
+        if loan is not None and size_bytes <= loan.size_bytes:
             if loan.spare:
                 loan.begin(now)
-            self._bytes_lent += max(0, size_bytes - loan.size_bytes)
-            loan.size_bytes = max(size_bytes, loan.size_bytes)
             return True
-        if not self._waiting and self._make_room(borrower, size_bytes):
+        if loan is not None and not loan.spare:
+            return self._grow(borrower, loan, size_bytes, now)
+        if not self._waiting and not self._growing and self._make_room(borrower, size_bytes):
             self._lend(borrower, size_bytes, now)
             return True
         if loan is not None:
-            self._take_back(borrower)  # nobody has room and waits for more
+            self._take_back(borrower)
         if borrower not in self._waiting:
             self._waiting[borrower] = size_bytes
             self._waits += 1
+        return False
+
+    def _grow(self, borrower: Borrower, loan: Loan, size_bytes: int, now: float) -> bool:
+        """Lend more to who is in a frame, at once or later."""
+        if not self._growing and self._make_room(borrower, size_bytes):
+            self._bytes_lent += size_bytes - loan.size_bytes
+            loan.size_bytes = size_bytes
+            return True
+        self._growing[borrower] = size_bytes
+        self._waits += 1
+        self.serve(now)  # it may have been the last one who could finish without more
         return False
 
     def finish(self, borrower: Borrower, now: float) -> None:
@@ -99,13 +116,14 @@ class ReceiveMemory:
         if loan is None:
             return
         loan.spare = True
-        if self._waiting:
+        if self._waiting or self._growing:
             self._take_back(borrower)
             self.serve(now)
 
     def leave(self, borrower: Borrower, now: float) -> None:
         """The borrower is gone, with whatever it had or waited for."""
         self._waiting.pop(borrower, None)
+        self._growing.pop(borrower, None)
         loan = self._loans.pop(borrower, None)
         if loan is not None:
             self._bytes_lent -= loan.size_bytes
@@ -113,11 +131,11 @@ class ReceiveMemory:
 
     def serve(self, now: float) -> None:
         """Lend to those who wait, in their order, as far as there is room."""
-        while self._waiting:
-            borrower, size_bytes = next(iter(self._waiting.items()))
+        while line := self._growing or self._waiting:
+            borrower, size_bytes = next(iter(line.items()))
             if not self._make_room(borrower, size_bytes):
                 return
-            del self._waiting[borrower]
+            del line[borrower]
             self._lend(borrower, size_bytes, now)
             borrower.on_memory()
 
@@ -129,8 +147,8 @@ class ReceiveMemory:
             patience_s: one frame may take as long as this.
             stall_s: and nothing of it may arrive for as long as this, as far as looks like this one can tell.
         """
-        for borrower, loan in list(self._loans.items() if self._waiting else ()):
-            if loan.spare:
+        for borrower, loan in list(self._loans.items() if self._waiting or self._growing else ()):
+            if loan.spare or borrower in self._growing:  # it is others who keep that one waiting
                 continue
             received_bytes = borrower.received_bytes()
             if received_bytes != loan.received_bytes:
@@ -148,7 +166,10 @@ class ReceiveMemory:
                     self._take_back(other)
                     if self._bytes_lent + needed <= self._bytes_max:
                         break
-        return self._bytes_lent + needed <= self._bytes_max or len(self._loans) == (own is not None)
+        if self._bytes_lent + needed <= self._bytes_max:
+            return True
+        cannot_finish = len(self._growing) + (own is not None and borrower not in self._growing)
+        return len(self._loans) == cannot_finish  # nobody else is left who would give anything back
 
     def _lend(self, borrower: Borrower, size_bytes: int, now: float) -> None:
         former = self._loans.pop(borrower, None)
@@ -160,11 +181,15 @@ class ReceiveMemory:
         borrower.give_back_memory()
 
     def statistics(self) -> ReceiveMemoryStatistics:
-        return ReceiveMemoryStatistics(self._bytes_lent, len(self._loans), len(self._waiting), self._waits)
+        waiting = len(self._waiting) + len(self._growing)
+        return ReceiveMemoryStatistics(self._bytes_lent, len(self._loans), waiting, self._waits)
 
     def check(self) -> None:
         """Assert that room is counted right, and that nobody waits without a reason."""
         assert self._bytes_lent == sum(loan.size_bytes for loan in self._loans.values())
         assert not self._waiting.keys() & self._loans.keys()
         assert not self._waiting or self._loans
-        assert not self._waiting or not any(loan.spare for loan in self._loans.values())
+        assert self._growing.keys() <= self._loans.keys()
+        assert not self._growing or len(self._growing) < len(self._loans), "nobody could ever go on"
+        if self._waiting or self._growing:
+            assert not any(loan.spare for loan in self._loans.values())
