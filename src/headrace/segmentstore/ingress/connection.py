@@ -181,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
             for target in self._touched:
                 target.end_of_read()
             self._touched.clear()
+        if self._room.borrows:
+            self._room.on_taken(self._decoder.taken_bytes)
         if not self._blocked and not self._room.reserve(self._decoder.wanted, self._decoder.taken_bytes):
             self._blocked |= _MEMORY
             self._totals.memory_waits += 1

@@ -29,7 +29,6 @@ class FrameRoom:
     """Between a connection and the memory that it shares with all others. Runs on their loop."""
 
     __slots__ = (
-        "_borrows",
         "_buffer_bytes",
         "_frame_at",
         "_loop",
@@ -38,6 +37,7 @@ class FrameRoom:
         "_receiver",
         "_stall_s",
         "_timer",
+        "borrows",
     )
 
     def __init__(
@@ -55,28 +55,35 @@ class FrameRoom:
         self._buffer_bytes = buffer_bytes
         self._patience_s = patience_s
         self._stall_s = stall_s
-        self._borrows = False
+        self.borrows = False
+        """Whether there is room lent to this connection: then it says what it has taken."""
         self._frame_at = 0
         """Where in the stream the frame begins that has the room."""
         self._timer: asyncio.TimerHandle | None = None
 
+    def on_taken(self, frame_at: int) -> None:
+        """What can be taken now was taken, up to ``frame_at`` in the stream.
+
+        If that moved, so was the frame that has the room, and whoever waits has its turn. What keeps this
+        connection from taking more does not matter: nothing of the frame is left.
+        """
+        if frame_at != self._frame_at:
+            self._memory.finish(self, self._loop.time())
+
     def reserve(self, wanted: int, frame_at: int) -> bool:
         """Say whether the rest of the next frame may be received; if not, ``on_room`` is called later.
 
-        To be called when everything that can be taken was taken.
+        To be called when everything that can be taken was taken, and after :meth:`on_taken`.
 
         Args:
             wanted: so many bytes of the next frame, or append, are needed to go on.
-            frame_at: where in the stream it begins. If that moved, the former one was taken, and whoever
-                waits has its turn before the next one.
+            frame_at: where in the stream it begins.
         """
-        if self._borrows and frame_at != self._frame_at:
-            self._memory.finish(self, self._loop.time())
         if wanted <= self._buffer_bytes:
             return True
         self._frame_at = frame_at
         if self._memory.take(self, wanted + RECEIVE_SLACK_BYTES, self._loop.time()):
-            self._borrows = True
+            self.borrows = True
             return True
         self._stop_timer()
         self._set_timer()
@@ -86,11 +93,11 @@ class FrameRoom:
         return self._receiver.received_bytes()
 
     def give_back_memory(self) -> None:
-        self._borrows = False
+        self.borrows = False
         self._receiver.give_back_room()
 
     def on_memory(self) -> None:
-        self._borrows = True
+        self.borrows = True
         self._stop_timer()
         # Not at once: somebody else is in the middle of giving it.
         self._loop.call_soon(self._receiver.on_room)
@@ -98,7 +105,7 @@ class FrameRoom:
     def close(self) -> None:
         """The connection is lost."""
         self._stop_timer()
-        self._borrows = False
+        self.borrows = False
         self._memory.leave(self, self._loop.time())
 
     def _set_timer(self) -> None:

@@ -467,6 +467,25 @@ async def test_who_does_not_finish_a_frame_is_closed_when_others_have_waited_for
     await home.supervisor.stop()
 
 
+async def test_room_of_a_frame_that_was_taken_is_free_although_its_client_takes_no_replies(store):
+    store.add("s", bytes(3 * MIB))
+    home = FakeHome(store, IngressConfig(receive_buffer_bytes=1024, receive_bytes_max=1))
+    first, second = Peer(home), Peer(home)
+    await first.set_up()
+    await second.set_up(OTHER)
+    whole = block(1, LARGE)
+    first.feed(whole[:-1])
+    second.feed(block(1, LARGE, writer=OTHER)[:-1])
+    assert second.connection.statistics()["blocked"] == ["memory"]
+    first.transport.stuck = True
+    first.feed(whole[-1:], c.ReadSegment("s", 0, 2 * MIB, "", 1), c.KeepAlive())
+    await first.replies()
+    assert first.connection.statistics()["blocked"] == ["outbox"]
+    second.feed(block(1, LARGE, writer=OTHER)[-1:])
+    assert await second.replies() == [acked(1, NULL, 2 * len(LARGE), writer=OTHER)]
+    await home.supervisor.stop()
+
+
 async def test_who_is_not_read_from_because_of_us_is_not_closed(store):
     home = FakeHome(store, IngressConfig(receive_buffer_bytes=1024, receive_bytes_max=1, frame_patience_s=0))
     first, second = Peer(home), Peer(home)
