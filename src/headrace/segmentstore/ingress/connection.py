@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         self._totals.bytes_received += nbytes
         if not self._blocked:
             self._parse()
-        elif self._decoder.pending_bytes > self._buffer_bytes:
+        elif self._decoder.pending_bytes >= self._buffer_bytes:
             self._set_reading()
 
     def _parse(self) -> None:
@@ -242,8 +242,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         readable = not self._blocked & ~_TURN
         if readable and self._blocked:
+            # One more read of a full buffer would have to let it grow.
             pending_max = self._buffer_bytes if self._reading else self._buffer_bytes // 2
-            readable = self._decoder.pending_bytes <= pending_max
+            readable = self._decoder.pending_bytes < pending_max
         if readable == self._reading:
             return
         transport = self._transport
