@@ -237,20 +237,23 @@ class FrameDecoder:
             self.view[:left] = self.view[self.begin : self.end]
         self.begin, self.end = 0, left
 
-    def give_back(self) -> None:
+    def give_back(self) -> int:
         """Do without the room of a large frame, now that it was taken. Views handed out before stay valid.
 
         What follows it and has arrived is kept; of what follows the next ones less is received for a while.
+
+        Returns:
+            How large the buffer still is, if what is kept takes more than a buffer may have anyway; else 0.
         """
         self._thrifty = True
         left = self.end - self.begin
-        if len(self.buffer) <= max(self._buffer_bytes, left):
-            return
-        fresh = bytearray(max(self._buffer_bytes, left))
-        fresh[:left] = self.view[self.begin : self.end]
-        self._use(fresh)
-        self.begin, self.end = 0, left
-        self._most = left
+        if len(self.buffer) > max(self._buffer_bytes, left):
+            fresh = bytearray(max(self._buffer_bytes, left))
+            fresh[:left] = self.view[self.begin : self.end]
+            self._use(fresh)
+            self.begin, self.end = 0, left
+            self._most = left
+        return left if left > max(self._buffer_bytes, RECEIVE_SLACK_BYTES) else 0
 
     def _use(self, buffer: bytearray) -> None:
         self.buffer = buffer

@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
                 target.end_of_read()
             self._touched.clear()
         if self._room.borrows:
-            self._room.on_taken(self._decoder.taken_bytes)
+            self._room.on_taken(self._decoder.taken_bytes, self._decoder.pending_bytes)
         if not self._blocked and not self._room.reserve(self._decoder.wanted, self._decoder.taken_bytes):
             self._blocked |= _MEMORY
             self._totals.memory_waits += 1
@@ -317,8 +317,8 @@ class Connection(asyncio.BufferedProtocol):
     def _on_capacity(self) -> None:
         self._unblock(_CAPACITY)
 
-    def give_back_room(self) -> None:
-        self._decoder.give_back()
+    def give_back_room(self) -> int:
+        return self._decoder.give_back()
 
     def received_bytes(self) -> int:
         return self._decoder.statistics().bytes_received
@@ -329,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_overdue(self, held_s: float) -> None:
         """Others wait for the room in which this client does not finish its frame, or we do not take it."""
-        if self._blocked & ~_TURN and held_s < self._config.taking_patience_s:
+        if self._blocked and held_s < self._config.taking_patience_s:
             return
         self._totals.frames_overdue += 1
         self.close_after_replies("others need the room of a frame that does not arrive, or is not taken")

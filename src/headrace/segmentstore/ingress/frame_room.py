@@ -12,8 +12,12 @@ from headrace.wire.frames import RECEIVE_SLACK_BYTES
 class Receiver(Protocol):
     """The connection, as its room sees it."""
 
-    def give_back_room(self) -> None:
-        """Do with a small buffer again: others want what the large frame had that was taken."""
+    def give_back_room(self) -> int:
+        """Do with a small buffer again: others want what the large frame had that was taken.
+
+        Returns:
+            How large the buffer still has to be for what has arrived, if that is more than a small one.
+        """
 
     def received_bytes(self) -> int:
         """Say how much has arrived until now."""
@@ -30,6 +34,7 @@ class FrameRoom:
 
     __slots__ = (
         "_buffer_bytes",
+        "_drains",
         "_frame_at",
         "_loop",
         "_memory",
@@ -59,15 +64,18 @@ class FrameRoom:
         """Whether there is room lent to this connection: then it says what it has taken."""
         self._frame_at = 0
         """Where in the stream the frame begins that has the room."""
+        self._drains = False
+        """Whether the room is not for a frame, but for what followed one that was taken."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def on_taken(self, frame_at: int) -> None:
+    def on_taken(self, frame_at: int, pending_bytes: int) -> None:
         """What can be taken now was taken, up to ``frame_at`` in the stream.
 
         If that moved, so was the frame that has the room, and whoever waits has its turn. What keeps this
-        connection from taking more does not matter: nothing of the frame is left.
+        connection from taking more does not matter: nothing of the frame is left. Of what followed it,
+        ``pending_bytes`` are.
         """
-        if frame_at != self._frame_at:
+        if pending_bytes <= self._buffer_bytes if self._drains else frame_at != self._frame_at:
             self._memory.finish(self, self._loop.time())
 
     def reserve(self, wanted: int, frame_at: int) -> bool:
@@ -82,7 +90,9 @@ class FrameRoom:
         if wanted <= self._buffer_bytes:
             return True
         self._frame_at = frame_at
-        if self._memory.take(self, wanted + RECEIVE_SLACK_BYTES, self._loop.time()):
+        taken = self._memory.take(self, wanted + RECEIVE_SLACK_BYTES, self._loop.time())
+        self._drains = False
+        if taken:
             self.borrows = True
             return True
         self._stop_timer()
@@ -92,9 +102,10 @@ class FrameRoom:
     def received_bytes(self) -> int:
         return self._receiver.received_bytes()
 
-    def give_back_memory(self) -> None:
-        self.borrows = False
-        self._receiver.give_back_room()
+    def give_back_memory(self) -> int:
+        kept = self._receiver.give_back_room()
+        self.borrows = self._drains = kept > 0
+        return kept
 
     def on_memory(self) -> None:
         self.borrows = True

@@ -23,8 +23,8 @@ class Borrower(Protocol):
     def received_bytes(self) -> int:
         """Say how much has arrived until now."""
 
-    def give_back_memory(self) -> None:
-        """Do without the room: its large frame was taken."""
+    def give_back_memory(self) -> int:
+        """Do without the room: its large frame was taken. Return how much is needed for what followed it."""
 
     def on_memory(self) -> None:
         """The room that was asked for is there."""
@@ -89,11 +89,13 @@ class ReceiveMemory:
             return True
         if loan is not None and not loan.spare:
             return self._grow(borrower, loan, size_bytes, now)
-        if not self._waiting and not self._growing and self._make_room(borrower, size_bytes):
+        if not self._waiting and not self._growing and self._make_room(borrower, size_bytes, now):
             self._lend(borrower, size_bytes, now)
             return True
         if loan is not None:
-            self._take_back(borrower)
+            self._take_back(borrower, now)
+            if borrower in self._loans:
+                return self.take(borrower, size_bytes, now)
         if borrower not in self._waiting:
             self._waiting[borrower] = size_bytes
             self._waits += 1
@@ -101,7 +103,7 @@ class ReceiveMemory:
 
     def _grow(self, borrower: Borrower, loan: Loan, size_bytes: int, now: float) -> bool:
         """Lend more to who is in a frame, at once or later."""
-        if not self._growing and self._make_room(borrower, size_bytes):
+        if not self._growing and self._make_room(borrower, size_bytes, now):
             self._bytes_lent += size_bytes - loan.size_bytes
             loan.size_bytes = size_bytes
             return True
@@ -117,7 +119,7 @@ class ReceiveMemory:
             return
         loan.spare = True
         if self._waiting or self._growing:
-            self._take_back(borrower)
+            self._take_back(borrower, now)
             self.serve(now)
 
     def leave(self, borrower: Borrower, now: float) -> None:
@@ -133,7 +135,7 @@ class ReceiveMemory:
         """Lend to those who wait, in their order, as far as there is room."""
         while line := self._growing or self._waiting:
             borrower, size_bytes = next(iter(line.items()))
-            if not self._make_room(borrower, size_bytes):
+            if not self._make_room(borrower, size_bytes, now):
                 return
             del line[borrower]
             self._lend(borrower, size_bytes, now)
@@ -156,14 +158,14 @@ class ReceiveMemory:
             if now - loan.since >= patience_s or now - loan.moved_at >= stall_s:
                 yield borrower, now - loan.since
 
-    def _make_room(self, borrower: Borrower, size_bytes: int) -> bool:
+    def _make_room(self, borrower: Borrower, size_bytes: int, now: float) -> bool:
         """Whether ``size_bytes`` in all can be lent to ``borrower``, if need be after others gave back."""
         own = self._loans.get(borrower)
         needed = size_bytes - (0 if own is None else own.size_bytes)
         if self._bytes_lent + needed > self._bytes_max:
             for other, loan in list(self._loans.items()):
                 if loan.spare and other is not borrower:
-                    self._take_back(other)
+                    self._take_back(other, now)
                     if self._bytes_lent + needed <= self._bytes_max:
                         break
         if self._bytes_lent + needed <= self._bytes_max:
@@ -176,9 +178,16 @@ class ReceiveMemory:
         self._bytes_lent += size_bytes - (0 if former is None else former.size_bytes)
         self._loans[borrower] = Loan(size_bytes, now)
 
-    def _take_back(self, borrower: Borrower) -> None:
-        self._bytes_lent -= self._loans.pop(borrower).size_bytes
-        borrower.give_back_memory()
+    def _take_back(self, borrower: Borrower, now: float) -> None:
+        """Have the room back, except for what arrived behind the frame and waits to be taken."""
+        loan = self._loans[borrower]
+        self._bytes_lent -= loan.size_bytes
+        loan.size_bytes = borrower.give_back_memory()
+        self._bytes_lent += loan.size_bytes
+        if loan.size_bytes:
+            loan.begin(now)
+        else:
+            del self._loans[borrower]
 
     def statistics(self) -> ReceiveMemoryStatistics:
         waiting = len(self._waiting) + len(self._growing)

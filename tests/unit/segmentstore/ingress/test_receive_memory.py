@@ -33,6 +33,7 @@ class Borrower:
         self.told = 0
         self.gave_back = 0
         self.received = 0
+        self.keeps = 0
 
     def __repr__(self):
         return self.name
@@ -42,6 +43,7 @@ class Borrower:
 
     def give_back_memory(self):
         self.gave_back += 1
+        return self.keeps
 
     def on_memory(self):
         self.told += 1
@@ -139,6 +141,39 @@ def test_when_all_who_have_room_need_more_one_after_the_other_gets_it():
     memory.check()
 
 
+def test_what_followed_a_frame_and_is_kept_counts_until_it_was_taken():
+    memory = ReceiveMemory(100)
+    a, b = map(Borrower, "ab")
+    assert memory.take(a, 90, 0)
+    memory.finish(a, 1)
+    a.keeps = 80
+    assert not memory.take(b, 60, 2)
+    assert memory.statistics().bytes_lent == 80
+    memory.check()
+    a.keeps = 0
+    memory.finish(a, 3)
+    assert b.told == 1
+    assert memory.statistics().bytes_lent == 60
+    memory.check()
+
+
+def test_who_keeps_what_followed_its_frame_and_needs_more_gets_it():
+    memory = ReceiveMemory(100)
+    a, b = map(Borrower, "ab")
+    assert memory.take(a, 90, 0)
+    memory.finish(a, 1)
+    a.keeps = 80
+    assert memory.take(a, 500, 2), "it is alone"
+    memory.finish(a, 3)
+    assert memory.take(b, 500, 4) is False
+    assert memory.take(a, 600, 5), "nobody else could go on either"
+    memory.check()
+    a.keeps = 0
+    memory.finish(a, 6)
+    assert b.told == 1
+    memory.check()
+
+
 def test_only_who_keeps_others_waiting_is_overdue():
     memory = ReceiveMemory(100)
     a, b, d = map(Borrower, "abd")
@@ -209,6 +244,7 @@ def test_whatever_happens_room_is_bounded_and_everybody_gets_some(seed):
                     growing[borrower] = size
             else:
                 del inside[borrower]
+                borrower.keeps = draw.choice((0, 0, 0, 10))
                 if draw.random() < 0.7:
                     memory.finish(borrower, now)
                 else:
@@ -224,6 +260,12 @@ def test_whatever_happens_room_is_bounded_and_everybody_gets_some(seed):
             growing.pop(borrower, None)
             memory.leave(borrower, now)
         settle()
+    for borrower in everybody:
+        borrower.keeps = 0
+    for borrower in everybody:
+        if borrower not in inside and borrower not in asked and borrower not in growing:
+            memory.finish(borrower, 2000)  # what it kept was taken
+            settle()
     while inside:
         borrower = next(iter(inside))
         del inside[borrower]
@@ -464,6 +506,38 @@ async def test_who_does_not_finish_a_frame_is_closed_when_others_have_waited_for
     assert replies == [acked(1, NULL, len(LARGE))]
     assert first.closed
     assert home.totals.frames_overdue == 1
+    await home.supervisor.stop()
+
+
+async def test_room_that_is_taken_back_is_not_kept_as_a_buffer(store):
+    """Small frames that fill the buffer of a large one are counted until they are taken."""
+    home = FakeHome(store, IngressConfig(receive_buffer_bytes=64 * KIB, receive_bytes_max=600 * KIB))
+    large = encode(c.Padding(LARGE))
+    keep_alives = encode(c.KeepAlive()) * (450 * KIB // 8)
+    peers = [Peer(home) for _ in range(6)]
+
+    def check():
+        home.receive_memory.check()
+        lent = home.receive_memory.statistics().bytes_lent
+        assert lent <= 600 * KIB
+        assert sum(len(peer.connection._decoder.buffer) for peer in peers) <= lent + len(peers) * 64 * KIB
+
+    for peer in peers:
+        peer.feed(large)  # takes room back from the one before
+        await peer.replies()
+        peer.feed(keep_alives)  # all in one read, if its frame was taken
+        check()
+    assert home.receive_memory.statistics().waiting == 5
+    peers[0].connection.on_overdue(50)
+    assert not peers[0].closed, "it is us who have not taken it yet"
+    answered = 0
+    async with asyncio.timeout(PATIENCE_S):
+        while answered < len(peers) * (450 * KIB // 8):
+            for peer in peers:
+                answered += len(await peer.replies())
+            check()
+    assert not any(peer.closed for peer in peers)
+    assert home.receive_memory.statistics().waiting == 0
     await home.supervisor.stop()
 
 
