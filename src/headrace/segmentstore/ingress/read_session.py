@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -64,6 +65,8 @@ class ReadSession:
             raise ProtocolError(
                 f"more than {limit} reads wait on one connection, {self._bound.total} on all of them"
             )
+        # The token was checked. It may have 64 KiB, and the read may wait for days.
+        request = dataclasses.replace(request, delegation_token="")
         task = self._spawn("read", self._wait(request))
         self._waiting.add(task)
         self._bound.total += 1

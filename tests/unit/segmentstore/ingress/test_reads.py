@@ -1,6 +1,8 @@
 """Reads over one connection: answers, waiting at the tail, slow clients, lost clients."""
 
 import asyncio
+import gc
+import tracemalloc
 
 from headrace.errors import ContainerOfflineError, StorageReadError
 from headrace.limits import KIB, MIB
@@ -124,6 +126,21 @@ async def test_waiting_reads_of_a_lost_connection_are_gone_at_once(peer, home, s
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert home.supervisor.statistics().running == []
+
+
+async def test_a_waiting_read_does_not_keep_its_token(peer):
+    questions = [encode(c.ReadSegment(SEGMENT, 0, 100, "t" * 65_000, n)) for n in range(100)]
+    gc.collect()
+    tracemalloc.start()
+    for question in questions:
+        peer.feed(question)
+    for _ in range(20):
+        await peer.replies()
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peer.connection.statistics()["reads_waiting"] == 100
+    assert held / 100 < 10 * KIB
 
 
 async def test_too_many_waiting_reads_close_the_connection(store):
