@@ -6,7 +6,6 @@ answered.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,37 +20,58 @@ class AdmissionStatistics:
 
 
 class Admission:
-    """Room for ``bytes_max`` bytes. A request that finds nothing running always fits."""
+    """Room for ``bytes_max`` bytes, given in the order in which it was asked for.
 
-    __slots__ = ("_bytes_max", "_statistics", "_waiters")
+    A request that finds nothing running always fits. Nobody passes those who wait: a large request would
+    never find room beside small ones.
+    """
+
+    __slots__ = ("_bytes_max", "_line", "_statistics")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._waiters: deque[Callable[[], None]] = deque()
+        self._line: dict[Callable[[], None], int] = {}
+        """How much each wants who waits, in their order."""
         self._statistics = AdmissionStatistics()
 
-    def enter(self, size_bytes: int, resume: Callable[[], None]) -> bool:
-        """Take room and say so; or remember ``resume``, which is called once when there may be room."""
-        running = self._statistics.bytes_running
-        if running and running + size_bytes > self._bytes_max:
-            self._waiters.append(resume)
+    def enter(self, size_bytes: int, on_entered: Callable[[], None]) -> bool:
+        """Take room and say so; or wait in line: ``on_entered`` is called once, when the room was taken."""
+        assert on_entered not in self._line
+        if self._line or not self._fits(size_bytes):
+            self._line[on_entered] = size_bytes
             self._statistics.waits += 1
             return False
-        self._statistics.bytes_running = running + size_bytes
+        self._statistics.bytes_running += size_bytes
         return True
 
     def leave(self, size_bytes: int) -> None:
-        """Give room back. Those who wait try again while there is some; who finds too little waits again."""
+        """Give room back, to those who wait if it is enough for the first of them."""
         self._statistics.bytes_running -= size_bytes
-        for _ in range(len(self._waiters)):
-            if self._statistics.bytes_running >= self._bytes_max:
-                break
-            self._waiters.popleft()()
+        self._serve()
+
+    def leave_line(self, on_entered: Callable[[], None]) -> None:
+        """Whoever waits with ``on_entered`` is gone. It may also not be in the line."""
+        if self._line.pop(on_entered, None) is not None:
+            self._serve()  # those behind it may need less
+
+    def _serve(self) -> None:
+        while self._line:
+            on_entered, size_bytes = next(iter(self._line.items()))
+            if not self._fits(size_bytes):
+                return
+            del self._line[on_entered]
+            self._statistics.bytes_running += size_bytes
+            on_entered()
+
+    def _fits(self, size_bytes: int) -> bool:
+        running = self._statistics.bytes_running
+        return not running or running + size_bytes <= self._bytes_max
 
     def statistics(self) -> AdmissionStatistics:
-        self._statistics.waiting = len(self._waiters)
+        self._statistics.waiting = len(self._line)
         return self._statistics
 
     def check(self) -> None:
-        """Assert that room is not given back twice."""
+        """Assert that room is not given back twice, and that nobody waits without a reason."""
         assert self._statistics.bytes_running >= 0
+        assert not self._line or not self._fits(next(iter(self._line.values())))

@@ -29,11 +29,11 @@ from headrace.segmentstore.ingress.home import ConnectionHome
 from headrace.segmentstore.ingress.outbox import Outbox
 from headrace.segmentstore.ingress.read_session import ReadSession
 from headrace.segmentstore.ingress.reply_mapping import question_of, reply_to
-from headrace.segmentstore.ingress.request_session import RequestSession, Start
+from headrace.segmentstore.ingress.request_session import Admitted, RequestSession
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire import commands as c
 from headrace.wire.append_block import APPEND_BLOCK, APPEND_BLOCK_END, AppendRun, take_run, wanted
-from headrace.wire.catalogue import LAYOUTS
+from headrace.wire.catalogue import LAYOUTS, TYPE_IDS
 from headrace.wire.commands.kinds import Command, Request
 from headrace.wire.frames import HEAD, HEAD_BYTES, FrameDecoder, encode
 from headrace.wire.server_session import ServerSession
@@ -42,6 +42,21 @@ _logger = logging.getLogger(__name__)
 
 _APPENDS: Final = (APPEND_BLOCK_END, APPEND_BLOCK)
 _KEEP_ALIVE: Final = encode(c.KeepAlive())
+
+_NO_REQUESTS: Final = frozenset(
+    TYPE_IDS[command]
+    for command in (
+        c.Hello,
+        c.KeepAlive,
+        c.Padding,
+        c.PartialEvent,
+        c.SetupAppend,
+        c.ConditionalAppend,
+        c.ConditionalBlockEnd,
+        c.ReadSegment,
+    )
+)
+"""What is not started as a task, and so needs not be admitted."""
 
 _TAKEN_MAX: Final = 64
 """Frames, or runs of appends, of one connection in a turn of the loop. They are answered in place, and the
@@ -139,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
             self._closing_timer.cancel()
         self._transport = None
         self._reads.close()
+        self._requests.close()
         self._outbox.close()
         self._room.close()
         self._writers.close()
@@ -221,7 +237,9 @@ class Connection(asyncio.BufferedProtocol):
                 frame = decoder.next_frame()
                 if frame is None:
                     return
-                if not self._take_command(LAYOUTS[type_id].read(frame[1]), len(frame[1])):
+                payload = frame[1]
+                admitted = type_id in _NO_REQUESTS or self._admit(len(payload))
+                if not admitted or not self._take_command(LAYOUTS[type_id].read(payload)):
                     decoder.begin = begin
                     return
             self._taken += 1
@@ -263,7 +281,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # -------------------------------------------------------------------------------------- dispatch
 
-    def _take_command(self, command: Command, size: int) -> bool:
+    def _admit(self, size_bytes: int) -> bool:
+        match self._requests.admit(size_bytes):
+            case Admitted.YES:
+                return True
+            case Admitted.TOO_MANY:
+                self._blocked |= _REQUESTS
+            case Admitted.TOO_LARGE:
+                self._blocked |= _ADMISSION
+        return False
+
+    def _take_command(self, command: Command) -> bool:
         """Start one request; False if it has to wait: it is parsed again later."""
         match command:
             case c.ReadSegment():
@@ -292,7 +320,9 @@ class Connection(asyncio.BufferedProtocol):
                 raise ProtocolError("a partial event outside of an append block")
             case _:
                 assert isinstance(command, Request)
-                return self._on_request(command, size)
+                if self._requests.start(command):
+                    # The next request may depend on this one: let it take its first step before going on.
+                    self._pause()
         return True
 
     def _on_conditional(
@@ -354,24 +384,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox.full:
             self._blocked |= _OUTBOX
 
-    def _on_request(self, command: Request, size: int) -> bool:
-        match self._requests.start(command, size):
-            case Start.STARTED:
-                # The next request may depend on this one: let it take its first step before going on.
-                self._pause()
-                return True
-            case Start.ANSWERED:
-                return True
-            case Start.TOO_MANY:
-                self._blocked |= _REQUESTS
-                return False
-            case Start.TOO_LARGE:
-                self._blocked |= _ADMISSION
-                return False
-
     def on_admission(self) -> None:
-        """There may be room for the request that found none."""
-        self._unblock(_ADMISSION)
+        """There is room for the request that found none."""
+        # Not at once: somebody else is in the middle of leaving, and it may take a while to decode.
+        self._loop.call_soon(self._unblock, _ADMISSION)
 
     def on_request_ended(self) -> None:
         """A request was answered."""
@@ -421,6 +437,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._blocked |= _CLOSING
         self._reads.close()
+        self._requests.close()
         self._closing_timer = self._loop.call_later(self._config.drain_s, self._abort)
         self._set_reading()
         self._loop.call_soon(self._maybe_close)

@@ -24,15 +24,14 @@ _REPEATABLE: Final = frozenset({c.ReadTable, c.ReadTableKeys, c.ReadTableEntries
 """They change nothing, and their answers may be large."""
 
 
-class Start(Enum):
-    """What became of a request."""
+class Admitted(Enum):
+    """Whether a request may be started."""
 
-    STARTED = auto()
-    ANSWERED = auto()
+    YES = auto()
     TOO_MANY = auto()
-    """Try again when a request of this connection has ended."""
+    """Ask again when a request of this connection has ended."""
     TOO_LARGE = auto()
-    """Try again when the connection is told that there is room."""
+    """Ask again when the connection is told that there is room."""
 
 
 class RequestConnection(Protocol):
@@ -50,7 +49,7 @@ class RequestConnection(Protocol):
         """A request was answered."""
 
     def on_admission(self) -> None:
-        """There may be room for the request that found none."""
+        """There is room for the request that found none."""
 
     def close_after_replies(self, reason: str) -> None:
         """Take nothing more, send what is owed, close."""
@@ -59,7 +58,7 @@ class RequestConnection(Protocol):
 class RequestSession:
     """Starts requests within bounds, and sends what they answer."""
 
-    __slots__ = ("_connection", "_handlers", "_home", "_outbox", "running")
+    __slots__ = ("_admitted_bytes", "_asked_bytes", "_connection", "_handlers", "_home", "_outbox", "running")
 
     def __init__(
         self,
@@ -76,18 +75,38 @@ class RequestSession:
             **TableSession(home.store).handlers,
         }
         self.running = 0
+        self._admitted_bytes = 0
+        """Room that was taken for the request that is started next."""
+        self._asked_bytes = 0
 
-    def start(self, command: Request, size_bytes: int) -> Start:
-        """Start ``command``, which was read from ``size_bytes`` bytes."""
+    def admit(self, size_bytes: int) -> Admitted:
+        """Take room for the next request, of ``size_bytes`` bytes.
+
+        To be called before it is decoded: that may take a while, and would be in vain if it has to wait.
+        """
+        if self._admitted_bytes:  # it has waited for it
+            return Admitted.YES
+        if self.running >= self._home.config.requests_max:
+            return Admitted.TOO_MANY
+        self._asked_bytes = size_bytes
+        if not self._home.admission.enter(size_bytes, self._on_entered):
+            return Admitted.TOO_LARGE
+        self._admitted_bytes = size_bytes
+        return Admitted.YES
+
+    def _on_entered(self) -> None:
+        self._admitted_bytes = self._asked_bytes
+        self._connection.on_admission()
+
+    def start(self, command: Request) -> bool:
+        """Start ``command``, which was admitted. Return False if it was answered at once."""
+        size_bytes, self._admitted_bytes = self._admitted_bytes, 0
         handler = self._handlers.get(type(command))
         if handler is None:  # administration is not served on this port
             question = question_of(command)
+            self._home.admission.leave(size_bytes)
             self._connection.send(encode(c.OperationUnsupported(question.request_id, question.operation, "")))
-            return Start.ANSWERED
-        if self.running >= self._home.config.requests_max:
-            return Start.TOO_MANY
-        if not self._home.admission.enter(size_bytes, self._connection.on_admission):
-            return Start.TOO_LARGE
+            return False
         self._home.totals.requests += 1
         self.running += 1
         try:
@@ -95,7 +114,14 @@ class RequestSession:
         except ClosedError:
             self._end(size_bytes)
             self._connection.close_after_replies("the server stops")
-        return Start.STARTED
+        return True
+
+    def close(self) -> None:
+        """No further request is started. Idempotent."""
+        self._home.admission.leave_line(self._on_entered)
+        size_bytes, self._admitted_bytes = self._admitted_bytes, 0
+        if size_bytes:
+            self._home.admission.leave(size_bytes)
 
     async def _perform(self, handler: Handler, command: Request, size_bytes: int) -> None:
         connection = self._connection

@@ -190,26 +190,59 @@ def test_admission_gives_room_in_order_and_counts_it_back():
     served = []
 
     def ask(name, size):
-        def again():
-            if admission.enter(size, again):
-                served.append(name)
+        def on_entered():
+            served.append(name)
 
-        again()
+        if admission.enter(size, on_entered):
+            on_entered()
+        return on_entered
 
     ask("a", 60)
     ask("b", 60)
     ask("c", 10)
-    assert served == ["a", "c"]
+    assert served == ["a"], "there is room for c, but b was first"
     ask("huge", 1000)
+    gone = ask("gone", 10)
+    admission.check()
     admission.leave(60)
-    assert served == ["a", "c", "b"]
+    assert served == ["a", "b", "c"]
+    admission.leave_line(gone)
+    admission.leave_line(gone)
     admission.leave(10)
     admission.leave(60)
-    assert served == ["a", "c", "b", "huge"]
+    assert served == ["a", "b", "c", "huge"]
     admission.leave(1000)
     admission.check()
     assert admission.statistics().bytes_running == 0
     assert admission.statistics().waiting == 0
+
+
+def test_a_large_request_gets_its_turn_beside_small_ones():
+    admission = Admission(100)
+    served = []
+    assert admission.enter(50, lambda: None)
+    assert not admission.enter(60, lambda: served.append("large"))
+    for number in range(100):  # somebody always asks for the next one before the last has ended
+        assert not admission.enter(50, lambda number=number: served.append(number))
+    admission.leave(50)
+    assert served == ["large"]
+    admission.leave(60)
+    assert served == ["large", 0, 1]
+
+
+def test_who_gives_up_in_front_of_others_lets_them_in():
+    admission = Admission(100)
+    served = []
+
+    def give_up():
+        raise AssertionError
+
+    assert admission.enter(50, lambda: None)
+    assert not admission.enter(60, give_up)
+    assert not admission.enter(50, lambda: served.append("small"))
+    admission.leave_line(give_up)
+    assert served == ["small"]
+    admission.check()
 
 
 class VectorTransport(FakeTransport):

@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import gc
+import weakref
 
 import pytest
 
@@ -21,9 +23,9 @@ from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire import commands as c
-from headrace.wire.catalogue import BY_COMMAND, LIVES
+from headrace.wire.catalogue import BY_COMMAND, LAYOUTS, LIVES, TYPE_IDS
 from headrace.wire.fields import MergedSegment
-from headrace.wire.frames import RECEIVE_BUFFER_BYTES, encode
+from headrace.wire.frames import HEAD, RECEIVE_BUFFER_BYTES, encode
 from tests.unit.segmentstore.ingress.world import (
     NULL,
     OTHER,
@@ -395,6 +397,64 @@ async def test_bytes_of_running_requests_are_bounded_over_all_connections(store)
             assert reply.request_id == number
     assert home.admission.statistics().bytes_running == 0
     assert home.admission.statistics().waiting == 0
+
+
+async def test_a_request_that_waits_is_decoded_when_it_has_room_and_not_before(store, home, monkeypatch):
+    type_id = TYPE_IDS[c.UpdateTableEntries]
+    layout, decoded = LAYOUTS[type_id], []
+
+    class Counting:
+        write = staticmethod(layout.write)
+
+        def read(self, payload):
+            decoded.append(len(payload))
+            return layout.read(payload)
+
+    monkeypatch.setitem(LAYOUTS, type_id, Counting())
+    await store.create_table("t")
+    bytes_max = home.config.request_bytes_max
+    for _ in range(9):
+        assert home.admission.enter(1, list)
+    assert home.admission.enter(bytes_max - 10_009, list)
+    peers = [Peer(home) for _ in range(3)]
+    for number, peer in enumerate(peers):
+        peer.feed(c.UpdateTableEntries(number, "t", "", [TableEntry(b"k", bytes(10_000))]))
+        assert peer.connection.statistics()["blocked"] == ["admission"]
+    for _ in range(9):
+        home.admission.leave(1)
+    assert decoded == []
+    home.admission.leave(bytes_max - 10_009)
+    for peer in peers:
+        assert len(await peer.replies()) == 1
+    assert len(decoded) == 3
+
+
+async def test_connections_lost_while_they_wait_for_admission_are_forgotten(store, home):
+    bytes_max = home.config.request_bytes_max
+    assert home.admission.enter(bytes_max, list)
+    gone = []
+    for _ in range(10):
+        peer = Peer(home)
+        peer.feed(c.GetStreamSegmentInfo(1, SEGMENT, ""))
+        assert peer.connection.statistics()["blocked"] == ["admission"]
+        peer.transport.abort()
+        await peer.replies()
+        gone.append(weakref.ref(peer.connection))
+        home.lost.clear()
+    del peer
+    gc.collect()
+    assert not any(reference() for reference in gone)
+    assert home.admission.statistics().waiting == 0
+    home.admission.leave(bytes_max)
+    assert home.admission.statistics().bytes_running == 0
+
+
+async def test_what_was_admitted_and_cannot_be_decoded_counts_no_more(home):
+    peer = Peer(home)
+    peer.feed(HEAD.pack(TYPE_IDS[c.GetStreamSegmentInfo], 5) + bytes(5))
+    await peer.replies()
+    assert peer.closed
+    assert home.admission.statistics().bytes_running == 0
 
 
 async def test_one_request_larger_than_the_bound_is_still_served(store):
