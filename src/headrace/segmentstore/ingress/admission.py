@@ -6,6 +6,7 @@ answered.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ class AdmissionStatistics:
     """Bytes now, and how often somebody had to wait."""
 
     bytes_running: int = 0
+    bytes_aside: int = 0
     waiting: int = 0
     waits: int = 0
 
@@ -49,6 +51,19 @@ class Admission:
         self._statistics.bytes_running -= size_bytes
         self._serve()
 
+    def step_aside(self, size_bytes: int) -> bool:
+        """Give room back that is not needed for now, and say so; False if too much is aside already."""
+        statistics = self._statistics
+        if statistics.bytes_aside and statistics.bytes_aside + size_bytes > self._bytes_max:
+            return False
+        statistics.bytes_aside += size_bytes
+        self.leave(size_bytes)
+        return True
+
+    def end_aside(self, size_bytes: int) -> None:
+        """What stepped aside has room again, or is gone."""
+        self._statistics.bytes_aside -= size_bytes
+
     def leave_line(self, on_entered: Callable[[], None]) -> None:
         """Whoever waits with ``on_entered`` is gone. It may also not be in the line."""
         if self._line.pop(on_entered, None) is not None:
@@ -74,4 +89,46 @@ class Admission:
     def check(self) -> None:
         """Assert that room is not given back twice, and that nobody waits without a reason."""
         assert self._statistics.bytes_running >= 0
+        assert self._statistics.bytes_aside >= 0
         assert not self._line or not self._fits(next(iter(self._line.values())))
+
+
+class Stay:
+    """One request that was admitted, until it ends."""
+
+    __slots__ = ("_admission", "_aside", "_size_bytes")
+
+    def __init__(self, admission: Admission, size_bytes: int) -> None:
+        self._admission = admission
+        self._size_bytes = size_bytes
+        self._aside = False
+
+    def step_aside(self) -> bool:
+        """Let others have the room until :meth:`come_back`; False if too much is aside already."""
+        self._aside = self._admission.step_aside(self._size_bytes)
+        return self._aside
+
+    async def come_back(self) -> None:
+        """Wait in line for the room."""
+        entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_entered() -> None:
+            self._admission.end_aside(self._size_bytes)
+            self._aside = False
+            if not entered.done():
+                entered.set_result(None)
+
+        if self._admission.enter(self._size_bytes, on_entered):
+            on_entered()
+        try:
+            await entered
+        except asyncio.CancelledError:
+            self._admission.leave_line(on_entered)
+            raise
+
+    def end(self) -> None:
+        """The request has ended, wherever it was."""
+        if self._aside:
+            self._admission.end_aside(self._size_bytes)
+        else:
+            self._admission.leave(self._size_bytes)

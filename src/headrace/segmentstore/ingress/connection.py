@@ -387,7 +387,11 @@ class Connection(asyncio.BufferedProtocol):
     def on_admission(self) -> None:
         """There is room for the request that found none."""
         # Not at once: somebody else is in the middle of leaving, and it may take a while to decode.
-        self._loop.call_soon(self._unblock, _ADMISSION)
+        self._loop.call_soon(self._start_admitted)
+
+    def _start_admitted(self) -> None:
+        self._unblock(_ADMISSION)
+        self._requests.give_back()  # if it was not started: this client may not take its replies any more
 
     def on_request_ended(self) -> None:
         """A request was answered."""

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 from headrace.errors import ClosedError, HeadraceError
+from headrace.segmentstore.ingress.admission import Stay
 from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.home import ConnectionHome
 from headrace.segmentstore.ingress.outbox import SMALL_BYTES_MAX, Outbox
@@ -109,41 +110,50 @@ class RequestSession:
             return False
         self._home.totals.requests += 1
         self.running += 1
+        stay = Stay(self._home.admission, size_bytes)
         try:
-            self._home.supervisor.spawn("request", self._perform(handler, command, size_bytes))
+            self._home.supervisor.spawn("request", self._perform(handler, command, stay))
         except ClosedError:
-            self._end(size_bytes)
+            self._end(stay)
             self._connection.close_after_replies("the server stops")
         return True
 
     def close(self) -> None:
         """No further request is started. Idempotent."""
         self._home.admission.leave_line(self._on_entered)
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Let others have the room that was taken for the next request, if it was not started."""
         size_bytes, self._admitted_bytes = self._admitted_bytes, 0
         if size_bytes:
             self._home.admission.leave(size_bytes)
 
-    async def _perform(self, handler: Handler, command: Request, size_bytes: int) -> None:
+    async def _perform(self, handler: Handler, command: Request, stay: Stay) -> None:
         connection = self._connection
         try:
             self._check_token(command)
-            await self._answer(handler, command)
+            await self._answer(handler, command, stay)
         except HeadraceError as error:
             connection.on_error(command, error)
         except Exception:  # a bug of ours: only this connection ends
             _logger.exception("%s from %s failed", type(command).__name__, connection.peer)
             connection.close_after_replies("internal error")
         finally:
-            self._end(size_bytes)
+            self._end(stay)
 
-    async def _answer(self, handler: Handler, command: Request) -> None:
+    async def _answer(self, handler: Handler, command: Request, stay: Stay) -> None:
         frame = encode(await handler(command))
         if len(frame) <= SMALL_BYTES_MAX:
             self._connection.send(frame)
         elif self._outbox.full and type(command) in _REPEATABLE:
             del frame  # the client takes its replies slowly: hold no large one for it meanwhile
+            if not stay.step_aside():  # nor room that the requests of others need
+                self._connection.close_after_replies("too many bytes of requests wait for slow clients")
+                return
             await self._outbox.wait_turn()
             try:
+                await stay.come_back()
                 self._send_large(encode(await handler(command)))
             finally:
                 self._outbox.end_turn()
@@ -154,9 +164,9 @@ class RequestSession:
         self._connection.send(frame)
         self._outbox.flush()  # or nobody would know how much is unsent
 
-    def _end(self, size_bytes: int) -> None:
+    def _end(self, stay: Stay) -> None:
         self.running -= 1
-        self._home.admission.leave(size_bytes)
+        stay.end()
         self._connection.on_request_ended()
 
     def _check_token(self, command: Request) -> None:

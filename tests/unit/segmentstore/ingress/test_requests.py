@@ -449,6 +449,78 @@ async def test_connections_lost_while_they_wait_for_admission_are_forgotten(stor
     assert home.admission.statistics().bytes_running == 0
 
 
+async def ask_for_large_answers(store, home, count):
+    """Return a client that takes no replies but the first, all of 1.2 MB to questions of 200 KB."""
+    await store.create_table("t")
+    keys = [TableKey(bytes([n]) * 1000, NO_VERSION) for n in range(200)]
+    await store.table_update("t", [TableEntry(key.key, bytes(5000), NO_VERSION) for key in keys])
+    slow = Peer(home)
+    slow.transport.stuck = True
+    store.gate = asyncio.Event()
+    for request_id in range(count):
+        slow.feed(c.ReadTable(request_id, "t", "", keys))
+        await slow.replies()
+    store.gate.set()
+    for _ in range(5):
+        await slow.replies()
+    store.gate = None
+    return slow
+
+
+async def test_a_client_that_takes_no_replies_does_not_keep_the_requests_of_others_out(store):
+    home = FakeHome(store, IngressConfig(request_bytes_max=1_000_000))
+    slow = await ask_for_large_answers(store, home, 6)
+    assert home.admission.statistics().bytes_running == 0
+    assert home.admission.statistics().bytes_aside > 600_000
+    other = Peer(home)
+    entries = [TableEntry(b"k", bytes(900_000), NO_VERSION)]
+    (reply,) = await other.ask(c.UpdateTableEntries(5, "t", "", entries))
+    assert reply.request_id == 5
+    answered = set()
+    for _ in range(8):  # it gets them all, when it takes them
+        slow.transport.drain()
+        slow.transport.stuck = True
+        answered.update(reply.request_id for reply in await slow.replies())
+    assert answered == {1, 2, 3, 4, 5}
+    assert home.admission.statistics().bytes_aside == 0
+    assert home.admission.statistics().bytes_running == 0
+    home.admission.check()
+    await home.supervisor.stop()
+
+
+async def test_requests_that_wait_for_slow_clients_are_bounded_and_gone_with_them(store):
+    home = FakeHome(store, IngressConfig(request_bytes_max=1_000_000, drain_s=0.01))
+    peers = [await ask_for_large_answers(store, home, 5)]
+    assert not peers[0].closed
+    store.tables.clear()
+    peers.append(await ask_for_large_answers(store, home, 5))
+    assert home.admission.statistics().bytes_aside <= 1_000_000
+    assert [peer.connection.is_closing for peer in peers] == [False, True]
+    peers[0].transport.abort()
+    async with asyncio.timeout(20):
+        while not all(peer.lost for peer in peers):
+            await asyncio.sleep(0.01)
+            for peer in peers:
+                await peer.replies()
+    assert home.admission.statistics().bytes_aside == 0
+    assert home.admission.statistics().bytes_running == 0
+    await home.supervisor.stop()
+
+
+async def test_requests_that_stepped_aside_and_are_cancelled_count_no_more(store):
+    home = FakeHome(store, IngressConfig(request_bytes_max=1_000_000))
+    slow = await ask_for_large_answers(store, home, 4)
+    assert home.admission.enter(1_000_000, list)
+    slow.transport.drain()
+    await slow.replies()
+    assert home.admission.statistics().waiting == 1
+    await home.supervisor.stop()
+    assert home.admission.statistics().waiting == 0
+    assert home.admission.statistics().bytes_aside == 0
+    home.admission.leave(1_000_000)
+    assert home.admission.statistics().bytes_running == 0
+
+
 async def test_what_was_admitted_and_cannot_be_decoded_counts_no_more(home):
     peer = Peer(home)
     peer.feed(HEAD.pack(TYPE_IDS[c.GetStreamSegmentInfo], 5) + bytes(5))
