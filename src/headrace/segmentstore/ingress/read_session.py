@@ -81,19 +81,16 @@ class ReadSession:
         return read_length(request.suggested_length, bytes_max)
 
     async def _wait(self, request: ReadSegment) -> None:
-        length = self._length(request)
         try:
-            result = await self._store.read(request.segment, request.offset, length, wait=True)
+            result = await self._fetch(request)
             if not self._outbox.full:
                 self._answer(request, result)
                 return
             # The client takes its replies slowly: hold no bytes for it meanwhile.
             result.release()
             await self._outbox.wait_turn()
-            length = self._length(request)
             try:
-                result = await self._store.read(request.segment, request.offset, length, wait=True)
-                self._answer(request, result)
+                self._answer(request, await self._fetch(request))
             finally:
                 self._outbox.end_turn()
         except HeadraceError as error:
@@ -101,6 +98,16 @@ class ReadSession:
         except Exception as error:  # a bug of ours: only this connection ends
             _logger.exception("a read of %s failed", request.segment)
             self._on_error(request, error)
+
+    async def _fetch(self, request: ReadSegment) -> ReadResult:
+        """Return bytes that may be sent now, however much could be when this began to wait for them."""
+        while True:
+            length = self._length(request)
+            result = await self._store.read(request.segment, request.offset, length, wait=True)
+            if result.length <= self._length(request):
+                return result
+            # Too much is unsent by now. A part of what was read would keep all of it in memory.
+            result.release()
 
     def _answer(self, request: ReadSegment, result: ReadResult) -> None:
         """Send ``result``. The offset of an answer is that of its question."""

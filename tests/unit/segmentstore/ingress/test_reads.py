@@ -260,6 +260,26 @@ async def test_many_slow_clients_together_hold_little(store):
     await home.supervisor.stop()
 
 
+async def test_reads_that_waited_are_answered_in_small_pieces_when_too_much_is_unsent(store):
+    home = FakeHome(store, IngressConfig(unsent_bytes_max=4 * MIB))
+    target = store.add("s", b"")
+    peers = [Peer(home) for _ in range(20)]
+    for peer in peers:
+        peer.transport.stuck = True
+        assert await peer.ask(read(0, 2 * MIB, segment="s")) == []
+    target.data += bytes(2 * MIB)
+    target.state.accepted_length = target.state.durable_length = 2 * MIB
+    store.wake()
+    replies = [(await peer.replies())[0] for peer in peers]
+    assert home.unsent.total <= 4 * MIB + 2 * MIB + 20 * 70 * KIB
+    assert {len(reply.data) for reply in replies} == {2 * MIB, 64 * KIB}
+    assert {reply.at_tail for reply in replies if len(reply.data) < 2 * MIB} == {False}
+    for peer in peers:
+        peer.transport.drain()
+    assert store.results_out == 0
+    await home.supervisor.stop()
+
+
 async def test_what_a_lost_client_did_not_take_counts_no_more(store):
     home = FakeHome(store)
     store.add("s", bytes(6 * MIB))
