@@ -9,6 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+from headrace.limits import KIB
+
+SMALL_BYTES_MAX: Final = 64 * KIB
+"""Requests up to this size may pass a larger one that waits."""
 
 
 @dataclass(slots=True)
@@ -24,22 +30,25 @@ class AdmissionStatistics:
 class Admission:
     """Room for ``bytes_max`` bytes, given in the order in which it was asked for.
 
-    A request that finds nothing running always fits. Nobody passes those who wait: a large request would
-    never find room beside small ones.
+    A request that finds nothing running always fits. Small ones that fit pass whoever is the first in line,
+    so that a large one which waits for a container that stands does not stop everybody else; but no more than
+    ``bytes_max`` of them do: it would never find room beside them.
     """
 
-    __slots__ = ("_bytes_max", "_line", "_statistics")
+    __slots__ = ("_bytes_max", "_line", "_passed_bytes", "_statistics")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._line: dict[Callable[[], None], int] = {}
         """How much each wants who waits, in their order."""
+        self._passed_bytes = 0
+        """What passed the first of them."""
         self._statistics = AdmissionStatistics()
 
     def enter(self, size_bytes: int, on_entered: Callable[[], None]) -> bool:
         """Take room and say so; or wait in line: ``on_entered`` is called once, when the room was taken."""
         assert on_entered not in self._line
-        if self._line or not self._fits(size_bytes):
+        if not self._fits(size_bytes) or (self._line and not self._passes(size_bytes)):
             self._line[on_entered] = size_bytes
             self._statistics.waits += 1
             return False
@@ -67,6 +76,7 @@ class Admission:
     def leave_line(self, on_entered: Callable[[], None]) -> None:
         """Whoever waits with ``on_entered`` is gone. It may also not be in the line."""
         if self._line.pop(on_entered, None) is not None:
+            self._passed_bytes = 0
             self._serve()  # those behind it may need less
 
     def _serve(self) -> None:
@@ -75,12 +85,19 @@ class Admission:
             if not self._fits(size_bytes):
                 return
             del self._line[on_entered]
+            self._passed_bytes = 0
             self._statistics.bytes_running += size_bytes
             on_entered()
 
     def _fits(self, size_bytes: int) -> bool:
         running = self._statistics.bytes_running
         return not running or running + size_bytes <= self._bytes_max
+
+    def _passes(self, size_bytes: int) -> bool:
+        if size_bytes > SMALL_BYTES_MAX or self._passed_bytes + size_bytes > self._bytes_max:
+            return False
+        self._passed_bytes += size_bytes
+        return True
 
     def statistics(self) -> AdmissionStatistics:
         self._statistics.waiting = len(self._line)
