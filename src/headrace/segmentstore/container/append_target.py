@@ -82,6 +82,9 @@ class ContainerAppendTarget:
     def wait_capacity(self, resume: Callable[[], None]) -> None:
         self._processor.wait_capacity(resume)
 
+    def stop_waiting(self, resume: Callable[[], None]) -> None:
+        self._processor.stop_waiting(resume)
+
     def append_block(
         self,
         owner: AppendOwner,

@@ -95,7 +95,7 @@ class OperationProcessor:
         self._limits = limits
         self._report_failure = on_failed
         self._on_frame_durable = on_frame_durable
-        self._waiters: deque[Callable[[], None]] = deque()
+        self._waiters: dict[Callable[[], None], None] = {}
         self._frames_kept = 0
         """Frames that small blocks leave alone, for a large one that waits."""
         self._kept_is_asked = False
@@ -225,11 +225,15 @@ class OperationProcessor:
     def wait_capacity(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` once, later on the loop, when something has been freed."""
         self._stats.capacity_waits += 1
-        self._waiters.append(resume)
+        self._waiters[resume] = None
         if self._runs.ended:
             self._wake()
         else:
             self._watch_memory()
+
+    def stop_waiting(self, resume: Callable[[], None]) -> None:
+        """Who waits with ``resume`` is gone. It may also be called already, later on the loop."""
+        self._waiters.pop(resume, None)
 
     def on_memory_freed(self) -> None:
         """The storage writer has moved bytes on: requests and connections may go on."""
@@ -261,7 +265,7 @@ class OperationProcessor:
     def _wake(self) -> None:
         waiters = self._waiters
         if waiters and self._may_wake():
-            self._waiters = deque()
+            self._waiters = {}
             for resume in waiters:
                 self._loop.call_soon(resume)
 

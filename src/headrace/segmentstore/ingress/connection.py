@@ -114,6 +114,9 @@ class Connection(asyncio.BufferedProtocol):
         self._session = ServerSession()
         self._writers = ConnectionWriters(home, self, self._session)
         self._touched: dict[AppendTarget, None] = {}
+        self._full_target: AppendTarget | None = None
+        """Where the next append waits for room."""
+
         self._blocked = 0
         self._said_all = False
         self._taken = 0
@@ -153,6 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing_timer is not None:
             self._closing_timer.cancel()
         self._transport = None
+        if self._full_target is not None:  # a log that stands would gather those of every client that gave up
+            self._full_target.stop_waiting(self._on_capacity)
         self._reads.close()
         self._requests.close()
         self._outbox.close()
@@ -342,9 +347,11 @@ class Connection(asyncio.BufferedProtocol):
     def _wait_capacity(self, target: AppendTarget) -> None:
         self._blocked |= _CAPACITY
         self._totals.capacity_waits += 1
+        self._full_target = target
         target.wait_capacity(self._on_capacity)
 
     def _on_capacity(self) -> None:
+        self._full_target = None
         self._unblock(_CAPACITY)
 
     def give_back_room(self) -> int:

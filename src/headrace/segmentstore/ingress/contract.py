@@ -54,6 +54,9 @@ class AppendTarget(Protocol):
     def wait_capacity(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` once, later, on the loop, when there may be room."""
 
+    def stop_waiting(self, resume: Callable[[], None]) -> None:
+        """Who waits with ``resume`` is gone; it may still be called if there is room already."""
+
     def append_block(
         self,
         owner: AppendOwner,

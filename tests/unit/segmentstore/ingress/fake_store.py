@@ -49,6 +49,10 @@ class FakeTarget:
     def wait_capacity(self, resume):
         self.store.capacity_waiters.append(resume)
 
+    def stop_waiting(self, resume):
+        if resume in self.store.capacity_waiters:
+            self.store.capacity_waiters.remove(resume)
+
     def append_block(
         self,
         owner,

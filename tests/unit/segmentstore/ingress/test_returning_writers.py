@@ -5,6 +5,8 @@ that a test holds up.
 """
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -214,3 +216,21 @@ async def test_a_writer_too_many_of_a_connection_leaves_no_target_behind(world, 
     for peer in (first, second):
         await peer.replies()
     assert world.container.find_segment(SEGMENT).users == 0
+
+
+async def test_connections_lost_while_they_wait_for_room_are_forgotten(world):
+    world.container.log.processor._limits.unstored_bytes_max = 0  # storage stands: no append finds room
+    gone = []
+    for _ in range(20):
+        peer = Peer(world.home)
+        await peer.set_up()
+        peer.feed(append(1, b"one"))
+        assert await peer.replies() == []
+        peer.transport.abort()
+        await peer.replies()
+        assert peer.lost
+        gone.append(weakref.ref(peer.connection))
+        world.home.lost.clear()
+        del peer
+    gc.collect()
+    assert sum(ref() is not None for ref in gone) <= 1
