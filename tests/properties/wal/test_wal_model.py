@@ -28,11 +28,15 @@ class WalMachine(RuleBasedStateMachine):
         self.gone = []
         self.open_logs()
 
-    def open_logs(self):
+    def open_logs(self, dropped=None):
+        """``dropped``: a truncation in front of this record was given up, and may have been made or not."""
         file = self.machine.run(self.machine.open())
         memory = MemoryWal(self.store, "log", SMALL)
         self.machine.run(memory.open())
         in_file, in_memory = read_all(file), read_all(memory)
+        if dropped is not None and len(in_file) != len(self.model):
+            self.drop(dropped, [memory])  # it was given up too late
+            in_memory = in_memory[dropped:]
         assert [content for _, content in in_file] == self.model
         assert [content for _, content in in_memory] == self.model
         assert [address for address, _ in in_file] == [places[0] for places in self.places]
@@ -56,16 +60,44 @@ class WalMachine(RuleBasedStateMachine):
         self.model += contents
         self.places += zip(*added, strict=True)
 
+    def address(self, index, position):
+        """Return where a record lies in the file (0) or in memory (1), or where the next one will."""
+        return self.places[-1][position] + 1 if index == len(self.model) else self.places[index][position]
+
+    def drop(self, index, wals):
+        for wal in wals:
+            self.machine.run(wal.truncate(self.address(index, isinstance(wal, MemoryWal))))
+        del self.model[:index]
+        del self.places[:index]
+
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def truncate(self, data):
+        self.drop(data.draw(st.integers(0, len(self.model))), self.owners[-1])
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), after_s=st.floats(0, 0.005), rests=st.integers(0, 2), clean=st.booleans())
+    def give_a_truncation_up(self, data, after_s, rests, clean):
+        """Nobody waits for it any more: it is made or not, whatever is marked behind it."""
         index = data.draw(st.integers(0, len(self.model)))
-        for position, wal in enumerate(self.owners[-1]):
-            last = self.places[-1][position] + 1
-            address = last if index == len(self.model) else self.places[index][position]
-            self.machine.run(wal.truncate(address))
-        del self.model[:index]
-        del self.places[:index]
+        file, _ = self.owners[-1]
+        address = self.address(index, 0)
+
+        async def give_up():
+            truncating = asyncio.ensure_future(file.truncate(address))
+            await asyncio.sleep(after_s)
+            truncating.cancel()
+            await asyncio.wait([truncating])
+
+        self.machine.run(give_up())
+        for _ in range(rests):
+            self.append([10])
+            self.rest()
+        if clean:
+            for wal in self.owners[-1]:
+                self.machine.run(wal.close())
+                self.gone.append(wal)
+        self.open_logs(index)
 
     @rule()
     def restart(self):
