@@ -18,7 +18,6 @@ from headrace.errors import (
     DirectoryLockedError,
     FencedOutError,
     HeadraceError,
-    WalWriteError,
 )
 from headrace.runtime.blocking import SystemThreads, Threads
 from headrace.runtime.clock import Clock, SystemClock
@@ -28,6 +27,7 @@ from headrace.runtime.supervisor import Supervisor
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalFrame, WalRecord, WalStatistics
 from headrace.wal.file.group_commit import GroupCommit
+from headrace.wal.file.last_steps import LastSteps
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.loop_writes import LoopWrites
 from headrace.wal.file.owner_format import OwnerRecord
@@ -401,64 +401,52 @@ class FileWal:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        """Every step is made, whatever became of those before it: no descriptor and no thread may be left."""
-        errors: list[BaseException] = []
-        await self._finish(errors)
+        steps = LastSteps(f"closing the log in {self._directory}")
+        await self._finish(steps)
         self._pool.close()
         self._writers.close()
-        await self._wait_for_writers(errors)
+        await self._wait_for_writers(steps)
         for file in self._open_files():
-            await self._let_go(partial(self._files.close, file), errors)
-        await self._let_go(self._owner.close, errors)
+            await self._let_go(partial(self._files.close, file), steps)
+        await self._let_go(self._owner.close, steps)
         self._work.close()
-        with _noting(errors):
+        with steps.step():
             await self._work.wait_closed()
-        self._raise_first(errors)
+        steps.end()
 
-    async def _finish(self, errors: list[BaseException]) -> None:
+    async def _finish(self, steps: LastSteps) -> None:
         """Have everything answered, and end the work in the background."""
         if self._commit is not None and self._tail is not None:
-            with _noting(errors):
+            with steps.step():
                 self.stop_waiting()
-            with _noting(errors):
+            with steps.step():
                 await self._commit.wait_idle()
             if self._rest is not None:
                 self._rest.cancel()
-            with _noting(errors):
+            with steps.step():
                 await self._supervisor.stop()
             self._tail.stop()
         # Jobs are answered in order: those of the tail, or of an open that was given up, are over then.
-        with _noting(errors), contextlib.suppress(BlockingIOError):  # no thread has ever started: no job
+        with steps.step(), contextlib.suppress(BlockingIOError):  # no thread has ever started: no job
             await self._run(_work_is_done)
-        if self._commit is not None and not errors:
-            with _noting(errors):
+        if self._commit is not None and not steps.failed:
+            with steps.step():
                 if not await self._write_close_mark(self._commit):
                     await self._vouch()
 
-    async def _wait_for_writers(self, errors: list[BaseException]) -> None:
+    async def _wait_for_writers(self, steps: LastSteps) -> None:
         """Wait until no thread writes, even if cancelled: a descriptor that is closed under one may be
         somebody else's file when it writes.
         """
-        while True:
-            try:
-                await self._writers.wait_closed()
-            except asyncio.CancelledError as error:
-                errors.append(error)
-            else:
-                return
-
-    def _raise_first(self, errors: list[BaseException]) -> None:
-        """Raise what says most: that somebody wants an end, else the first error, as one of ours."""
-        for error in errors:
-            if not isinstance(error, Exception):
-                raise error
-        if errors:
-            first, doing = errors[0], f"closing the log in {self._directory}"
-            if isinstance(first, HeadraceError):
-                raise first
-            if isinstance(first, OSError):
-                raise translate_error(first, doing) from first
-            raise WalWriteError(f"{doing} failed: {first!r}") from first
+        cancelled = True
+        while cancelled:
+            cancelled = False
+            with steps.step():
+                try:
+                    await self._writers.wait_closed()
+                except asyncio.CancelledError:
+                    cancelled = True
+                    raise
 
     async def _write_close_mark(self, commit: GroupCommit) -> bool:
         """See ``GroupCommit.write_close_mark``. Its frame stays out if that raises: a thread may have it."""
@@ -480,9 +468,9 @@ class FileWal:
             files.append(self._first)
         return list(dict.fromkeys(file for file in files if file is not None))
 
-    async def _let_go(self, close: Callable[[], None], errors: list[BaseException]) -> None:
+    async def _let_go(self, close: Callable[[], None], steps: LastSteps) -> None:
         with (
-            _noting(errors),
+            steps.step(),
             contextlib.suppress(BlockingIOError),
         ):  # no thread has ever started: nothing open
             await self._run(close)
@@ -502,15 +490,6 @@ class FileWal:
 
     async def _run(self, fn: Callable[..., T], *args: object) -> T:
         return await self._work.run(fn, *args)
-
-
-@contextlib.contextmanager
-def _noting(errors: list[BaseException]) -> Iterator[None]:
-    """Go on behind the block whatever it raises, which is kept in ``errors``."""
-    try:
-        yield
-    except BaseException as error:  # noqa: BLE001 - raised at the end
-        errors.append(error)
 
 
 def _work_is_done() -> None:
