@@ -6,21 +6,36 @@ checkpoint holds every segment that was not forgotten when it was begun. So the 
 
 from __future__ import annotations
 
-from headrace.errors import CorruptionError, StorageReadError
+import asyncio
+import logging
+
+from headrace.errors import CorruptionError, HeadraceError, StorageReadError
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import StoredDelete
 from headrace.segmentstore.durablelog.durable_log import DurableLog
+from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.segmentstore.storagewriter.flushing import FATAL
+
+_logger = logging.getLogger(__name__)
 
 
 class Departures:
     """The departing segments of one container."""
 
-    def __init__(self, state: ContainerState, log: DurableLog, catalogue: SegmentCatalogue) -> None:
+    def __init__(
+        self,
+        state: ContainerState,
+        log: DurableLog,
+        catalogue: SegmentCatalogue,
+        config: StorageWriterConfig,
+    ) -> None:
         self._state = state
         self._log = log
         self._catalogue = catalogue
+        self._config = config
+        self._log_cut = asyncio.Event()
 
     def recover(self, segment: SegmentState) -> None:
         """A merged or deleted segment was recovered: storage lets go of it, if it has not done so before."""
@@ -31,6 +46,36 @@ class Departures:
                 return
             self._log.memory_log.add(StoredDelete(self._state.next_sequence(), segment))
 
+    def on_log_cut(self) -> None:
+        """The log was cut; before that nobody needs to be forgotten. Have :meth:`run` look."""
+        self._log_cut.set()
+
+    async def run(self) -> None:
+        """Forget behind each cut of the log, for ever; what fails is tried again, later and later.
+
+        This is no part of cutting: what leaves the catalogue is written into the log. If that is full, only
+        another cut makes room.
+
+        Raises:
+            FencedOutError: a newer owner has the container.
+        """
+        failures = 0
+        while True:
+            await self._log_cut.wait()
+            self._log_cut.clear()
+            try:
+                await self.forget()
+            except FATAL:
+                raise
+            except HeadraceError as error:
+                failures += 1
+                _logger.warning("forgetting segments that are gone failed %d times: %s", failures, error)
+                pause = self._config.retry_initial_s * 2 ** min(failures, 30)
+                await asyncio.sleep(min(self._config.retry_max_s, pause))
+                self._log_cut.set()
+            else:
+                failures = 0
+
     async def forget(self) -> bool:
         """Forget segments of which storage holds nothing any more; say whether there were any.
 
@@ -39,17 +84,20 @@ class Departures:
         Raises:
             StorageReadError: the catalogue does not answer, or is damaged; they stay.
         """
-        gone = [state for state in self._state.departing if state.stored_deleted]
-        if not gone:
+        if not self._find_gone():
             return False
-        try:
-            async with self._catalogue.changing:
+        async with self._catalogue.changing:
+            gone = self._find_gone()  # another caller may have been faster
+            try:
                 await self._catalogue.remove(gone)
-        except CorruptionError as error:
-            raise StorageReadError(
-                f"the rows of {len(gone)} segments that are gone cannot be removed from the catalogue, "
-                f"so these stay in memory: {error}"
-            ) from error
-        for segment in gone:
-            self._state.forget(segment)
+            except CorruptionError as error:
+                raise StorageReadError(
+                    f"the rows of {len(gone)} segments that are gone cannot be removed from the catalogue, "
+                    f"so these stay in memory: {error}"
+                ) from error
+            for segment in gone:
+                self._state.forget(segment)
         return True
+
+    def _find_gone(self) -> list[SegmentState]:
+        return [state for state in self._state.departing if state.stored_deleted]

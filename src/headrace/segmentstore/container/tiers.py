@@ -78,7 +78,7 @@ class ContainerTiers:
             checkpoint_part_bytes=config.checkpoint_part_bytes,
             on_failed=self._end,
         )
-        self._departures = Departures(state, self.log, catalogue)
+        self._departures = Departures(state, self.log, catalogue, config.storage_writer)
         self.storage: ChunkedSegmentStorage | None = None
         self.writer: StorageWriter | None = None
 
@@ -110,6 +110,7 @@ class ContainerTiers:
             on_progress=self.log.processor.on_memory_freed,
         )
         self.supervisor.spawn("storage writer", self.writer.run())
+        self.supervisor.spawn("departures", self._departures.run())
         self.tenure.begin()
 
     def _check_recovered(self) -> None:
@@ -131,13 +132,10 @@ class ContainerTiers:
     # -------------------------------------------------------------------------------------- storage
 
     async def _on_stored(self, sequence: int) -> None:
-        """The storage writer has stored everything up to ``sequence``.
-
-        The log is cut first: what leaves the catalogue is written into the log, which may be full.
-        """
+        """The storage writer has stored everything up to ``sequence``."""
         await self.log.acknowledge(sequence)
+        self._departures.on_log_cut()
         self._on_log_cut()
-        await self._departures.forget()
 
     async def flush_storage(self) -> None:
         """Bring everything into long-term storage now, so that the log can be cut."""
