@@ -36,7 +36,8 @@ _WRITE_BACK_BYTES: Final = 4 * MIB
 """So much is written before the disk is set to work on it, beside the copying of the next."""
 
 _LIST_OBJECTS: Final = 250
-"""Objects listed in one go of a thread: it shares the interpreter with the loop."""
+"""Objects listed and directories looked into in one go of a thread, which shares the interpreter with the
+loop."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -291,19 +292,23 @@ def delete_file(files: Filesystem, name: str, path: str) -> bool:
 
 
 def list_some(files: Filesystem, root: str, pending: list[str], prefix: str) -> list[ChunkObject]:
-    """Take paths from ``pending`` until a page is full; what is met in a directory is added to it.
+    """Take paths from ``pending`` until a page is full, or many directories were looked into; what is met in
+    one is added to ``pending``. The page may be empty then.
 
     ``pending`` has at most the names of the directories on one path, so it is as long as the longest of
-    these.
+    these. Links to directories are not followed: what lies there may have another name, under which it would
+    be taken for a leftover and deleted.
     """
     page: list[ChunkObject] = []
-    while pending and len(page) < _LIST_OBJECTS:
+    looks = 0
+    while pending and len(page) + looks < _LIST_OBJECTS:
         path = pending.pop()
         name = decode_chunk_path(path)
         if name is not None:
             if name.startswith(prefix):
                 _add_object(files, page, name, f"{root}/{path}")
-        elif not path.endswith(FILE_SUFFIX):
+        elif not path.endswith(FILE_SUFFIX) and not (path and files.is_link(f"{root}/{path}")):
+            looks += 1
             inside = f"{path}/" if path else ""
             entries = _list_directory(files, f"{root}/{path}" if path else root)
             pending += [inside + entry for entry in entries if is_chunk_entry(entry)]

@@ -469,3 +469,29 @@ async def test_a_file_whose_pages_are_leaving_is_not_lent(tmp_path):
     work.catch_up()
     assert provider.open_file("c") is not None
     await provider.close()
+
+
+async def test_listing_looks_into_few_directories_at_a_time():
+    """Directories stay when their last chunk is gone: a million empty ones must not keep a thread."""
+    disk, provider = on_disk()
+    files = SimulatedFilesystem(disk)
+    for number in range(1000):
+        files.mkdir(f"{ROOT}/scope{number}")
+    await provider.create("z/c", [b"x"])
+    looks, most = 0, 0
+
+    class Counting(SimulatedFilesystem):
+        def listdir(self, path):
+            nonlocal looks
+            looks += 1
+            return super().listdir(path)
+
+    async def before(fn):
+        nonlocal looks, most
+        most, looks = max(most, looks), 0
+
+    work = InlineWork()
+    work.before = before
+    counting = FilesystemChunkProvider(ROOT, Counting(disk), ChunkThreads.shared(work))
+    assert [found.name async for page in counting.list() for found in page] == ["z/c"]
+    assert max(most, looks) <= 300
