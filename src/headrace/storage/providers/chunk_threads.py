@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
+from headrace.errors import StorageReadError, StorageWriteError
 from headrace.runtime.blocking import BlockingWork, Threads
 from headrace.runtime.bounded_work import BlockingStatistics, Done
 from headrace.runtime.settings import tunable
@@ -32,7 +33,11 @@ class ChunkThreadsConfig:
 
 
 class ChunkThreads:
-    """Three bounded pools, which belong to it. Used on one event loop."""
+    """Three bounded pools, which belong to it. Used on one event loop.
+
+    What is performed raises no ``OSError``; one that comes all the same is the system's, which gives no
+    thread: then nothing was performed, and whoever asked is told what the provider's contract has for that.
+    """
 
     def __init__(self, writes: BlockingWork, reads: BlockingWork, chores: BlockingWork) -> None:
         self._writes = writes
@@ -54,14 +59,32 @@ class ChunkThreads:
         return cls(pool, pool, pool)
 
     async def write(self, fn: Callable[..., T], *args: Any) -> T:
-        return await perform(self._writes, fn, *args)
+        """Raises: StorageWriteError if there is no thread."""
+        try:
+            return await perform(self._writes, fn, *args)
+        except OSError as error:
+            raise StorageWriteError(str(error)) from error
 
     async def read(self, fn: Callable[..., T], *args: Any) -> T:
-        return await perform(self._reads, fn, *args)
+        """Raises: StorageReadError if there is no thread."""
+        try:
+            return await perform(self._reads, fn, *args)
+        except OSError as error:
+            raise StorageReadError(str(error)) from error
 
-    async def do(self, fn: Callable[..., T], *args: Any) -> T:
-        """Perform anything that nobody waits for impatiently."""
-        return await perform(self._chores, fn, *args)
+    async def remove(self, fn: Callable[..., T], *args: Any) -> T:
+        """Perform a deletion, which nobody waits for impatiently. Raises: as :meth:`write`."""
+        try:
+            return await perform(self._chores, fn, *args)
+        except OSError as error:
+            raise StorageWriteError(str(error)) from error
+
+    async def look(self, fn: Callable[..., T], *args: Any) -> T:
+        """Perform a look at files that nobody waits for impatiently. Raises: as :meth:`read`."""
+        try:
+            return await perform(self._chores, fn, *args)
+        except OSError as error:
+            raise StorageReadError(str(error)) from error
 
     def begin(self, fn: Callable[..., Any], args: tuple[Any, ...], done: Done) -> None:
         """Perform something that nobody waits for; ``done(result, error)`` is called on the loop behind it.

@@ -139,7 +139,7 @@ class FilesystemChunkProvider:
 
     async def delete(self, name: str) -> None:
         self._forget(name)
-        removed = await self._threads.do(delete_file, self._files, name, self._path(name))
+        removed = await self._threads.remove(delete_file, self._files, name, self._path(name))
         self._forget(name)  # a read may have opened it meanwhile, or a late write have noted it
         self._statistics.objects_deleted += removed
 
@@ -236,16 +236,16 @@ class FilesystemChunkProvider:
             self._close_file(file)
 
     async def info(self, name: str) -> ChunkObject:
-        length = await self._threads.do(stat_file, self._files, name, self._path(name))
+        length = await self._threads.look(stat_file, self._files, name, self._path(name))
         return ChunkObject(name, length)
 
     async def exists(self, name: str) -> bool:
-        return await self._threads.do(self._files.exists, self._path(name))
+        return await self._threads.look(self._files.exists, self._path(name))
 
     async def list(self, prefix: str = "") -> AsyncIterator[list[ChunkObject]]:
         pending = [prefix_directory(prefix)]
         while pending:
-            page = await self._threads.do(list_some, self._files, self._root, pending, prefix)
+            page = await self._threads.look(list_some, self._files, self._root, pending, prefix)
             if page:
                 yield page
 
