@@ -107,7 +107,7 @@ class Flushing:
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake up when the next segment is due or the oldest flush slow; too early does not matter."""
         at = self._schedule.wake_at()
-        if self._begun:
+        if self._begun and self._has_place(suspect=True):  # else the end of a flush wakes us
             at = min(at, next(iter(self._begun.values())) + self._config.slow_flush_s)
         if at == inf or (self._timer is not None and self._timer_at <= at):
             return
@@ -122,7 +122,7 @@ class Flushing:
         self._wake.set()
 
     def _start_flushes(self, tasks: asyncio.TaskGroup, now: float, *, suspect: bool) -> None:
-        while self._active[suspect] < self._config.flushes_max:
+        while self._has_place(suspect=suspect):
             aggregator = self._schedule.next_due(suspect=suspect)
             if aggregator is None:
                 return
@@ -184,16 +184,18 @@ class Flushing:
             self._pending.settle(source, now)
 
     def _find_slow(self, now: float) -> None:
-        """Flushes that take long: let others have their places, unless too many have been let in so."""
-        while self._begun:
+        """Flushes that take long: let others have their places, as long as there are places of suspects."""
+        while self._begun and self._has_place(suspect=True):
             aggregator, began = next(iter(self._begun.items()))
             if began + self._config.slow_flush_s > now:
                 return
             del self._begun[aggregator]
-            if self._active[True] < self._config.flushes_max:
-                self._active[False] -= 1
-                self._active[True] += 1
-                aggregator.suspect = True
+            self._active[False] -= 1
+            self._active[True] += 1
+            aggregator.suspect = True
+
+    def _has_place(self, *, suspect: bool) -> bool:
+        return self._active[suspect] < self._config.flushes_max
 
     def _wait_for(self, target: SegmentAggregator, source: SegmentAggregator, now: float) -> None:
         """The merge at the head needs its source in storage first: ask for that."""
