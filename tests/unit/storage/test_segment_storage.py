@@ -785,3 +785,15 @@ async def test_a_chunk_that_may_be_longer_than_committed_never_grows_whatever_le
     await storage.write("a", 5, [b"second"])
     assert [found.name == chunk for found in storage.chunks("a")] == [True, False]
     assert await read_all(storage, "a") == b"firstsecond"
+
+
+async def test_a_round_of_collection_ends_even_if_what_cannot_be_deleted_is_due_at_once():
+    store = Store()
+    storage = store.owner(1, dataclasses.replace(CONFIG, garbage_retry_s=0.0))
+    await storage.write("s", 0, [b"x"], create=True)
+    await storage.delete("s")
+    store.provider.inject = lambda call: Fault.FAIL if call.kind == "delete" else None
+    async with asyncio.timeout(2):
+        assert await storage.collect_garbage() == 0
+    store.provider.inject = lambda _: None
+    assert await storage.collect_garbage() == 1

@@ -44,14 +44,16 @@ class GarbageCollector:
         """
         deleted = await self._delete_orphans(objects_max)
         loop = asyncio.get_running_loop()
+        failed: set[int] = set()
         while deleted < objects_max:
             count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
             batch = self._garbage.next_batch(self._rows.get, loop.time(), count_max)
-            if batch is None:
+            if batch is None or batch.number in failed:
                 break
             try:
                 await self._io.delete(batch.chunks)
             except StorageWriteError:
+                failed.add(batch.number)
                 self._garbage.defer(batch, loop.time() + self._config.garbage_retry_s)
                 continue
             try:
