@@ -13,7 +13,7 @@ import os
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
-from headrace.storage.providers.chunk_paths import is_chunk_entry
+from headrace.storage.providers.chunk_paths import PROOF, is_chunk_entry
 
 
 def chunk_root(directory: str) -> str:
@@ -23,7 +23,7 @@ def chunk_root(directory: str) -> str:
 
 def proof_of(directory: str) -> str:
     """Return the file without which nothing new is made where the chunks are."""
-    return f"{chunk_root(directory)}/PRESENT"
+    return f"{chunk_root(directory)}/{PROOF}"
 
 
 def make_chunk_root(files: Filesystem, directory: str) -> None:

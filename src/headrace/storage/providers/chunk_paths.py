@@ -6,7 +6,8 @@
 2. Bytes other than ASCII letters, digits and ``- _ . # =`` become ``%`` and two upper-case hex digits; a part
    that begins with ``.`` has that dot encoded too, so that ``.`` and ``..`` and hidden files cannot arise. An
    empty part becomes ``%empty``.
-3. The file gets the suffix ``.chunk``. A directory whose name would end so has its last letter encoded.
+3. The file gets the suffix ``.chunk``. A directory whose name would end so has its last letter encoded;
+   so has one in the root whose name would be ``PRESENT``, which is a file there.
 4. A part longer than 200 characters is cut into directories that end in ``%``. A rest that begins with ``.``
    has that dot encoded as well.
 
@@ -20,6 +21,8 @@ from functools import lru_cache
 from typing import Final
 
 FILE_SUFFIX: Final = ".chunk"
+PROOF: Final = "PRESENT"
+"""A file in the root that is no chunk: while it is missing, so is the file system that holds the chunks."""
 _EMPTY: Final = "%empty"
 _PIECE_CHARS_MAX: Final = 200
 """File systems allow 255 bytes; the suffix and a ``%`` have to fit too."""
@@ -38,6 +41,8 @@ def encode_chunk_path(name: str) -> str:
     """Return the path of a chunk's file, relative to the root, with ``/`` between its parts."""
     parts = [_quote(part) for part in name.split("/")]
     directories = [_quote_last(part) if part.endswith(FILE_SUFFIX) else part for part in parts[:-1]]
+    if directories and directories[0] == PROOF:
+        directories[0] = _quote_last(PROOF)
     pieces: list[str] = []
     for part in (*directories, parts[-1]):
         while len(part) > _PIECE_CHARS_MAX:
