@@ -13,7 +13,7 @@ import os
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
-from headrace.storage.providers.chunk_paths import PROOF, is_chunk_entry
+from headrace.storage.providers.chunk_paths import FILE_SUFFIX, PROOF, is_chunk_entry
 
 
 def chunk_root(directory: str) -> str:
@@ -49,10 +49,28 @@ def check_chunk_root(files: Filesystem, directory: str) -> None:
     root, proof = chunk_root(directory), proof_of(directory)
     if files.exists(proof):
         return
-    if not files.exists(root) or not any(map(is_chunk_entry, files.listdir(root))):
+    if not files.exists(root) or not _has_chunks(files, root):
         raise DataCorruptionError(
             "there are no chunks where this server kept them: mount their file system, or put them back; if "
             "they are lost for good, or there never were any, make this file",
             path=proof,
         )
     make_chunk_root(files, directory)
+
+
+def _has_chunks(files: Filesystem, root: str) -> bool:
+    """Whether a root holds a chunk or a directory of chunks: any other file may lie in a bare mount point."""
+    return any(
+        is_chunk_entry(entry) and (entry.endswith(FILE_SUFFIX) or _is_directory(files, f"{root}/{entry}"))
+        for entry in files.listdir(root)
+    )
+
+
+def _is_directory(files: Filesystem, path: str) -> bool:
+    try:
+        files.listdir(path)
+    except (NotADirectoryError, FileNotFoundError):
+        return False
+    except OSError:
+        return True  # it may not be looked into, but a file would have said so
+    return True

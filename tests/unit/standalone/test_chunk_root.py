@@ -44,6 +44,23 @@ def test_a_bare_mount_point_is_refused(tmp_path, left):
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == sorted(left)
 
 
+@pytest.mark.parametrize("note", ["NOT_MOUNTED", "README.txt", "a.chunk%"])
+def test_a_note_that_lies_in_a_bare_mount_point_is_no_chunk(tmp_path, note):
+    """Who administers mounts leaves one there: the server would go on beside what it has stored."""
+    (tmp_path / "chunks").mkdir()
+    (tmp_path / "chunks" / note).touch()
+    with pytest.raises(DataCorruptionError, match=r"mount their file system.*chunks/PRESENT"):
+        check_chunk_root(FILES, str(tmp_path))
+    assert [path.name for path in (tmp_path / "chunks").iterdir()] == [note]
+
+
+def test_a_chunk_of_an_older_version_without_a_scope_gets_its_proof(tmp_path):
+    (tmp_path / "chunks").mkdir()
+    (tmp_path / "chunks" / "s.5.E-1-O-0.0.chunk").touch()
+    check_chunk_root(FILES, str(tmp_path))
+    assert (tmp_path / "chunks" / "PRESENT").exists()
+
+
 def test_chunks_of_an_older_version_get_their_proof(tmp_path):
     (tmp_path / "chunks" / "demo").mkdir(parents=True)
     check_chunk_root(FILES, str(tmp_path))
