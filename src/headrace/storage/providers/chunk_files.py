@@ -42,6 +42,18 @@ loop."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+class Wanted:
+    """Whether the caller of a create still waits; the loop says no, the thread looks.
+
+    If it looks before that, the file is there when its caller deletes it.
+    """
+
+    __slots__ = ("still",)
+
+    def __init__(self) -> None:
+        self.still = True
+
+
 def create_file(
     files: Filesystem,
     name: str,
@@ -50,10 +62,12 @@ def create_file(
     proof: str,
     buffers: Sequence[Buffer],
     beside: Callable[[], None] | None,
+    wanted: Wanted,
 ) -> None:
     """Make a file. ``unsynced`` are the directories that may be new, or none: then its own is known to exist.
 
-    ``proof``, if not empty, is a file without which no directory is made.
+    ``proof``, if not empty, is a file without which no directory is made. A file that is not ``wanted`` any
+    more is removed again: its caller may have deleted it already, before it was there.
 
     Raises:
         ChunkExistsError: there is one.
@@ -81,6 +95,9 @@ def create_file(
         if error.errno in _FULL and _succeeds(files.unlink, path):
             raise StorageFullError(f"{name}: {error}") from error
         raise StorageWriteError(f"{name}: {error}") from error
+    finally:
+        if not wanted.still:
+            _succeeds(files.unlink, path)
 
 
 def _open_new(files: Filesystem, path: str, proof: str, *, may_make: bool) -> int:

@@ -13,6 +13,7 @@ StorageFullError            it did not happen; the object holds what it held (a 
 StorageWriteError           unknown: the object may exist, may hold none, some or all of the bytes
 StorageReadError            the read did not happen; ask again
 cancelled                   as StorageWriteError: the work may go on behind the caller's back
+                            (an object that a cancelled create makes may be removed again)
 ==========================  ============================================================================
 """
 

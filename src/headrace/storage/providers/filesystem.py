@@ -12,6 +12,7 @@ Directories are never removed: one per stream that ever had a chunk here.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections import OrderedDict
@@ -26,6 +27,7 @@ from headrace.runtime.open_file import OpenFile
 from headrace.runtime.settings import tunable
 from headrace.storage.providers.chunk_files import (
     KeptDescriptor,
+    Wanted,
     append_file,
     close_quietly,
     create_file,
@@ -121,9 +123,14 @@ class FilesystemChunkProvider:
         path = self._path(name)
         directory = path.rpartition("/")[0]
         unsynced: Sequence[str] = () if directory in self._synced_directories else self._lineage(directory)
-        await self._threads.write(
-            create_file, self._files, name, path, unsynced, self._proof, buffers, beside
-        )
+        wanted = Wanted()
+        try:
+            await self._threads.write(
+                create_file, self._files, name, path, unsynced, self._proof, buffers, beside, wanted
+            )
+        except asyncio.CancelledError:
+            wanted.still = False
+            raise
         if len(self._synced_directories) >= _SYNCED_DIRECTORIES_MAX:
             self._synced_directories.clear()
         self._synced_directories.add(directory)
