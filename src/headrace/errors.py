@@ -135,6 +135,17 @@ class EventTooLargeError(InvalidArgumentError):
         self.limit_bytes = limit_bytes
 
 
+class AnswerTooLargeError(InvalidArgumentError):
+    """What was asked for takes more bytes than the answer may have; nothing of it was fetched."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"what was asked for takes {size_bytes} bytes, and an answer has {limit_bytes}; ask for less"
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
 class UnsupportedError(RequestError):
     """The operation is part of the protocol but not offered here (yet)."""
 

@@ -26,6 +26,7 @@ TABLE_KEY_BYTES_MAX: Final = 8 * KIB
 TABLE_ENTRY_BYTES_MAX: Final = 1 * MIB
 TABLE_VALUE_BYTES_MAX: Final = TABLE_ENTRY_BYTES_MAX - TABLE_KEY_BYTES_MAX
 TABLE_BATCH_BYTES_MAX: Final = 32 * MIB
+TABLE_ITEM_BYTES: Final = 20  # what an entry takes in an answer besides its key and its value
 FIXED_KEY_BYTES_MAX: Final = 256
 
 # ---- names

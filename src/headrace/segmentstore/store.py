@@ -19,6 +19,7 @@ from headrace.errors import (
     SegmentError,
     UnsupportedError,
 )
+from headrace.limits import TABLE_BATCH_BYTES_MAX
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.model.names import transient_segment_name
@@ -292,21 +293,39 @@ class SegmentStore:
     async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
         await self._container(segment).tables.table_remove(segment, keys, expected_length)
 
-    async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
-        return await self._container(segment).tables.table_get(segment, keys)
+    async def table_get(
+        self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
+    ) -> list[TableEntry | None]:
+        return await self._container(segment).tables.table_get(segment, keys, bytes_max)
 
     async def table_keys(
-        self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
+        self,
+        segment: str,
+        token: bytes,
+        count: int,
+        from_key: bytes = b"",
+        to_key: bytes = b"",
+        bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableKey], bytes]:
-        return await self._container(segment).tables.table_keys(segment, token, count, from_key, to_key)
+        tables = self._container(segment).tables
+        return await tables.table_keys(segment, token, count, from_key, to_key, bytes_max)
 
     async def table_entries(
-        self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
+        self,
+        segment: str,
+        token: bytes,
+        count: int,
+        from_key: bytes = b"",
+        to_key: bytes = b"",
+        bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableEntry], bytes]:
-        return await self._container(segment).tables.table_entries(segment, token, count, from_key, to_key)
+        tables = self._container(segment).tables
+        return await tables.table_entries(segment, token, count, from_key, to_key, bytes_max)
 
-    async def table_delta(self, segment: str, position: int, count: int) -> TableDelta:
-        return await self._container(segment).tables.table_delta(segment, position, count)
+    async def table_delta(
+        self, segment: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
+    ) -> TableDelta:
+        return await self._container(segment).tables.table_delta(segment, position, count, bytes_max)
 
     # -------------------------------------------------------------------------------------- inspection
 

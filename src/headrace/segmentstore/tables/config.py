@@ -45,7 +45,8 @@ class TablesConfig:
         low=1,
         high=8 * MIB,
         simulate=(1, 200),
-        help="Keys and values in one answer of an iterator; at least one item is in it.",
+        help="Keys and values in one answer of an iterator; at least one item is in it. Clients get 2 MiB at "
+        "most.",
     )
     compaction_bytes_max: int = tunable(
         4 * MIB,

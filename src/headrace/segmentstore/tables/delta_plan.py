@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.errors import AnswerTooLargeError
+from headrace.limits import TABLE_ITEM_BYTES
 from headrace.model.tables import TableDelta, TableEntry
 from headrace.segmentstore.tables.entry_format import REMOVAL, LoggedEntry
 
@@ -22,26 +24,41 @@ class DeltaWalk:
     truncation: it has never seen those, and is told to clear its state in the first answer only.
     """
 
-    def __init__(self, start: int, end: int, count_max: int, bytes_max: int) -> None:
+    def __init__(self, start: int, end: int, count_max: int, page_bytes_max: int, bytes_max: int) -> None:
         self.end = end
         self._position = start
         self._count_max = count_max
+        self._page_bytes_max = page_bytes_max
+        """An answer of more than one entry has no more than that."""
         self._bytes_max = bytes_max
         self._newest: dict[bytes, TableEntry] = {}
         self._bytes = 0
 
     def read(self, entries: Iterable[LoggedEntry], data: bytes) -> bool:
-        """Take entries in, in log order; return whether the answer is complete."""
+        """Take entries in, in log order; return whether the answer is complete.
+
+        Raises:
+            AnswerTooLargeError: one entry by itself.
+        """
         newest = self._newest
         for _, end, key, value_length, version, value_at in entries:
-            before = newest.pop(key, None)
+            before = newest.get(key)
+            size = self._bytes
             if before is not None:
-                self._bytes -= len(key) + len(before.value)
+                size -= TABLE_ITEM_BYTES + len(key) + len(before.value)
+            if value_length != REMOVAL:
+                size += TABLE_ITEM_BYTES + len(key) + value_length
+                if size > self._page_bytes_max and newest:
+                    return True
+                if size > self._bytes_max:
+                    raise AnswerTooLargeError(size, self._bytes_max)
+            if before is not None:
+                del newest[key]
             if value_length != REMOVAL:
                 newest[key] = TableEntry(key, data[value_at : value_at + value_length], version)
-                self._bytes += len(key) + value_length
+            self._bytes = size
             self._position = end
-            if len(newest) >= self._count_max or self._bytes >= self._bytes_max:
+            if len(newest) >= self._count_max or size >= self._page_bytes_max:
                 return True
         return False
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.errors import (
+    AnswerTooLargeError,
     DataCorruptionError,
     InvalidArgumentError,
     SegmentTruncatedError,
     UnsupportedError,
 )
-from headrace.limits import TABLE_BATCH_BYTES_MAX
+from headrace.limits import TABLE_ITEM_BYTES
 from headrace.model.tables import TableDelta, TableEntry, TableKey
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
@@ -55,30 +56,40 @@ class TableReads:
 
     # ---- keys one knows
 
-    async def get(self, name: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
+    async def get(self, name: str, keys: Sequence[bytes], bytes_max: int) -> list[TableEntry | None]:
         """Return the entry of each key; each was the newest durable one at some moment of this call."""
         key_length = key_length_of(await self._tables.get_segment(name))
         for key in keys:
             check_key(key_length, key)
-        return await self._fetch(name, keys)
+        return await self._fetch(name, keys, bytes_max)
 
-    async def _fetch(self, name: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
+    async def _fetch(self, name: str, keys: Sequence[bytes], bytes_max: int) -> list[TableEntry | None]:
         found: list[TableEntry | None] = [None] * len(keys)
         wanted: Sequence[int] = range(len(keys))
         while wanted:
             # Compaction may move entries between the look into the index and the read: look again.
-            wanted = await self._fetch_once(await self._tables.get(name), keys, wanted, found)
+            wanted = await self._fetch_once(await self._tables.get(name), keys, wanted, found, bytes_max)
         return found
 
     async def _fetch_once(
-        self, table: OpenTable, keys: Sequence[bytes], wanted: Sequence[int], found: list[TableEntry | None]
+        self,
+        table: OpenTable,
+        keys: Sequence[bytes],
+        wanted: Sequence[int],
+        found: list[TableEntry | None],
+        bytes_max: int,
     ) -> list[int]:
-        """Fill ``found`` at the places ``wanted``; return those whose entry is no longer where it was."""
+        """Fill ``found`` at the places ``wanted``; return those whose entry is no longer where it was.
+
+        Raises:
+            AnswerTooLargeError: all of them together, said before any is read.
+        """
         index, cache, number = table.state.index, self._cache, table.number
         places: list[int] = []
         ranges: list[tuple[int, int]] = []
         versions: list[int] = []
-        total = 0
+        total = TABLE_ITEM_BYTES * len(keys) + sum(map(len, keys))
+        total += sum(len(entry.value) for entry in found if entry is not None)
         for place in wanted:
             key = keys[place]
             location = index.find(key)
@@ -94,8 +105,8 @@ class TableReads:
                 places.append(place)
                 ranges.append((offset, ENTRY_HEADER_BYTES + len(key) + value_length))
                 versions.append(version)
-        if total > TABLE_BATCH_BYTES_MAX:
-            raise InvalidArgumentError(f"the values asked for take {total} bytes; ask for fewer keys")
+        if total > bytes_max:
+            raise AnswerTooLargeError(total, bytes_max)
         moved: list[int] = []
         for span in plan_spans(ranges):
             try:
@@ -116,18 +127,22 @@ class TableReads:
     # ---- keys in order
 
     async def keys(
-        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes
+        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes, bytes_max: int
     ) -> tuple[list[TableKey], bytes]:
-        table, page, token = await self._page(name, token, count, from_key, to_key, with_values=False)
+        table, page, token = await self._page(
+            name, token, count, from_key, to_key, bytes_max, with_values=False
+        )
         find = table.state.index.find
         return [TableKey(key, location_version(find(key))) for key in page], token
 
     async def entries(
-        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes
+        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes, bytes_max: int
     ) -> tuple[list[TableEntry], bytes]:
         while True:
-            table, page, token = await self._page(name, token, count, from_key, to_key, with_values=True)
-            found = [entry for entry in await self._fetch(name, page) if entry is not None]
+            table, page, token = await self._page(
+                name, token, count, from_key, to_key, bytes_max, with_values=True
+            )
+            found = [entry for entry in await self._fetch(name, page, bytes_max) if entry is not None]
             if found or not page:
                 return found, token
             # The whole page was removed while its values were read; an empty answer would end the iteration.
@@ -135,9 +150,21 @@ class TableReads:
                 from_key = page[-1] + b"\x00"
 
     async def _page(
-        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes, *, with_values: bool
+        self,
+        name: str,
+        token: bytes,
+        count: int,
+        from_key: bytes,
+        to_key: bytes,
+        bytes_max: int,
+        *,
+        with_values: bool,
     ) -> tuple[OpenTable, list[bytes], bytes]:
-        """Return the next keys of an iteration, and its next token."""
+        """Return the next keys of an iteration, and its next token.
+
+        Raises:
+            AnswerTooLargeError: the first item by itself.
+        """
         check_count(count)
         if key_length_of(await self._tables.get_segment(name)):
             if token:
@@ -154,14 +181,19 @@ class TableReads:
         table = await self._get_ordered(name)
         index = table.state.index
         page: list[bytes] = []
-        room = self._config.page_bytes_max
-        for key in index.page(start, min(count, room // ENTRY_HEADER_BYTES + 1), inclusive=inclusive):
-            if (to_key and key > to_key) or room <= 0:
+        room = min(self._config.page_bytes_max, bytes_max)
+        for key in index.page(start, min(count, room // TABLE_ITEM_BYTES + 1), inclusive=inclusive):
+            if to_key and key > to_key:
                 break
-            page.append(key)
-            room -= ENTRY_HEADER_BYTES + len(key)
+            size = TABLE_ITEM_BYTES + len(key)
             if with_values:
-                room -= location_value_length(index.find(key))
+                size += location_value_length(index.find(key))
+            if size > room and page:
+                break
+            if size > bytes_max:
+                raise AnswerTooLargeError(size, bytes_max)
+            page.append(key)
+            room -= size
         return table, page, _TOKEN_VERSION + page[-1] if page and not table.key_length else b""
 
     async def _get_ordered(self, name: str) -> OpenTable:
@@ -173,7 +205,7 @@ class TableReads:
 
     # ---- changes
 
-    async def delta(self, name: str, position: int, count: int) -> TableDelta:
+    async def delta(self, name: str, position: int, count: int, bytes_max: int) -> TableDelta:
         segment = await self._tables.get_segment(name)
         if is_fixed(segment):
             raise UnsupportedError("a table with keys of fixed length has no delta iterator")
@@ -185,7 +217,7 @@ class TableReads:
         while True:
             start = max(position, segment.start_offset)
             try:
-                delta = await self._walk(segment, start, count)
+                delta = await self._walk(segment, start, count, bytes_max)
             except SegmentTruncatedError:
                 if segment.start_offset <= start:
                     raise
@@ -198,8 +230,9 @@ class TableReads:
             delta.should_clear = position < start
             return delta
 
-    async def _walk(self, segment: SegmentState, start: int, count: int) -> TableDelta:
-        walk = DeltaWalk(start, segment.durable_length, count, self._config.page_bytes_max)
+    async def _walk(self, segment: SegmentState, start: int, count: int, bytes_max: int) -> TableDelta:
+        page_bytes_max = min(self._config.page_bytes_max, bytes_max)
+        walk = DeltaWalk(start, segment.durable_length, count, page_bytes_max, bytes_max)
         async for entries, data in scan_log(self._access, segment, start, walk.end):
             if walk.read(entries, data):
                 break

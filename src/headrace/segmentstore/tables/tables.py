@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import InvalidArgumentError, TableNotEmptyError, UnsupportedError
-from headrace.limits import FIXED_KEY_BYTES_MAX
+from headrace.limits import FIXED_KEY_BYTES_MAX, TABLE_BATCH_BYTES_MAX
 from headrace.model.attributes import (
     ATTRIBUTE_ID_LENGTH,
     ROLLOVER_SIZE,
@@ -219,13 +219,15 @@ class ContainerTables:
 
     # ---- reads
 
-    async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
+    async def table_get(
+        self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
+    ) -> list[TableEntry | None]:
         """Return the entry of each key, in order; None for keys that do not exist.
 
         Raises:
-            InvalidArgumentError: the values asked for exceed 32 MiB.
+            AnswerTooLargeError: keys and values together exceed ``bytes_max``.
         """
-        return await self._reads.get(segment, keys)
+        return await self._reads.get(segment, keys, bytes_max)
 
     def contains_nowait(self, segment: SegmentState, key: bytes) -> bool | None:
         """Whether a table holds a key, or None if that is not known without waiting."""
@@ -240,23 +242,40 @@ class ContainerTables:
         return None if table is None else len(table.state.index)
 
     async def table_keys(
-        self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
+        self,
+        segment: str,
+        token: bytes,
+        count: int,
+        from_key: bytes = b"",
+        to_key: bytes = b"",
+        bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableKey], bytes]:
         """Return up to ``count`` keys in ascending order, and the token to go on with.
 
         Hash tables go on with ``token``; empty is the start, and comes back with an empty page. Tables with
         keys of fixed length take the inclusive bounds ``from_key`` and ``to_key`` instead; empty is no
         bound. A key that exists during the whole iteration comes exactly once.
+
+        Raises:
+            AnswerTooLargeError: the first item alone exceeds ``bytes_max``.
         """
-        return await self._reads.keys(segment, token, count, from_key, to_key)
+        return await self._reads.keys(segment, token, count, from_key, to_key, bytes_max)
 
     async def table_entries(
-        self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
+        self,
+        segment: str,
+        token: bytes,
+        count: int,
+        from_key: bytes = b"",
+        to_key: bytes = b"",
+        bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableEntry], bytes]:
         """Do as :meth:`table_keys` does, with values."""
-        return await self._reads.entries(segment, token, count, from_key, to_key)
+        return await self._reads.entries(segment, token, count, from_key, to_key, bytes_max)
 
-    async def table_delta(self, segment: str, position: int, count: int) -> TableDelta:
+    async def table_delta(
+        self, segment: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
+    ) -> TableDelta:
         """Return what changed in a hash table since ``position`` of its log, up to about ``count`` keys.
 
         An answer without entries means that there are none up to the end; its ``last_position`` is the end.
@@ -264,8 +283,9 @@ class ContainerTables:
         Raises:
             UnsupportedError: the table has keys of fixed length.
             InvalidArgumentError: ``position`` is beyond the log, or was not handed out by it.
+            AnswerTooLargeError: the first entry alone exceeds ``bytes_max``.
         """
-        return await self._reads.delta(segment, position, count)
+        return await self._reads.delta(segment, position, count, bytes_max)
 
     # ---- introspection
 

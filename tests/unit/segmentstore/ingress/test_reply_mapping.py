@@ -27,6 +27,7 @@ EXPECTED = {
     "TableKeyVersionError": c.TableKeyBadVersion,
     "SegmentNotSealedError": c.ErrorMessage,
     "InvalidArgumentError": c.ErrorMessage,
+    "AnswerTooLargeError": c.ErrorMessage,
     "EventTooLargeError": c.ErrorMessage,
     "TooManyAttributesError": c.ErrorMessage,
     "UnsupportedError": c.OperationUnsupported,

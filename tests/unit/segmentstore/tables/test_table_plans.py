@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.errors import AnswerTooLargeError
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.tables.compaction_plan import CompactionRound, is_compaction_due
 from headrace.segmentstore.tables.delta_plan import DeltaWalk
@@ -98,9 +99,9 @@ def test_survivors_come_in_the_order_of_their_versions_even_if_they_were_copied_
 
 
 def walk(
-    log: bytes, start: int, count: int, bytes_max: int = 1 << 20
+    log: bytes, start: int, count: int, page_bytes_max: int = 1 << 20, bytes_max: int = 1 << 20
 ) -> tuple[list[tuple[bytes, bytes]], int, bool]:
-    delta_walk = DeltaWalk(start, len(log), count, bytes_max)
+    delta_walk = DeltaWalk(start, len(log), count, page_bytes_max, bytes_max)
     entries, _ = decode_entries(log[start:], start, "t")
     delta_walk.read(entries, log[start:])
     delta = delta_walk.delta()
@@ -123,8 +124,21 @@ def test_a_delta_that_ends_with_the_last_entry_has_reached_the_end():
 
 def test_a_delta_is_cut_when_it_holds_enough_bytes():
     log = encode_entries([TableEntry(bytes([n]), b"x" * 100) for n in range(10)])[0]
-    found, position, reached_end = walk(log, 0, 10, bytes_max=250)
-    assert (len(found), position, reached_end) == (3, 3 * 118, False)
+    found, position, reached_end = walk(log, 0, 10, page_bytes_max=250)
+    assert (len(found), position, reached_end) == (2, 2 * 118, False), "the third would be too much"
+    found, position, reached_end = walk(log, position, 10, page_bytes_max=1)
+    assert (len(found), position, reached_end) == (1, 3 * 118, False), "one is always there"
+    with pytest.raises(AnswerTooLargeError) as caught:
+        walk(log, position, 10, page_bytes_max=120, bytes_max=120)
+    assert caught.value.size_bytes == 121
+
+
+def test_a_delta_is_cut_in_front_of_a_newer_value_that_is_too_large():
+    log = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"a", b"2" * 100), TableEntry(b"b", b"3")])[0]
+    first = 17 + 1 + 1
+    assert walk(log, 0, 10, 50, 200) == ([(b"a", b"1")], first, False)
+    assert walk(log, first, 10, 50, 200) == ([(b"a", b"2" * 100)], first + 118, False)
+    assert walk(log, 0, 10, 121, 200) == ([(b"a", b"2" * 100)], first + 118, False)
 
 
 def test_the_value_cache_forgets_the_values_used_least_lately():

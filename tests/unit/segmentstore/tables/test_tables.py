@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from headrace.errors import (
+    AnswerTooLargeError,
     ContainerOfflineError,
     DataCorruptionError,
     FencedOutError,
@@ -18,7 +19,12 @@ from headrace.errors import (
     ThrottledError,
     UnsupportedError,
 )
-from headrace.limits import TABLE_BATCH_BYTES_MAX, TABLE_KEY_BYTES_MAX, TABLE_VALUE_BYTES_MAX
+from headrace.limits import (
+    TABLE_BATCH_BYTES_MAX,
+    TABLE_ITEM_BYTES,
+    TABLE_KEY_BYTES_MAX,
+    TABLE_VALUE_BYTES_MAX,
+)
 from headrace.model.attributes import ATTRIBUTE_ID_LENGTH, ROLLOVER_SIZE, SEGMENT_TYPE
 from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig
@@ -453,7 +459,7 @@ async def test_a_batch_or_an_answer_beyond_the_limit_is_refused(tables):
     await tables.table_update(T, batch[17:])
     with pytest.raises(InvalidArgumentError):
         await tables.table_get(T, [item.key for item in batch])
-    assert len((await tables.table_entries(T, b"", 100))[0]) == 3  # about two mebibytes
+    assert len((await tables.table_entries(T, b"", 100))[0]) == 2  # not more than two mebibytes
 
 
 @pytest.mark.parametrize("key", [b"", b"k" * (TABLE_KEY_BYTES_MAX + 1)])
@@ -808,9 +814,39 @@ async def test_pages_are_bounded_in_bytes_whatever_count_is_asked_for(access):
     tables = ContainerTables(access, TablesConfig(page_bytes_max=1000))
     await tables.create_table(T)
     await tables.table_update(T, [entry(f"k{n:02}", b"x" * 180) for n in range(50)])
-    assert len((await tables.table_entries(T, b"", 1 << 31))[0]) == 5
-    assert len((await tables.table_keys(T, b"", 1 << 31))[0]) == 50
-    assert len((await tables.table_delta(T, 0, 1 << 31)).entries) == 6
+    assert len((await tables.table_entries(T, b"", 1 << 31))[0]) == 4
+    assert len((await tables.table_keys(T, b"", 1 << 31))[0]) == 43
+    assert len((await tables.table_delta(T, 0, 1 << 31)).entries) == 4
+    one = TABLE_ITEM_BYTES + 3 + 180
+    assert len((await tables.table_entries(T, b"", 50, bytes_max=2 * one + 50))[0]) == 2
+    assert len((await tables.table_keys(T, b"", 50, bytes_max=2 * one))[0]) == 2 * one // 23
+    assert len((await tables.table_delta(T, 0, 50, bytes_max=2 * one)).entries) == 2
+
+
+async def test_what_takes_more_than_an_answer_may_have_is_said_before_anything_is_fetched(access):
+    tables = ContainerTables(access, TablesConfig(value_cache_bytes_max=0, page_bytes_max=100))
+    await tables.create_table(T)
+    keys = [b"k%02d" % n for n in range(10)]
+    await tables.table_update(T, [entry(key, b"x" * 180) for key in keys])
+    one = TABLE_ITEM_BYTES + 3 + 180
+    nothing = TABLE_ITEM_BYTES + 6
+    reads = access.reads
+    for ask, size in (
+        (lambda size: tables.table_get(T, [*keys, b"absent"], size), 10 * one + nothing),
+        (lambda size: tables.table_get(T, [keys[0]] * 5, size), 5 * one),
+        (lambda size: tables.table_entries(T, b"", 10, bytes_max=size), one),
+        (lambda size: tables.table_keys(T, b"", 10, bytes_max=size), one - 180),
+    ):
+        with pytest.raises(AnswerTooLargeError) as caught:
+            await ask(size - 1)
+        assert caught.value.size_bytes == size
+        assert access.reads == reads
+        await ask(size)
+        reads = access.reads
+    with pytest.raises(AnswerTooLargeError) as caught:
+        await tables.table_delta(T, 0, 10, bytes_max=one - 1)
+    assert caught.value.size_bytes == one
+    assert len((await tables.table_delta(T, 0, 10, bytes_max=one)).entries) == 1
 
 
 async def test_ten_thousand_keys_are_ordered_and_rebuilt(tables):
