@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.model.tables import TableEntry, TableKey
 from headrace.wire import commands as c
 from headrace.wire.frames import FrameDecoder, encode
 from tests.integration.server_process import ServerProcess
@@ -14,6 +15,7 @@ from tests.integration.server_process import ServerProcess
 pytestmark = pytest.mark.cluster
 
 SEGMENT = "demo/stream/0.#epoch.0"
+TABLE = "demo/_kvtable/t/0.#epoch.0"
 MIB = 1 << 20
 PATIENCE_S = 60
 
@@ -23,6 +25,7 @@ def server(tmp_path):
     environment = {
         "HEADRACE_CONNECTION_MEMORY__RECEIVE_BYTES_MAX": "16 MiB",
         "HEADRACE_CONNECTION_MEMORY__UNSENT_BYTES_MAX": "16 MiB",
+        "HEADRACE_CONNECTION_MEMORY__TABLE_REPLY_BYTES_MAX": "32 MiB",
     }
     with ServerProcess(tmp_path, "--containers", "1", environment=environment) as running:
         yield running
@@ -120,4 +123,40 @@ async def test_clients_that_do_not_take_what_they_ask_for(server):
         client.writer.transport.abort()
     await until(lambda: listener(server)["unsent_bytes"] == 0)
     assert len((await good.ask(c.ReadSegment(SEGMENT, 5, 2 * MIB, "", 3))).data) > 64 << 10
+    good.writer.close()
+
+
+async def test_clients_that_do_not_take_the_tables_that_they_ask_for(server):
+    good = await Client.open(server)
+    await good.ask(c.CreateTableSegment(1, TABLE, ""))
+    keys = [TableKey(b"key %d" % number) for number in range(12)]
+    for number, key in enumerate(keys):
+        await good.ask(c.UpdateTableEntries(number, TABLE, "", [TableEntry(key.key, bytes(1_000_000))]))
+    await good.ask(c.UpdateTableEntries(100, TABLE, "", [TableEntry(b"small", b"value")]))
+    before = resident_mib(server)
+    slow = [await Client.open(server) for _ in range(12)]
+    for number, client in enumerate(slow):
+        client.reader._transport.pause_reading()
+        if number % 2:
+            client.writer.write(encode(c.ReadTableEntries(number, TABLE, "", 100)))
+        else:
+            client.writer.write(encode(c.ReadTable(number, TABLE, "", keys)))
+    await until(lambda: listener(server)["requests"] >= 14 + len(slow))
+    await until(settles(lambda: listener(server)["unsent_bytes"]))
+    statistics = listener(server)
+    assert 4 * MIB < statistics["unsent_bytes"] <= statistics["table_reply_bytes"] <= 32 * MIB
+    assert resident_mib(server) - before < 60, "84 MB were asked for"
+    reply = await good.ask(c.ReadTable(101, TABLE, "", [TableKey(b"small")]))
+    assert reply.entries[0].value == b"value"
+    assert not listener(server)["replies_overdue"], "it did not wait for anybody"
+    page = await good.ask(c.ReadTableEntries(102, TABLE, "", 100))
+    assert [len(entry.value) for entry in page.entries] in ([1_000_000], [1_000_000] * 2)
+    reply = await good.ask(c.ReadTable(103, TABLE, "", keys))
+    assert [len(entry.value) for entry in reply.entries] == [1_000_000] * 12
+    statistics = listener(server)
+    assert statistics["table_reply_waits"]
+    assert statistics["replies_overdue"]
+    for client in slow:
+        client.writer.transport.abort()
+    await until(lambda: listener(server)["unsent_bytes"] == listener(server)["table_reply_bytes"] == 0)
     good.writer.close()

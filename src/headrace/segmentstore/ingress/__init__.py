@@ -12,8 +12,10 @@ append_session       order, repetition and refusal of appends                -
 read_session         what a read is answered                                 waits at the tail
 segment_session      -                                                       asks the store
 table_session        -                                                       asks the store
+table_replies        when a large reply may be put together                  asks, sends, waits
+reply_room           -                                                       asks for such room
 reply_mapping        which reply an error becomes                            -
-admission            how many bytes of requests may be in memory             -
+admission            how many bytes of requests, or replies, are in memory   -
 receive_memory       who may receive a large frame, who has to wait          -
 frame_room           -                                                       asks for such room
 shared_bound         how many reads may wait, and writers be set up          -

@@ -1,7 +1,7 @@
-"""How many bytes of requests may be in memory at once, over all connections.
+"""How many bytes may be in memory at once, over all connections: of requests, and of large replies.
 
-Appends are not counted: they are copied into frames of a bounded pool. Reads hold no bytes until they are
-answered.
+Of requests, appends are not counted: they are copied into frames of a bounded pool. Reads hold no bytes until
+they are answered. The other memory is that of replies about tables: see ``table_replies``.
 """
 
 from __future__ import annotations
@@ -54,6 +54,18 @@ class Admission:
             return False
         self._statistics.bytes_running += size_bytes
         return True
+
+    def enter_at_once(self, size_bytes: int) -> bool:
+        """Take room and say so, unless one would have to wait for it."""
+        if self._line or not self._fits(size_bytes):
+            return False
+        self._statistics.bytes_running += size_bytes
+        return True
+
+    @property
+    def waiting(self) -> int:
+        """How many are in line."""
+        return len(self._line)
 
     def leave(self, size_bytes: int) -> None:
         """Give room back, to those who wait if it is enough for the first of them."""
@@ -119,6 +131,11 @@ class Stay:
         self._admission = admission
         self._size_bytes = size_bytes
         self._aside = False
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether others have the room."""
+        return self._aside
 
     def step_aside(self) -> bool:
         """Let others have the room until :meth:`come_back`; False if too much is aside already."""

@@ -33,6 +33,14 @@ class ConnectionMemoryConfig:
         help="Replies that are not taken. Beyond it reads are answered in small pieces, and whoever has "
         "anything unsent is not read from.",
     )
+    table_reply_bytes_max: int = tunable(
+        128 * MIB,
+        low=1,
+        high=1024 * GIB,
+        help="Replies about tables of more than 64 KiB, from before they are put together until they are "
+        "taken. One always fits. Beyond it iterators answer small pages, and larger replies wait: who does "
+        "not take one for 5 s meanwhile, or not all of it in 30 s, is closed.",
+    )
     waiting_reads_total_max: int = tunable(
         200_000,
         low=1,
@@ -68,6 +76,16 @@ class IngressConfig(ConnectionMemoryConfig):
 
     frame_stall_s: float = 5.0
     """The same for who has sent nothing of it for this time."""
+
+    small_reply_bytes_max: int = 64 * KIB
+    """A reply about a table of this size needs no room: see ``table_reply_bytes_max``."""
+
+    reply_patience_s: float = 30.0
+    """Who has room for a large reply and has not taken it after this time is closed, if others wait for room.
+    """
+
+    reply_stall_s: float = 5.0
+    """The same for who has taken nothing for this time."""
 
     write_buffer_bytes_max: int = 1 * MIB
     """A connection whose client takes its replies too slowly is not read from while more than this is unsent.

@@ -161,6 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reads.close()
         self._requests.close()
         self._outbox.close()
+        self._requests.on_lost()
         self._room.close()
         self._writers.close()
         # The parts of a connection refer to each other, and the collector comes by rarely: the buffer would
@@ -370,6 +371,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._totals.frames_overdue += 1
         self.close_after_replies("others need the room of a frame that does not arrive, or is not taken")
+
+    def on_reply_overdue(self) -> None:
+        """Others wait for the room of a reply that this client does not take."""
+        self._totals.replies_overdue += 1
+        self.close_after_replies("others need the room of a table reply that is not taken")
+        self._abort()
 
     @property
     def is_closing(self) -> bool:

@@ -157,18 +157,22 @@ class StoreFacade(Protocol):
     async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
         """Raises TableKeyMissingError, TableKeyVersionError, OffsetMismatchError."""
 
-    async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
-        """Return one element per key, in order."""
+    async def table_get(self, segment: str, keys: Sequence[bytes], bytes_max: int) -> list[TableEntry | None]:
+        """Return one element per key, in order.
+
+        An item takes ``TABLE_ITEM_BYTES`` more than its key and value. Raises AnswerTooLargeError, before
+        anything is fetched.
+        """
 
     async def table_keys(
-        self, segment: str, token: bytes, count: int, from_key: bytes, to_key: bytes
+        self, segment: str, token: bytes, count: int, from_key: bytes, to_key: bytes, bytes_max: int
     ) -> tuple[list[TableKey], bytes]:
-        """Return a page and the token behind it."""
+        """Return a page and the token behind it. Raises AnswerTooLargeError: for one item."""
 
     async def table_entries(
-        self, segment: str, token: bytes, count: int, from_key: bytes, to_key: bytes
+        self, segment: str, token: bytes, count: int, from_key: bytes, to_key: bytes, bytes_max: int
     ) -> tuple[list[TableEntry], bytes]:
-        """Return a page and the token behind it."""
+        """Return a page and the token behind it. Raises AnswerTooLargeError: for one item."""
 
-    async def table_delta(self, segment: str, position: int, count: int) -> TableDelta:
-        """Raises UnsupportedError for tables with keys of fixed length."""
+    async def table_delta(self, segment: str, position: int, count: int, bytes_max: int) -> TableDelta:
+        """Raises UnsupportedError for tables with keys of fixed length; AnswerTooLargeError: for one item."""

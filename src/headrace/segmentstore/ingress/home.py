@@ -26,6 +26,7 @@ class ConnectionHome(Protocol):
     config: IngressConfig
     authorise: Authorise
     admission: Admission
+    reply_memory: Admission
     receive_memory: ReceiveMemory
     unsent: UnsentBytes
     waiting_reads: SharedBound

@@ -40,6 +40,7 @@ class Listener:
         self.config = config or IngressConfig()
         self.authorise = authorise
         self.admission = Admission(self.config.request_bytes_max)
+        self.reply_memory = Admission(self.config.table_reply_bytes_max)
         self.receive_memory = ReceiveMemory(self.config.receive_bytes_max)
         self.unsent = UnsentBytes(self.config.unsent_bytes_max)
         self.waiting_reads = SharedBound(
@@ -109,6 +110,9 @@ class Listener:
 
     def statistics(self) -> IngressStatistics:
         self.totals.receive_bytes_lent = self.receive_memory.statistics().bytes_lent
+        replies = self.reply_memory.statistics()
+        self.totals.table_reply_bytes = replies.bytes_running
+        self.totals.table_reply_waits = replies.waits
         self.totals.unsent_bytes = self.unsent.total
         self.totals.waiting_reads = self.waiting_reads.total
         self.totals.writers = self.writers.total

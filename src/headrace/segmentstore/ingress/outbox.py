@@ -53,6 +53,7 @@ class Outbox:
         "_files",
         "_frames",
         "_held",
+        "_large",
         "_loop",
         "_on_drained",
         "_scheduled",
@@ -80,6 +81,8 @@ class Outbox:
         self._scheduled = False
         self._clogged = False
         self._held: list[ReadResult] = []
+        self._large: deque[tuple[int, float, Callable[[], None]]] = deque()
+        """Of large replies that are unsent: where they end in the stream, since when, whom that interests."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._turn_given = False
         self._writes_vectors = False
@@ -106,6 +109,11 @@ class Outbox:
         return self._count_unsent() > (0 if self._unsent.tight else self._bytes_max)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the connection is lost: nothing is sent any more."""
+        return self._transport is None
+
+    @property
     def tight(self) -> bool:
         """Whether all connections together have so much unsent that answers should be small."""
         return self._unsent.tight
@@ -118,6 +126,27 @@ class Outbox:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._turn)
+
+    def send_reply(self, frame: bytes) -> None:
+        """Do as :meth:`send` does, but at once if much waits for the end of the turn."""
+        self.send(frame)
+        self._small_bytes += len(frame)
+        if self._small_bytes > SMALL_BYTES_MAX:
+            self.flush()  # or nobody would know how much is unsent
+
+    def send_large(self, frame: bytes, on_sent: Callable[[], None]) -> None:
+        """Send a frame now, behind everything sent before.
+
+        ``on_sent`` is called once, when its last byte has left: until then all of it is in memory. Or when
+        the connection is lost.
+        """
+        if self._transport is None or self._transport.is_closing():
+            on_sent()
+            return
+        self.flush()
+        self._write(frame)
+        self._large.append((self._statistics.bytes_sent, self._loop.time(), on_sent))
+        self._count_unsent()
 
     def send_read(self, head: bytes, result: ReadResult, trailer: bytes) -> None:
         """Send an answer around the views of ``result``, which is released once they are sent."""
@@ -230,12 +259,33 @@ class Outbox:
         self._statistics.bytes_sent += len(data)
 
     def _count_unsent(self) -> int:
-        """Return what is unsent here, and let the sum of all connections know."""
+        """Return what is unsent here, and let the sum of all connections know.
+
+        TLS, which no server offers yet: such a transport counts what it has not handed to the one below. That
+        is out of reach from here, in uvloop at least, and may hold a whole reply, encrypted; it is missed
+        here, and a large reply counts as sent too early. To be mended before TLS is offered.
+        """
         transport = self._transport
         unsent = 0 if transport is None else transport.get_write_buffer_size()
         self._unsent.total += unsent - self._unsent_bytes
         self._unsent_bytes = unsent
+        if self._large:
+            self._tell_sent(self._statistics.bytes_sent - unsent)
         return unsent
+
+    def _tell_sent(self, sent_bytes: int) -> None:
+        large = self._large
+        while large and large[0][0] <= sent_bytes:
+            large.popleft()[2]()
+
+    def count_sent(self) -> int:
+        """Return how many bytes have left since the connection was opened."""
+        return self._statistics.bytes_sent - self._count_unsent()
+
+    @property
+    def large_since(self) -> float | None:
+        """When the oldest large reply was sent that has not left, as far as was counted."""
+        return self._large[0][1] if self._large else None
 
     def _hold(self, result: ReadResult) -> None:
         if self._count_unsent() == 0:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Protocol
 
 from headrace.errors import ClosedError, HeadraceError
 from headrace.segmentstore.ingress.admission import Stay
 from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.home import ConnectionHome
-from headrace.segmentstore.ingress.outbox import SMALL_BYTES_MAX, Outbox
+from headrace.segmentstore.ingress.outbox import Outbox
 from headrace.segmentstore.ingress.reply_mapping import question_of
 from headrace.segmentstore.ingress.segment_session import Handler, SegmentSession
+from headrace.segmentstore.ingress.table_replies import TableReplies
 from headrace.segmentstore.ingress.table_session import TableSession
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire import commands as c
@@ -20,9 +21,6 @@ from headrace.wire.commands.kinds import Request
 from headrace.wire.frames import encode
 
 _logger = logging.getLogger(__name__)
-
-_REPEATABLE: Final = frozenset({c.ReadTable, c.ReadTableKeys, c.ReadTableEntries, c.ReadTableEntriesDelta})
-"""They change nothing, and their answers may be large."""
 
 
 class Admitted(Enum):
@@ -55,11 +53,24 @@ class RequestConnection(Protocol):
     def close_after_replies(self, reason: str) -> None:
         """Take nothing more, send what is owed, close."""
 
+    def on_reply_overdue(self) -> None:
+        """Others wait for the room of a reply that this client does not take."""
+
 
 class RequestSession:
     """Starts requests within bounds, and sends what they answer."""
 
-    __slots__ = ("_admitted_bytes", "_asked_bytes", "_connection", "_handlers", "_home", "_outbox", "running")
+    __slots__ = (
+        "_admitted_bytes",
+        "_asked_bytes",
+        "_connection",
+        "_handlers",
+        "_home",
+        "_outbox",
+        "_questions",
+        "_replies",
+        "running",
+    )
 
     def __init__(
         self,
@@ -71,10 +82,14 @@ class RequestSession:
         self._home = home
         self._connection = connection
         self._outbox = outbox
+        tables = TableSession(home.store)
+        self._questions = tables.questions
         self._handlers: dict[type[Request], Handler] = {
             **SegmentSession(home.store, transients).handlers,
-            **TableSession(home.store).handlers,
+            **tables.handlers,
+            **tables.questions,
         }
+        self._replies = TableReplies(home, connection, outbox)
         self.running = 0
         self._admitted_bytes = 0
         """Room that was taken for the request that is started next."""
@@ -123,6 +138,10 @@ class RequestSession:
         self._home.admission.leave_line(self._on_entered)
         self.give_back()
 
+    def on_lost(self) -> None:
+        """Nobody takes replies any more; the outbox is closed."""
+        self._replies.close()
+
     def give_back(self) -> None:
         """Let others have the room that was taken for the next request, if it was not started."""
         size_bytes, self._admitted_bytes = self._admitted_bytes, 0
@@ -143,26 +162,10 @@ class RequestSession:
             self._end(stay)
 
     async def _answer(self, handler: Handler, command: Request, stay: Stay) -> None:
-        frame = encode(await handler(command))
-        if len(frame) <= SMALL_BYTES_MAX:
-            self._connection.send(frame)
-        elif self._outbox.full and type(command) in _REPEATABLE:
-            del frame  # the client takes its replies slowly: hold no large one for it meanwhile
-            if not stay.step_aside():  # nor room that the requests of others need
-                self._connection.close_after_replies("too many bytes of requests wait for slow clients")
-                return
-            await self._outbox.wait_turn()
-            try:
-                await stay.come_back()
-                self._send_large(encode(await handler(command)))
-            finally:
-                self._outbox.end_turn()
+        if type(command) in self._questions:
+            await self._replies.answer(handler, command, stay)
         else:
-            self._send_large(frame)
-
-    def _send_large(self, frame: bytes) -> None:
-        self._connection.send(frame)
-        self._outbox.flush()  # or nobody would know how much is unsent
+            self._outbox.send_reply(encode(await handler(command)))
 
     def _end(self, stay: Stay) -> None:
         self.running -= 1

@@ -27,6 +27,15 @@ class IngressStatistics:
     receive_bytes_lent: int = 0
     """Room that connections have for large frames now."""
 
+    replies_overdue: int = 0
+    """Connections that were closed because others waited for the room of a reply that was not taken."""
+
+    table_reply_bytes: int = 0
+    """Room of large replies to questions about tables now: while they are put together, and not taken."""
+
+    table_reply_waits: int = 0
+    """How often one waited for its room."""
+
     unsent_bytes: int = 0
     """Replies that clients have not taken now, at most."""
 

@@ -1,4 +1,8 @@
-"""Requests about table segments. Each takes a request and answers with its reply."""
+"""Requests about table segments. Each takes a request and answers with its reply.
+
+Questions change nothing, and their answers may be large. So they take besides how many bytes the keys or
+entries of the answer may have, and fail with AnswerTooLargeError, which says how many they do have.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from headrace.wire.commands.kinds import Reply, Request
 class TableSession:
     """What one connection asks about tables. Errors of the store pass through."""
 
-    __slots__ = ("_store", "handlers")
+    __slots__ = ("_store", "handlers", "questions")
 
     def __init__(self, store: StoreFacade) -> None:
         self._store = store
@@ -24,6 +28,8 @@ class TableSession:
             c.GetTableSegmentInfo: self.info,
             c.UpdateTableEntries: self.update,
             c.RemoveTableKeys: self.remove,
+        }
+        self.questions: dict[type[Request], Handler] = {
             c.ReadTable: self.read,
             c.ReadTableKeys: self.read_keys,
             c.ReadTableEntries: self.read_entries,
@@ -65,39 +71,44 @@ class TableSession:
         await self._store.table_remove(request.segment, request.keys, request.table_segment_offset)
         return c.TableKeysRemoved(request.request_id, request.segment)
 
-    async def read(self, request: c.ReadTable) -> Reply:
+    async def read(self, request: c.ReadTable, bytes_max: int) -> Reply:
         """Answer one entry per key: peers tell a missing one by its version or by its empty value."""
         keys = [key.key for key in request.keys]
-        found = await self._store.table_get(request.segment, keys)
+        found = await self._store.table_get(request.segment, keys, bytes_max)
         entries = [
             TableEntry(key, b"", NOT_EXISTS) if entry is None else entry
             for key, entry in zip(keys, found, strict=True)
         ]
         return c.TableRead(request.request_id, request.segment, entries)
 
-    async def read_keys(self, request: c.ReadTableKeys) -> Reply:
+    async def read_keys(self, request: c.ReadTableKeys, bytes_max: int) -> Reply:
         keys, token = await self._store.table_keys(
             request.segment,
             request.continuation_token,
             min(request.suggested_key_count, LIST_COUNT_MAX),
             request.from_key,
             request.to_key,
+            bytes_max,
         )
         return c.TableKeysRead(request.request_id, request.segment, keys, token)
 
-    async def read_entries(self, request: c.ReadTableEntries) -> Reply:
+    async def read_entries(self, request: c.ReadTableEntries, bytes_max: int) -> Reply:
         entries, token = await self._store.table_entries(
             request.segment,
             request.continuation_token,
             min(request.suggested_entry_count, LIST_COUNT_MAX),
             request.from_key,
             request.to_key,
+            bytes_max,
         )
         return c.TableEntriesRead(request.request_id, request.segment, entries, token)
 
-    async def read_delta(self, request: c.ReadTableEntriesDelta) -> Reply:
+    async def read_delta(self, request: c.ReadTableEntriesDelta, bytes_max: int) -> Reply:
         delta = await self._store.table_delta(
-            request.segment, request.from_position, min(request.suggested_entry_count, LIST_COUNT_MAX)
+            request.segment,
+            request.from_position,
+            min(request.suggested_entry_count, LIST_COUNT_MAX),
+            bytes_max,
         )
         return c.TableEntriesDeltaRead(
             request.request_id,

@@ -70,6 +70,8 @@ class ContainerProfile:
     receive_buffer_bytes: int = 256 * KIB
     receive_bytes_max: int = 256 * MIB
     unsent_bytes_max: int = 256 * MIB
+    table_reply_bytes_max: int = 128 * MIB
+    small_reply_bytes_max: int = 64 * KIB
 
 
 def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfile:

@@ -75,6 +75,8 @@ def _draw_crowded(entropy: SeededEntropy) -> dict[str, Any]:
         "log_s_max": (0.0, 0.05, 0.5)[draw(3)],
         "connection_requests_max": (128, 2)[draw(2)],
         "request_bytes_max": (256 * MIB, 1)[draw(2)],
+        "table_reply_bytes_max": (128 * MIB, 1)[draw(2)],
+        "small_reply_bytes_max": (64 * KIB, 1)[draw(2)],
     }
 
 

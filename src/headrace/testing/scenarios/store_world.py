@@ -50,6 +50,8 @@ class SimulatedStore(DataPlane):
             receive_buffer_bytes=profile.receive_buffer_bytes,
             receive_bytes_max=profile.receive_bytes_max,
             unsent_bytes_max=profile.unsent_bytes_max,
+            table_reply_bytes_max=profile.table_reply_bytes_max,
+            small_reply_bytes_max=profile.small_reply_bytes_max,
         )
         self.wals: dict[int, Wal] = {}
         self.failures: list[BaseException] = []

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 
 from headrace.errors import (
+    AnswerTooLargeError,
     AttributeMismatchError,
     InvalidArgumentError,
     NoSuchSegmentError,
@@ -15,6 +16,7 @@ from headrace.errors import (
     TableKeyVersionError,
     TableNotEmptyError,
 )
+from headrace.limits import TABLE_ITEM_BYTES
 from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT, UpdateKind
 from headrace.model.names import transient_segment_name
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableInfo, TableKey
@@ -405,22 +407,44 @@ class FakeStore:
         for key in keys:
             table["entries"].pop(key.key, None)
 
-    async def table_get(self, segment, keys):
+    async def table_get(self, segment, keys, bytes_max):
         await self._enter("table_get", segment)
         table = self._table(segment)
-        return [table["entries"].get(key) for key in keys]
+        found = [table["entries"].get(key) for key in keys]
+        total = sum(TABLE_ITEM_BYTES + len(key) for key in keys)
+        total += sum(len(entry.value) for entry in found if entry is not None)
+        if total > bytes_max:
+            raise AnswerTooLargeError(total, bytes_max)
+        return found
 
-    async def table_keys(self, segment, token, count, from_key, to_key):
-        entries, token = await self.table_entries(segment, token, count, from_key, to_key)
+    async def table_keys(self, segment, token, count, from_key, to_key, bytes_max):
+        entries, token = await self.table_entries(segment, token, count, from_key, to_key, bytes_max)
         return [TableKey(entry.key, entry.version) for entry in entries], token
 
-    async def table_entries(self, segment, token, count, from_key, to_key):
+    async def table_entries(self, segment, token, count, from_key, to_key, bytes_max):
         await self._enter("table_entries", segment, token, count, from_key, to_key)
-        keys = sorted(key for key in self._table(segment)["entries"] if key > token)[:count]
-        return [self._table(segment)["entries"][key] for key in keys], keys[-1] if keys else b""
+        entries = self._table(segment)["entries"]
+        keys = sorted(key for key in entries if key > token)[:count]
+        page = _fitting([entries[key] for key in keys], bytes_max)
+        return page, page[-1].key if page else b""
 
-    async def table_delta(self, segment, position, count):
+    async def table_delta(self, segment, position, count, bytes_max):
         await self._enter("table_delta", segment, position, count)
         table = self._table(segment)
-        entries = [entry for entry in table["entries"].values() if entry.version >= position][:count]
-        return TableDelta(entries, False, True, table["length"])
+        changed = [entry for entry in table["entries"].values() if entry.version >= position][:count]
+        page = _fitting(changed, bytes_max)
+        end = table["length"] if page == changed else page[-1].version + 1
+        return TableDelta(page, False, page == changed, end)
+
+
+def _fitting(entries, bytes_max):
+    """Return the first of them, as many as an answer may have."""
+    page, total = [], 0
+    for entry in entries:
+        total += TABLE_ITEM_BYTES + len(entry.key) + len(entry.value)
+        if total > bytes_max and page:
+            break
+        if total > bytes_max:
+            raise AnswerTooLargeError(total, bytes_max)
+        page.append(entry)
+    return page

@@ -121,9 +121,9 @@ async def ask_for_large_values(home, store, count):
     await store.table_update(SEGMENT + "t", [TableEntry(b"key", bytes(LARGE), NO_VERSION)])
     table_get = store.table_get
 
-    async def wait(segment, keys):
+    async def wait(segment, keys, bytes_max):
         await is_ready.wait()
-        return await table_get(segment, keys)
+        return await table_get(segment, keys, bytes_max)
 
     store.table_get = wait
     peer.transport.stuck = True

@@ -54,11 +54,14 @@ class FakeTransport:
                 self.protocol.pause_writing()
 
     def drain(self):
+        closes = self.closing and self.unsent and not self.aborted
         self.stuck = False
         self.unsent = 0
         if self.paused:
             self.paused = False
             self.protocol.resume_writing()
+        if closes:
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
 
     def pause_reading(self):
         assert self.reading
@@ -92,6 +95,7 @@ class FakeHome:
         self.config = config or IngressConfig()
         self.authorise = authorise
         self.admission = Admission(self.config.request_bytes_max)
+        self.reply_memory = Admission(self.config.table_reply_bytes_max)
         self.receive_memory = ReceiveMemory(self.config.receive_bytes_max)
         self.unsent = UnsentBytes(self.config.unsent_bytes_max)
         self.waiting_reads = SharedBound(
