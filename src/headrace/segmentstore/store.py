@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 from headrace.errors import (
     AttributeMismatchError,
+    HeadraceError,
     InvalidArgumentError,
     NoSuchSegmentError,
     RequestError,
@@ -233,6 +234,17 @@ class SegmentStore:
             return None
         check_stream(state)
         return container.read_nowait(state, offset, length_max)
+
+    def is_at_tail(self, segment: str, offset: int) -> bool | None:
+        """Say whether a read there waits for an append; None as long as the segment is not in memory.
+
+        Never raises: False if there can be no answer but an error.
+        """
+        try:
+            state = self._container(segment).find_segment(segment)
+        except HeadraceError:
+            return False
+        return None if state is None else offset >= state.durable_length and not state.sealed
 
     async def append(
         self,

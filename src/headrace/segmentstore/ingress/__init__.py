@@ -9,7 +9,7 @@ connection_writers   when a writer may be set up                             wai
 outbox               when enough is waiting to be sent                       writes
 file_sender          -                                                       sends out of chunk files
 append_session       order, repetition and refusal of appends                -
-read_session         what a read is answered                                 waits at the tail
+read_session         what a read is answered                                 waits
 segment_session      -                                                       asks the store
 table_session        -                                                       asks the store
 table_replies        when a large reply may be put together                  asks, sends, waits

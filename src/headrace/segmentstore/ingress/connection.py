@@ -454,14 +454,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._blocked & _CLOSING:
             return
         self._blocked |= _CLOSING
-        self._reads.close()
+        self._reads.end(self._maybe_close)
         self._requests.close()
         self._closing_timer = self._loop.call_later(self._config.drain_s, self._abort)
         self._set_reading()
         self._loop.call_soon(self._maybe_close)
 
     def _maybe_close(self) -> None:
-        if self._busy_writers or self._requests.running or self._transport is None:
+        if self._busy_writers or self._requests.running or self._reads.waiting or self._transport is None:
             return
         if not self._transport.is_closing():
             self._outbox.flush()

@@ -128,12 +128,18 @@ class StoreFacade(Protocol):
         """Say whether the attribute had the expected value. Raises SegmentSealedError."""
 
     async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> ReadResult:
-        """Wait for something to read. Raises SegmentTruncatedError, SegmentSealedError (sealed while
-        waiting).
+        """Wait for something to read; without ``wait`` only for storage: a read at the tail is answered with
+        nothing. Raises SegmentTruncatedError, SegmentSealedError (sealed while waiting).
         """
 
     def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
         """Answer from memory at once, or None: then :meth:`read` answers."""
+
+    def is_at_tail(self, segment: str, offset: int) -> bool | None:
+        """Say whether a read there waits for an append; None as long as the segment is not in memory.
+
+        Never raises: False if there can be no answer but an error.
+        """
 
     def append_target(self, segment: str) -> AppendTarget | None:
         """Return where to append, or None if the segment is not in memory, or gone: ``open_target`` knows."""

@@ -41,7 +41,7 @@ class ReadSession:
         self._outbox = outbox
         self._spawn = spawn
         self._on_error = on_error
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], ReadSegment] = {}
         self._bound = bound
 
     @property
@@ -66,23 +66,28 @@ class ReadSession:
                 f"more than {limit} reads wait on one connection, {self._bound.total} on all of them"
             )
         # The token was checked. It may have 64 KiB, and the read may wait for days.
-        request = dataclasses.replace(request, delegation_token="")
-        task = self._spawn("read", self._wait(request))
-        self._waiting.add(task)
+        self._start(dataclasses.replace(request, delegation_token=""), wait=True)
+
+    def _start(self, request: ReadSegment, *, wait: bool) -> asyncio.Task[None]:
+        task = self._spawn("read", self._wait(request, wait=wait))
+        self._waiting[task] = request
         self._bound.total += 1
         task.add_done_callback(self._forget)
+        return task
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._waiting.discard(task)
+        self._waiting.pop(task, None)
         self._bound.total -= 1
 
     def _length(self, request: ReadSegment) -> int:
         bytes_max = TIGHT_READ_BYTES_MAX if self._outbox.tight else READ_BYTES_MAX
         return read_length(request.suggested_length, bytes_max)
 
-    async def _wait(self, request: ReadSegment) -> None:
+    async def _wait(self, request: ReadSegment, *, wait: bool) -> None:
         try:
-            result = await self._fetch(request)
+            result = await self._fetch(request, wait=wait)
+            if not wait and result.at_tail and not result.length:
+                return
             if not self._outbox.full:
                 self._answer(request, result)
                 return
@@ -90,7 +95,7 @@ class ReadSession:
             result.release()
             await self._outbox.wait_turn()
             try:
-                self._answer(request, await self._fetch(request))
+                self._answer(request, await self._fetch(request, wait=wait))
             finally:
                 self._outbox.end_turn()
         except HeadraceError as error:
@@ -99,11 +104,11 @@ class ReadSession:
             _logger.exception("a read of %s failed", request.segment)
             self._on_error(request, error)
 
-    async def _fetch(self, request: ReadSegment) -> ReadResult:
+    async def _fetch(self, request: ReadSegment, *, wait: bool) -> ReadResult:
         """Return bytes that may be sent now, however much could be when this began to wait for them."""
         while True:
             length = self._length(request)
-            result = await self._store.read(request.segment, request.offset, length, wait=True)
+            result = await self._store.read(request.segment, request.offset, length, wait=wait)
             if result.length <= self._length(request):
                 return result
             # Too much is unsent by now. A part of what was read would keep all of it in memory.
@@ -115,6 +120,28 @@ class ReadSession:
             request.segment, request.offset, result.at_tail, result.end_of_segment, result.length
         )
         self._outbox.send_read(head, result, encode_segment_read_trailer(request.request_id))
+
+    def end(self, on_answered: Callable[[], None]) -> None:
+        """The connection closes: nobody waits at the tail any more, what exists is still answered.
+
+        ``on_answered`` is called whenever one of the latter was; :attr:`waiting` counts only them.
+        """
+
+        def tell(_: asyncio.Task[None]) -> None:
+            on_answered()
+
+        for task, request in list(self._waiting.items()):
+            at_tail = self._store.is_at_tail(request.segment, request.offset)
+            if at_tail is False:
+                task.add_done_callback(tell)
+                continue
+            del self._waiting[task]
+            task.cancel()
+            if at_tail is None:  # it may turn out to be there
+                try:
+                    self._start(request, wait=False).add_done_callback(tell)
+                except HeadraceError as error:
+                    self._on_error(request, error)
 
     def close(self) -> None:
         """The connection is lost: nobody waits any more."""

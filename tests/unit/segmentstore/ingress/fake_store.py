@@ -147,6 +147,11 @@ class FakeStore:
         self.gate = None
         self.refusal = None
         self.transients = 0
+        self.cold = set()
+        """Segments whose bytes have to be waited for, until ``storage`` is set."""
+        self.storage = asyncio.Event()
+        self.storage_failure = None
+        self.reads = []
 
     # ---- for tests
 
@@ -301,6 +306,17 @@ class FakeStore:
     # ---- reads
 
     def read_nowait(self, segment, offset, length_max):
+        if segment in self.cold or segment in self.inactive:
+            return None
+        return self._read(segment, offset, length_max)
+
+    def is_at_tail(self, segment, offset):
+        target = self.segments.get(segment)
+        if target is None or segment in self.inactive:
+            return None
+        return not target.state.sealed and offset >= target.state.durable_length
+
+    def _read(self, segment, offset, length_max):
         target = self._get(segment)
         state = target.state
         if offset < 0:
@@ -327,13 +343,21 @@ class FakeStore:
 
     async def read(self, segment, offset, length_max, *, wait):
         waited = False
+        self.reads.append(wait)
+        while segment in self.inactive:
+            await self.changed.wait()
         while True:
-            result = self.read_nowait(segment, offset, length_max)
+            if segment in self.cold and offset < self._get(segment).state.durable_length:
+                await self.storage.wait()
+                if self.storage_failure is not None:
+                    raise self.storage_failure
+            result = self._read(segment, offset, length_max)
             if result is not None:
                 if waited and result.end_of_segment:
                     raise SegmentSealedError(segment)
                 return result
-            assert wait
+            if not wait:
+                return ReadResult(offset, at_tail=True)
             waited = True
             await self.changed.wait()
 

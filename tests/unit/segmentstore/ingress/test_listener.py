@@ -195,17 +195,22 @@ async def test_transients_of_an_offline_container_stay_behind_without_harm(port,
     assert "stays behind" in caplog.text
 
 
-async def test_a_client_that_says_no_more_still_gets_its_replies(port, store):
+async def test_a_client_that_says_no_more_still_gets_its_replies(port, store, listener):
     store.durable_at_once = False
+    store.add("cold", bytes(MIB))
+    store.cold.add("cold")
     client = await Client.connect(port)
     client.send(c.Hello(16, 5), c.SetupAppend(1, WRITER, SEGMENT, ""), append(1, b"abc"), c.KeepAlive())
-    client.send(c.ReadSegment(SEGMENT, 0, 10, "", 2))
+    client.send(c.ReadSegment(SEGMENT, 0, 10, "", 2), c.ReadSegment("cold", 0, MIB, "", 3))
     client.writer.write_eof()
     for expected in (c.Hello, c.AppendSetup, c.KeepAlive):
         assert isinstance(await client.reply(), expected)
     await until(lambda: store.pending)
     store.commit()
-    assert await client.rest() == [encode(acked(1, NULL, 3))]
+    assert await client.reply() == acked(1, NULL, 3)
+    await until(lambda: listener.connections[0]["reads_waiting"] == 1)
+    store.storage.set()
+    assert await client.rest() == [encode(c.SegmentRead("cold", 0, True, False, bytes(MIB), 3))]
     client.close()
 
 
