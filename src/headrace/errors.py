@@ -332,6 +332,18 @@ class TooManyActiveSegmentsError(OverloadError):
         self.active_max = active_max
 
 
+class TooManyWritersError(OverloadError):
+    """A connection has all the writers that it may have now; those it has go on."""
+
+    def __init__(self, limit: int, total: int) -> None:
+        super().__init__(
+            f"more than {limit} writers on one connection, {total} on all of them: use further connections, "
+            "or close writers that are not needed"
+        )
+        self.limit = limit
+        self.total = total
+
+
 class CacheFullError(OverloadError):
     """Essential data cannot be cached; fatal for the container that meets it."""
 

@@ -52,7 +52,7 @@ class ConnectionMemoryConfig:
         500_000,
         low=1,
         high=100_000_000,
-        help="Writers that are set up, 1.2 KiB each. Beyond it the same.",
+        help="Writers that are set up, 1.2 KiB each. Beyond it a connection that has 64 gets no further one.",
     )
 
 

@@ -6,7 +6,13 @@ import asyncio
 import logging
 from typing import Protocol
 
-from headrace.errors import ClosedError, HeadraceError, InvalidArgumentError, ProtocolError
+from headrace.errors import (
+    ClosedError,
+    HeadraceError,
+    InvalidArgumentError,
+    ProtocolError,
+    TooManyWritersError,
+)
 from headrace.model.attributes import is_core_attribute
 from headrace.segmentstore.ingress.append_session import AppendConnection, AppendSession
 from headrace.segmentstore.ingress.authorisation import Permission
@@ -75,11 +81,7 @@ class ConnectionWriters:
     # -------------------------------------------------------------------------------------- setting up
 
     def set_up(self, command: SetupAppend) -> bool:
-        """Set a writer up, or refuse it; say whether nothing may be parsed until ``on_writer_ready``.
-
-        Raises:
-            ProtocolError: there are too many writers.
-        """
+        """Set a writer up, or refuse it; say whether nothing may be parsed until ``on_writer_ready``."""
         writer_id, segment = command.writer_id, command.segment
         try:
             self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
@@ -99,8 +101,6 @@ class ConnectionWriters:
             return self._wait_for_target(command)
         try:
             self._admit(command, target)
-        except ProtocolError:
-            raise
         except HeadraceError as error:
             self._refuse(command, error)
         return False
@@ -114,7 +114,7 @@ class ConnectionWriters:
         """Answer a writer whose event number is certain. The target is closed if that fails.
 
         Raises:
-            ProtocolError: there are too many writers.
+            TooManyWritersError: the connection has as many as it may have.
             TooManyAttributesError: the segment has had too many.
         """
         writer_id, segment = command.writer_id, command.segment
@@ -138,12 +138,11 @@ class ConnectionWriters:
         writer.on_setup(command.request_id, registration)
 
     def _check_room(self, writer_id: bytes) -> None:
-        """Refuse one writer more than there may be. Raises: ProtocolError."""
+        """Refuse one writer more than there may be. Raises: TooManyWritersError."""
         bound = self._home.writers
         if len(self._writers) >= bound.limit and writer_id not in self._writers:
-            raise ProtocolError(
-                f"more than {bound.limit} writers on one connection, {bound.total} on all of them"
-            )
+            self._home.totals.writers_refused += 1
+            raise TooManyWritersError(bound.limit, bound.total)
 
     def _refuse(self, command: SetupAppend, error: Exception) -> None:
         former = self._writers.get(command.writer_id)
@@ -180,9 +179,6 @@ class ConnectionWriters:
                 target.close()
             else:
                 self._admit(command, target)
-        except ProtocolError as error:
-            self._home.totals.violations += 1
-            connection.close_after_replies(f"protocol violation: {error}")
         except HeadraceError as error:
             self._refuse(command, error)
         except Exception:  # a bug of ours: only this connection ends

@@ -16,6 +16,7 @@ from headrace.wire.commands.kinds import Reply, Request
 
 MESSAGE_CHARS_MAX: Final = 1000
 
+UNSPECIFIED: Final = -1
 ILLEGAL_ARGUMENT: Final = 0
 TOKEN_REFUSED: Final = 0
 TOKEN_EXPIRED: Final = 1
@@ -88,6 +89,9 @@ ANSWERS: Final[dict[type[e.HeadraceError], Answer]] = {
     e.TableKeyVersionError: lambda q, _: c.TableKeyBadVersion(q.request_id, q.segment, ""),
     e.SegmentNotSealedError: _illegal_argument,
     e.InvalidArgumentError: _illegal_argument,
+    e.TooManyWritersError: lambda q, error: c.ErrorMessage(
+        q.request_id, q.segment, plain_text(str(error)), UNSPECIFIED
+    ),
     e.UnsupportedError: lambda q, _: c.OperationUnsupported(q.request_id, q.operation, ""),
     e.TokenExpiredError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_EXPIRED),
     e.AccessDeniedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),

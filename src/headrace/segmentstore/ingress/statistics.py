@@ -17,6 +17,9 @@ class IngressStatistics:
     reads: int = 0
     requests: int = 0
     violations: int = 0
+    writers_refused: int = 0
+    """Writers beyond what a connection may have."""
+
     capacity_waits: int = 0
     memory_waits: int = 0
     """How often a connection waited for the room of a large frame."""

@@ -16,6 +16,7 @@ from headrace.segmentstore.ingress import shared_bound
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.wire import commands as c
 from headrace.wire.frames import encode
+from headrace.wire.server_session import WRITERS_MAX
 from tests.unit.segmentstore.ingress.world import (
     NULL,
     OTHER,
@@ -557,12 +558,16 @@ async def test_writers_are_bounded_over_all_connections_and_few_are_always_allow
         assert type(await modest.set_up(name)) is c.AppendSetup, "once more is no further one"
     assert type(await greedy.set_up(names[0])) is c.AppendSetup
     assert home.writers.total == 12
-    refused = await modest.ask(c.SetupAppend(9, names[12], SEGMENT, ""))
-    assert refused == []
+    (refused,) = await modest.ask(c.SetupAppend(9, names[12], SEGMENT, ""))
+    assert refused == c.ErrorMessage(9, SEGMENT, refused.message, -1)
+    assert await modest.ask(append(1, b"abc", writer=names[10])) == [acked(1, NULL, 3, writer=names[10])]
+    assert await modest.ask(append(1, writer=names[12])) == [], "as any writer that was not set up"
     assert modest.closed
     assert not greedy.closed
     await modest.replies()
     assert home.writers.total == 10
+    assert home.totals.writers_refused == 1
+    assert store.segments[SEGMENT].users == 10
     (reply,) = await greedy.ask(c.SetupAppend(9, names[3], "sc/st/77.#epoch.0", ""))
     assert type(reply) is c.NoSuchSegment
     assert home.writers.total == 9
@@ -570,3 +575,17 @@ async def test_writers_are_bounded_over_all_connections_and_few_are_always_allow
     await greedy.replies()
     assert home.writers.total == 0
     await home.supervisor.stop()
+
+
+async def test_a_writer_too_many_of_a_connection_is_refused_and_the_others_go_on(store, home):
+    """65,536 of them, as many as there may be."""
+    peer = Peer(home)
+    writers = [n.to_bytes(16, "big") for n in range(1, WRITERS_MAX + 2)]
+    setups = b"".join(encode(c.SetupAppend(n, writer, SEGMENT, "")) for n, writer in enumerate(writers))
+    peer.feed(setups)
+    replies = await peer.replies(WRITERS_MAX // 64 + 100)
+    assert len(replies) == WRITERS_MAX + 1
+    assert replies[-1] == c.ErrorMessage(WRITERS_MAX, SEGMENT, replies[-1].message, -1)
+    assert await peer.ask(append(1, b"abc", writer=writers[0])) == [acked(1, NULL, 3, writer=writers[0])]
+    (reply,) = await peer.ask(c.SetupAppend(5, writers[1], SEGMENT, ""))
+    assert type(reply) is c.AppendSetup, "one that is there is no further one"

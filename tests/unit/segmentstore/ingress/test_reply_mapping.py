@@ -30,6 +30,7 @@ EXPECTED = {
     "AnswerTooLargeError": c.ErrorMessage,
     "EventTooLargeError": c.ErrorMessage,
     "TooManyAttributesError": c.ErrorMessage,
+    "TooManyWritersError": c.ErrorMessage,
     "UnsupportedError": c.OperationUnsupported,
     "AccessDeniedError": c.AuthTokenCheckFailed,
     "TokenExpiredError": c.AuthTokenCheckFailed,
@@ -67,7 +68,15 @@ def leaves(kind=e.HeadraceError):
 
 def make(kind):
     values = {"segment": "other", "start_offset": 3, "offset": 1, "expected": 2, "actual": 9}
-    values |= {"attribute_id": bytes(16), "size_bytes": 1, "limit_bytes": 0, "path": "p", "holder": "h"}
+    values |= {
+        "limit": 1,
+        "total": 2,
+        "attribute_id": bytes(16),
+        "size_bytes": 1,
+        "limit_bytes": 0,
+        "path": "p",
+        "holder": "h",
+    }
     signature = inspect.signature(kind.__init__)
     required = [
         parameter.name

@@ -12,9 +12,9 @@ import pytest
 
 from headrace.errors import WalWriteError
 from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.ingress.shared_bound import SharedBound
 from headrace.segmentstore.store import SegmentStore
 from headrace.wire import commands as c
-from headrace.wire import server_session
 from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, read_all, until
 from tests.unit.segmentstore.container.test_fenced_owner import Registry
 from tests.unit.segmentstore.ingress.world import (
@@ -200,8 +200,8 @@ async def test_writers_that_give_up_while_the_log_stands_leave_nothing_behind(wo
     world.wal.go_on()
 
 
-async def test_a_writer_too_many_of_a_connection_leaves_no_target_behind(world, monkeypatch):
-    monkeypatch.setattr(server_session, "WRITERS_MAX", 1)
+async def test_a_writer_too_many_of_a_connection_leaves_no_target_behind(world):
+    world.home.writers = SharedBound(each_max=1, total_max=100)
     first = Peer(world.home)
     await first.set_up()
     world.wal.held = True
@@ -211,9 +211,12 @@ async def test_a_writer_too_many_of_a_connection_leaves_no_target_behind(world, 
     await second.set_up(OTHER)
     assert await second.ask(c.SetupAppend(5, WRITER, SEGMENT, "")) == []
     world.wal.go_on()
-    await until(lambda: second.closed)
-    first.transport.abort()
+    (refused,) = await second.replies()
+    assert refused == c.ErrorMessage(5, SEGMENT, refused.message, -1)
+    assert not second.closed
+    assert world.container.find_segment(SEGMENT).users == 2
     for peer in (first, second):
+        peer.transport.abort()
         await peer.replies()
     assert world.container.find_segment(SEGMENT).users == 0
 
