@@ -14,7 +14,11 @@ class Permission(IntEnum):
 
 
 Authorise = Callable[[str, str, Permission], None]
-"""Told (token, segment, permission). Raises AccessDeniedError, or TokenExpiredError, to refuse."""
+"""Told (token, segment, permission). Raises AccessDeniedError, or TokenExpiredError, to refuse.
+
+A writer shows its token once, when it is set up, and is not asked again. Nothing here tells when a token
+expires, so nothing ends then; where tokens expire, other servers of this protocol close the connection.
+"""
 
 
 def allow_all(token: str, segment: str, permission: Permission) -> None:
