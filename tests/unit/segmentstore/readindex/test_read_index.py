@@ -1211,6 +1211,22 @@ async def test_a_read_parked_on_a_merge_ends_with_the_target(world):
         await reading
 
 
+@pytest.mark.parametrize("what", ["container", "segment"])
+async def test_a_read_parked_on_a_merge_ends_with_what_it_waits_for(world, what):
+    target, source = world.create("t"), world.create_stored("x", 100 * KIB)
+    world.begin_merge(target, source)
+    world.join_in_storage(target, source)
+    reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
+    await settle()
+    if what == "container":
+        world.index.close()
+    else:
+        world.index.drop(source)
+        world.index.drop(target)
+    with pytest.raises(ContainerOfflineError):
+        await reading
+
+
 async def test_a_read_that_waits_for_news_of_a_merge_source_is_answered_from_the_target(world):
     target, source = world.create("t"), world.create_stored("x", 100 * KIB)
     source.stored_length = 0  # recovered, and storage has not been asked yet
