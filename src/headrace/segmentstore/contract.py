@@ -166,10 +166,11 @@ class ReadIndex(Protocol):
         """
 
     def expect_tails(self, change: int) -> None:
-        """So many segments more, of which storage holds everything, will have bytes that it does not hold.
+        """So many segments more have appends on their way, which take up to a block more than their bytes.
 
-        Told when their appends are accepted, and taken back when these are applied: each takes a block of its
-        own, however small. A log frame holds appends to thousands of segments.
+        Told when the first one of a segment is accepted, and taken back when the last one is applied. Those
+        behind a merge that is on its way, too, begin a block of their own: told and taken back with the
+        merge. A log frame holds appends to thousands of segments.
         """
 
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:

@@ -56,7 +56,6 @@ class OpenRun:
         "data_at",
         "event_count",
         "frame",
-        "is_expected",
         "last_event_number",
         "length",
         "offset",
@@ -79,8 +78,6 @@ class OpenRun:
         self.at = 0
         self.data_at = 0
         self.frame: OpenFrame | None = None
-        self.is_expected = offset == segment.stored_length
-        """Whether the read index was told that the segment will have bytes which storage lacks."""
         self.pieces: bytes | None = None
         """The payload of a block too large for one frame; in-frame runs find theirs in the frame."""
 
@@ -160,7 +157,8 @@ class AppendRuns:
             if event_count > codec.RUN_EVENTS_MAX:
                 raise InvalidArgumentError(f"an append cannot have {event_count} events")
             run = self._open(owner, segment, offset, pieces, size)
-            if run.is_expected:
+            segment.appends_in_flight += 1
+            if segment.appends_in_flight == 1:
                 self._read_index.expect_tails(1)
         if run.frame is not None:
             frame = run.frame

@@ -47,11 +47,10 @@ class DurableApply:
         """
         time_ms = self._clock.now_ms()
         touched: dict[SegmentState, None] = {}
-        expected = 0
+        settled = 0
         append = self._read_index.append  # wakes who waits for these bytes, which nobody sees before we end
         add_append = self._memory_log.add_append
         for item in frame.items:
-            expected += item.is_expected
             if type(item) is OpenRun:
                 segment = item.segment
                 data = (
@@ -70,13 +69,19 @@ class DurableApply:
                     append(segment, item.offset, data)
                     add_append(item.sequence, segment, item.offset, item.length)
             else:
-                make_visible(
-                    self._container, item.operation, time_ms, self._read_index, self._memory_log, touched
-                )
+                operation = item.operation
+                make_visible(self._container, operation, time_ms, self._read_index, self._memory_log, touched)
+                settled += item.is_expected
+                if type(operation) is not ops.Append:
+                    continue
+                segment = self._container.by_id[operation.segment_id]
+            segment.appends_in_flight -= 1
+            if not segment.appends_in_flight:
+                settled += 1
         for segment in touched:
             self._read_index.on_changed(segment)
-        if expected:
-            self._read_index.expect_tails(-expected)
+        if settled:
+            self._read_index.expect_tails(-settled)
         for item in frame.items:
             if type(item) is OpenRun:
                 item.owner.on_durable(item.last_event_number, item.request_id, item.offset + item.length)

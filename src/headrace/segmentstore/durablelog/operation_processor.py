@@ -361,9 +361,12 @@ class OperationProcessor:
         operation = ticket.operation
         if type(operation) is ops.Append:
             segment = self._container.by_id[operation.segment_id]
-            if operation.offset == segment.stored_length:
-                ticket.is_expected = True
+            segment.appends_in_flight += 1
+            if segment.appends_in_flight == 1:
                 self._read_index.expect_tails(1)
+        elif type(operation) is ops.Merge and self._container.by_id[operation.segment_id].appends_in_flight:
+            ticket.is_expected = True  # what is appended behind it begins an extent of its own
+            self._read_index.expect_tails(1)
         transitions.accept(self._container, operation)
         written = self._builder.write(pieces, size, ticket, sequence)
         assert written, "frames were counted above"
@@ -471,10 +474,14 @@ class OperationProcessor:
         return stats
 
     def check(self) -> None:
-        """Assert the invariants of the parts, and that nobody waits for what has ended."""
+        """Assert the invariants of the parts, that nobody waits for what has ended, and that what is in
+        flight is in a frame.
+        """
         self._queue.check()
         self._throttle.check()
         assert self._failed is None or not (self._queue.count or self._waiters or self._barriers)
+        if self._failed is None and not self._dispatch.frames_held:
+            assert not any(segment.appends_in_flight for segment in self._container.by_id.values())
 
 
 def _priority(segments: tuple[SegmentState, ...], *, deletes: bool, critical: bool) -> Priority:

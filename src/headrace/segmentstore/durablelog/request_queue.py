@@ -29,7 +29,7 @@ class Ticket:
         self.future = future
         self.address = -1
         self.is_expected = False
-        """As of an open run: whether the read index was told of a segment that storage has whole as yet."""
+        """Whether the read index was told that appends behind this merge begin a block of their own."""
 
 
 class Request:

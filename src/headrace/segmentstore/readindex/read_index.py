@@ -19,6 +19,7 @@ from headrace.errors import (
 from headrace.limits import GIB, KIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
 from headrace.segmentstore.readindex.read_plan import (
@@ -166,8 +167,8 @@ class ContainerReadIndex:
 
     def expect_tails(self, change: int) -> None:
         if not self._closed:
-            self._expected_bytes += change * SLACK_BYTES
-            self._cache.expected_bytes += change * SLACK_BYTES
+            self._expected_bytes += change * BLOCK_BYTES
+            self._cache.expected_bytes += change * BLOCK_BYTES
             assert self._expected_bytes >= 0
 
     def let_go(self, segment: SegmentState) -> None:
@@ -437,7 +438,8 @@ class ContainerReadIndex:
         WITHOUT_ROOM once this is more than the cache has left for everybody: a container may grow only while
         it has less than what is left, so that however many share the cache, none of them meets its end. What
         is left does not include what readers hold, nor a reserve for appends that were accepted and are on
-        their way. The blocks that these will add are compared, too, but not part of the answer.
+        their way. The blocks that these may take beyond their bytes are compared, too, but not part of the
+        answer.
         """
         count = self._unstored.count
         growing = count + self._expected_bytes

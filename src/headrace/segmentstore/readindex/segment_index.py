@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MERGE_COPY_BYTES_MAX: Final = 16 * KIB
 """A source this small is copied to its target as the merge begins: cheaper than an extent of its own. Unless
-there is no room to spare: appends that were accepted must find theirs."""
+there is no room to spare, for a block more than its bytes: appends that were accepted must find theirs."""
 
 SLACK_BYTES: Final = 2 * BLOCK_BYTES
 """What the unstored bytes of one segment may keep beyond their own size."""
@@ -342,7 +342,7 @@ class SegmentIndex:
         redirect = Redirect(offset, offset + length, source)
         pieces: list[memoryview] = []
         if (
-            length > min(MERGE_COPY_BYTES_MAX, self._cache.spare_bytes)
+            length > min(MERGE_COPY_BYTES_MAX, self._cache.spare_bytes - BLOCK_BYTES)
             or source.collect(0, length, pieces, []) < length
         ):
             self.end, self.tail_block = offset + length, NO_BLOCK

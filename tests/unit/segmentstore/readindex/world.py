@@ -108,7 +108,7 @@ class World:
         self.bytes: dict[SegmentState, bytearray] = {}
         self.accepted_bytes_max = config.get("accepted_bytes_max", 0)
         self.accepted_bytes = 0
-        self._accepted: deque[tuple[SegmentState, int, bool]] = deque()
+        self._accepted: deque[tuple[SegmentState, int] | tuple[SegmentState, SegmentState, bool]] = deque()
         self._next_id = 0
 
     def create(self, name: str = "s") -> SegmentState:
@@ -141,28 +141,53 @@ class World:
 
         False, and nothing is changed, while the cache has no room or the log no frame.
         """
-        if (
-            self.index.unstored_bytes() >= WITHOUT_ROOM
-            or self.accepted_bytes + size > self.accepted_bytes_max
-        ):
+        if not self.has_room or self.accepted_bytes + size > self.accepted_bytes_max:
             return False
-        expected = segment.accepted_length == segment.stored_length
-        if expected:
+        segment.appends_in_flight += 1
+        if segment.appends_in_flight == 1:
             self.index.expect_tails(1)
-        self._accepted.append((segment, size, expected))
+        self._accepted.append((segment, size))
         self.accepted_bytes += size
         segment.accepted_length += size
         return True
 
+    def accept_merge(self, target: SegmentState, source: SegmentState) -> bool:
+        """The same for a merge."""
+        if not self.has_room:
+            return False
+        if not source.sealed:
+            self.seal(source)
+        expected = target.appends_in_flight > 0
+        if expected:
+            self.index.expect_tails(1)
+        self._accepted.append((target, source, expected))
+        target.accepted_length += source.durable_length
+        return True
+
+    @property
+    def has_room(self) -> bool:
+        return self.index.unstored_bytes() < WITHOUT_ROOM
+
+    @property
+    def in_flight(self) -> int:
+        """How many appends and merges were accepted, and not applied yet."""
+        return len(self._accepted)
+
     def apply(self, count: int | None = None) -> None:
-        """The first ``count`` accepted appends are durable; None: all of them."""
+        """The first ``count`` accepted appends and merges are durable; None: all of them."""
         for _ in range(len(self._accepted) if count is None else min(count, len(self._accepted))):
-            segment, size, expected = self._accepted.popleft()
+            segment, what, *rest = self._accepted.popleft()
             accepted_length = segment.accepted_length
-            self.append(segment, size)
+            if isinstance(what, int):
+                self.append(segment, what)
+                self.accepted_bytes -= what
+                segment.appends_in_flight -= 1
+                settled = not segment.appends_in_flight
+            else:
+                self.begin_merge(segment, what)
+                (settled,) = rest
             segment.accepted_length = accepted_length
-            self.accepted_bytes -= size
-            if expected:
+            if settled:
                 self.index.expect_tails(-1)
 
     def store(self, segment: SegmentState, length: int | None = None) -> None:

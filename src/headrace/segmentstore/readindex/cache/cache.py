@@ -70,7 +70,7 @@ class BlockCache:
     ``classes`` and ``pins`` are public to the segment indexes, which read them on their hot paths and change
     them only through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once,
     so nothing that readers hold; ``reserved_bytes`` the part of it that is kept for the bytes of appends
-    accepted already, ``expected_bytes`` that for the blocks which small ones of them will hardly use.
+    accepted already, ``expected_bytes`` that for the blocks which they take beyond their bytes.
     """
 
     def __init__(self, config: CacheConfig | None = None) -> None:
@@ -142,13 +142,18 @@ class BlockCache:
 
         It holds at least one block and as much of ``wanted_bytes`` as fits; with room to spare while memory
         is not tight, twice as much as the extent of order ``grown_from`` before it (-1: there is none), so
-        that a busy segment lies in few large pieces and an idle one in a small one.
+        that a busy segment lies in few large pieces and an idle one in a small one. What it has beyond the
+        blocks of ``wanted_bytes`` does not come out of what is kept for appends accepted already.
 
         Raises:
             CacheFullError: everything left is essential or in the hands of readers.
         """
         order = max(order_covering(wanted_bytes), min(grown_from + 1, self.tail_order_max))
-        if order > self.tail_order_max or self.policy.is_tight(self.essential_blocks):
+        if (
+            order > self.tail_order_max
+            or self.policy.is_tight(self.essential_blocks)
+            or self.spare_bytes < BLOCK_BYTES << order
+        ):
             order = min(order_within(wanted_bytes), self.layout.order_max)
         block = self._allocate(order)
         if block == NO_BLOCK and self._evictable_blocks < 1 << order:
