@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import islice
+from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, StorageReadError
 from headrace.segmentstore.container.container_state import ContainerState
@@ -19,6 +21,9 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flushing import FATAL
 
 _logger = logging.getLogger(__name__)
+
+_FORGOTTEN_AT_ONCE: Final = 256
+"""Segments whose rows are read together: with the largest rows, half of what one read of a table may take."""
 
 
 class Departures:
@@ -84,20 +89,24 @@ class Departures:
         Raises:
             StorageReadError: the catalogue does not answer, or is damaged; they stay.
         """
-        if not self._find_gone():
-            return False
-        async with self._catalogue.changing:
-            gone = self._find_gone()  # another caller may have been faster
-            try:
-                await self._catalogue.remove(gone)
-            except CorruptionError as error:
-                raise StorageReadError(
-                    f"the rows of {len(gone)} segments that are gone cannot be removed from the catalogue, "
-                    f"so these stay in memory: {error}"
-                ) from error
-            for segment in gone:
-                self._state.forget(segment)
-        return True
+        found = False
+        while self._find_gone():
+            found = True
+            async with self._catalogue.changing:
+                await self._forget_some(self._find_gone())  # another caller may have been faster
+        return found
+
+    async def _forget_some(self, gone: list[SegmentState]) -> None:
+        try:
+            await self._catalogue.remove(gone)
+        except CorruptionError as error:
+            raise StorageReadError(
+                f"the rows of {len(gone)} segments that are gone cannot be removed from the catalogue, "
+                f"so these stay in memory: {error}"
+            ) from error
+        for segment in gone:
+            self._state.forget(segment)
 
     def _find_gone(self) -> list[SegmentState]:
-        return [state for state in self._state.departing if state.stored_deleted]
+        gone = (state for state in self._state.departing if state.stored_deleted)
+        return list(islice(gone, _FORGOTTEN_AT_ONCE))

@@ -1,0 +1,34 @@
+"""Many segments with large rows of the catalogue that are deleted at about the same time."""
+
+import asyncio
+
+from headrace.limits import TABLE_BATCH_BYTES_MAX
+from headrace.model.attributes import AttributeUpdate, UpdateKind
+from tests.unit.segmentstore.container.container_bench import Bench, until
+
+WRITERS = 2_400
+ROW_BYTES = 26 * WRITERS
+COUNT = TABLE_BATCH_BYTES_MAX // ROW_BYTES + 20
+"""So many rows are more than one read of a table may ask for."""
+
+
+async def test_deleted_segments_are_forgotten_however_large_their_rows_are_together():
+    bench = Bench(active_segments_max=10_000, eviction_batch=10_000)
+    container = await bench.start()
+    writers = [
+        AttributeUpdate(number.to_bytes(16, "big"), UpdateKind.REPLACE, number)
+        for number in range(1 << 40, (1 << 40) + WRITERS)
+    ]
+    names = [f"s/{number}" for number in range(COUNT)]
+    for name in names:
+        await container.update_attributes(await container.create(name, {}), writers)
+    await bench.evict(*names)
+    segments = [await container.resolve(name) for name in names]
+    await asyncio.gather(*map(container.delete, segments))
+    await container.log.write_checkpoint()  # the log is cut behind the deletions
+    try:
+        await until(lambda: all(state.stored_deleted for state in segments))
+        await until(lambda: not container.state.departing, 5.0)
+        assert container.segment_statistics().catalogue_rows == 0
+    finally:
+        await bench.stop()
