@@ -68,7 +68,7 @@ class SegmentDirectory:
         """
         state = self._state.find(name)
         if state is not None and not self.activations.is_inactive(name):
-            if state.accepted_deleted or state.accepted_merged or name in self._creating:
+            if state.accepted_deleted or state.accepted_merged or self._is_beginning(state):
                 raise NoSuchSegmentError(name)
             return state
         if state is None and name not in self.activations and self._catalogue.is_absent(name):
@@ -91,7 +91,7 @@ class SegmentDirectory:
                 raise NoSuchSegmentError(name)
             state = await self.activations.wait(name)
             state.last_used = self._state.sequence
-        if state.accepted_deleted or state.accepted_merged or name in self._creating:
+        if state.accepted_deleted or state.accepted_merged or self._is_beginning(state):
             raise NoSuchSegmentError(name)
         return state
 
@@ -120,7 +120,7 @@ class SegmentDirectory:
     def info_of(self, state: SegmentState) -> SegmentInfo:
         """Durable facts about a segment. Raises NoSuchSegmentError if it is going, or not durable yet."""
         name = state.name
-        if state.accepted_deleted or state.accepted_merged or name in self._creating:
+        if state.accepted_deleted or state.accepted_merged or self._is_beginning(state):
             raise NoSuchSegmentError(name)
         return SegmentInfo(
             name,
@@ -131,6 +131,12 @@ class SegmentDirectory:
             state.stored_length,
             state.attributes,
         )
+
+    def _is_beginning(self, state: SegmentState) -> bool:
+        """Whether a segment is being created and that is not durable: one that exists is seen by everybody,
+        also while somebody tries to create it.
+        """
+        return state.name in self._creating and not state.attributes
 
     def _is_stale(self, row: CatalogueRow) -> bool:
         """Whether a row is about a segment that is in memory, if only as deleted or merged."""
