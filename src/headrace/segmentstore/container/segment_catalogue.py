@@ -62,6 +62,7 @@ class SegmentCatalogue:
         must not be written for a segment that is being forgotten."""
         self._tables = tables
         self._segment: SegmentState | None = None
+        self._removals = 0
 
     async def open(self, container: Creator) -> None:
         """Find the table, or make it in a new container; keep it in memory from now on."""
@@ -89,10 +90,14 @@ class SegmentCatalogue:
         """
         if self.is_absent(name):
             return None
-        [entry] = await self._tables.table_get(self.name, [name.encode()])
-        if entry is None or self.is_absent(name):  # it may have been removed while it was read
-            return None
-        return decode_row(name, bytes(entry.value))
+        while True:
+            removals = self._removals
+            [entry] = await self._tables.table_get(self.name, [name.encode()])
+            if entry is None or self.is_absent(name):  # it may have been removed while it was read
+                return None
+            if removals == self._removals:
+                return decode_row(name, bytes(entry.value))
+            # It may have been removed, and what is there now be the row of another segment of that name.
 
     async def put(self, rows: Sequence[tuple[SegmentState, bytes]]) -> None:
         """Write rows; durable, all of them, when it returns."""
@@ -116,6 +121,7 @@ class SegmentCatalogue:
         ]
         if keys:
             await self._tables.table_remove(self.name, keys)
+            self._removals += 1
 
     def count(self) -> int:
         """Return the number of rows; -1 while nobody has needed to know."""

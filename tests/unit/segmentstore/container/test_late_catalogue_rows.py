@@ -1,0 +1,41 @@
+"""A row of the catalogue that arrives when its segment is long gone and its name stands for another one."""
+
+import asyncio
+
+from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
+
+A = "s/a"
+
+
+async def test_a_row_that_comes_late_does_not_bring_a_deleted_segment_back():
+    bench = Bench()
+    container = await bench.start()
+    get, slow, calls = container.tables.table_get, asyncio.Event(), []
+
+    async def table_get(segment, keys):
+        """What the first one reads arrives late, as from a disk that stands still for a while."""
+        entries = await get(segment, keys)
+        calls.append(keys)
+        if len(calls) == 1:
+            await slow.wait()
+        return entries
+
+    first = await container.create(A, {})
+    await append(container, A, b"deleted")
+    await bench.evict(A)
+    await container.delete(await container.resolve(A))
+    container.tables.table_get = table_get
+    late = asyncio.ensure_future(container.resolve(A))
+    await until(lambda: calls)
+    await bench.evict()
+    await until(lambda: first.segment_id not in container.state.by_id)
+    second = await container.create(A, {})
+    await container.append(second, b"acknowledged")
+    await bench.evict(A)
+    slow.set()
+    await asyncio.gather(late, return_exceptions=True)
+    assert await read_all(container, A) == b"acknowledged"
+    assert (await container.resolve(A)).segment_id == second.segment_id
+    container = await bench.start()
+    assert await read_all(container, A) == b"acknowledged"
+    await bench.stop()
