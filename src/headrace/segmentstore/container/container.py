@@ -210,10 +210,7 @@ class SegmentContainer:
             attr.CREATION_EPOCH: self._state.epoch,
             **attributes,
         }
-        try:
-            return await self._directory.create(name, values)
-        finally:  # also if the caller has left: it may have happened
-            self._merges.on_created(name, self._state.by_name.get(name))
+        return await self._directory.create(name, values)
 
     async def delete(self, segment: SegmentState) -> None:
         """Delete a live segment. Raises NoSuchSegmentError if it is gone already."""
@@ -222,6 +219,7 @@ class SegmentContainer:
             await self._changes.delete(segment)
         finally:
             self.tables.drop(segment.name)
+            self._merges.on_named(segment)
 
     # -------------------------------------------------------------------------------------- change
 

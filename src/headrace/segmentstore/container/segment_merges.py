@@ -164,11 +164,14 @@ class SegmentMerges:
         if source is None or target_id != target.segment_id or not (source.merged or source.deleted):
             raise NoSuchSegmentError(source_name)
 
-    def on_created(self, name: str, segment: SegmentState | None) -> None:
-        """``segment`` stands under this name now: another one that was merged under it is forgotten."""
-        source, _ = self._merged.get(name, (None, -1))
-        if segment is not None and source is not segment:
-            self._merged.pop(name, None)
+    def on_named(self, segment: SegmentState) -> None:
+        """``segment`` has stood under its name: an older one that was merged under it is forgotten.
+
+        It leaves its name by a deletion, when this is called, or by a merge, which is remembered instead.
+        """
+        source, _ = self._merged.get(segment.name, (None, -1))
+        if source is not None and source.segment_id < segment.segment_id:
+            del self._merged[segment.name]
 
     async def _finish(
         self,

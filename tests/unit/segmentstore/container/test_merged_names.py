@@ -1,0 +1,46 @@
+"""Which merged sources a container remembers when their names are used again."""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import NoSuchSegmentError
+from headrace.limits import MIB
+from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, until
+
+TARGET, SOURCE = "s/target", "s/source"
+
+
+async def test_a_merge_of_a_name_that_was_used_again_by_a_caller_who_has_left_is_no_repetition():
+    bench, wals = Bench(), []
+
+    def make_wal(*args):
+        wals.append(HeldWal(*args))
+        return wals[-1]
+
+    bench.make_wal = make_wal
+    container = await bench.start()
+    target = await container.create(TARGET, {})
+    await container.create(SOURCE, {})
+    await append(container, SOURCE, b"transaction")
+    assert await container.merge(target, SOURCE) == 11
+
+    wals[0].held = True
+    full = [asyncio.ensure_future(container.append(target, bytes(1 * MIB))) for _ in range(60)]
+    await asyncio.sleep(0)
+    creating = asyncio.ensure_future(container.create(SOURCE, {}))
+    await asyncio.sleep(0)
+    assert SOURCE not in container.state.by_name, "it waits for room in the log"
+    creating.cancel()  # its connection is lost
+    await asyncio.gather(creating, return_exceptions=True)
+    wals[0].go_on()
+    await asyncio.gather(*full)
+    await until(lambda: SOURCE in container.state.by_name)
+    await container.log.flush()
+
+    second = await container.resolve(SOURCE)
+    await container.append(second, b"another")
+    await container.delete(second)
+    with pytest.raises(NoSuchSegmentError):
+        await container.merge(target, SOURCE)
+    await bench.stop()
