@@ -92,6 +92,7 @@ class ContainerTiers:
         components, state = self._components, self._state
         await self.log.start(StoredLengths(state, self.read_index).on_rows)
         self._check_recovered()
+        await self.log.confirm_kept()
         self.storage = ChunkedSegmentStorage(
             components.chunks,
             LogRowStore(state, self.log.processor),

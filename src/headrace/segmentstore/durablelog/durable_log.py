@@ -131,12 +131,12 @@ class DurableLog:
         )
         if not recovered:
             await self.write_checkpoint()
-        await self._confirm_kept()
 
-    async def _confirm_kept(self) -> None:
+    async def confirm_kept(self) -> None:
         """Log that segments are active which recovery kept although the log evicts them.
 
         Before anything happens to them: a later owner may find the eviction without what they were kept for.
+        But after all that recovery itself hands to storage, since this may make a checkpoint due.
         """
         kept, self._kept = self._kept, {}
         live = [each for each in kept.items() if each[0] not in self.departed_in_log]
