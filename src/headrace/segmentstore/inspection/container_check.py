@@ -123,7 +123,9 @@ def _check_inactive(
     inactive: dict[int, SegmentFacts] = {}
     try:
         for segment in read_inactive(replayed, chunks):
-            inactive[segment.segment_id] = SegmentFacts(segment.durable_length, segment.sealed)
+            inactive[segment.segment_id] = SegmentFacts(
+                segment.start_offset, segment.durable_length, segment.sealed
+            )
             _check_left(replayed, segment, report)
     except (DataCorruptionError, StorageReadError, OSError) as error:
         where = f"segment catalogue of container {report.container_id}"

@@ -30,8 +30,11 @@ _GROUP_CHARS: Final = 9
 class SegmentFacts(NamedTuple):
     """What storage has to fit. A tuple: there may be very many inactive segments."""
 
+    start_offset: int
     durable_length: int
     sealed: bool
+    is_leaving: bool = False
+    """Merged or deleted: what storage still holds of it is on its way out."""
 
 
 class StorageCheck:
@@ -120,11 +123,20 @@ class StorageCheck:
             self._report.damage("stored length", what, where, _KEEP)
         elif layout.sealed and not facts.sealed:
             self._report.damage("stored seal", "sealed in storage, not in the log", where, _KEEP)
+        elif facts.is_leaving:
+            return
+        elif layout.sealed and layout.length < facts.durable_length:
+            what = f"sealed in storage with {layout.length} of {facts.durable_length} bytes"
+            self._report.damage("stored seal", what, where, _KEEP)
+        elif layout.start_offset > facts.start_offset:
+            what = f"storage holds it from {layout.start_offset} on, it begins at {facts.start_offset}"
+            self._report.damage("stored start", what, where, _KEEP)
 
     def _find(self, segment_id: int) -> SegmentFacts | None:
         found = self._state.by_id.get(segment_id)
         if found is not None:
-            return SegmentFacts(found.durable_length, found.sealed)
+            is_leaving = found.deleted or found.merged
+            return SegmentFacts(found.start_offset, found.durable_length, found.sealed, is_leaving)
         return None if self._inactive is None else self._inactive.get(segment_id)
 
     def _check_chunk(self, layout: SegmentLayout, chunk: Chunk, start: int) -> None:

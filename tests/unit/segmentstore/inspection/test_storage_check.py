@@ -52,7 +52,7 @@ class Store:
         if not inactive:
             state.by_id[5] = state.by_name["demo/s"] = segment
         state.storage_rows = dict(self.rows)
-        others = {5: SegmentFacts(length, sealed)} if inactive else {}
+        others = {5: SegmentFacts(0, length, sealed)} if inactive else {}
         report = CheckReport(0, epoch=epoch, complete=True)
         StorageCheck(state, self.files, report, deep=deep, inactive=others).run()
         return report
