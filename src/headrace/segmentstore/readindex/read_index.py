@@ -245,12 +245,19 @@ class ContainerReadIndex:
                 return None
             size = plan.index.collect(plan.offset, plan.length, pieces, blocks)
         self._cached_reads += 1
-        if index in self._runs and index.is_history(blocks[0]):
-            self._read_ahead(index, offset, size)
+        is_history = index.is_history(blocks[0])
         end = offset + size
         sealed = segment.sealed
         release = self._cache.hold(pieces, blocks, size)
-        return ReadResult(offset, pieces, end == length and not sealed, end == length and sealed, release)
+        result = ReadResult(offset, pieces, end == length and not sealed, end == length and sealed, release)
+        if is_history and index in self._runs:
+            # Not before the bytes are held or copied: to look ahead takes memory, maybe that of theirs.
+            try:
+                self._read_ahead(index, offset, size)
+            except BaseException:
+                result.release()
+                raise
+        return result
 
     def _read_at_once(self, plan: ReadPlan, segment: SegmentState, offset: int) -> ReadResult | None:
         """Answer from what storage has at hand, a warm page cache as a rule: no task, no copy.
