@@ -47,6 +47,8 @@ class OpenTable:
 
     @property
     def is_idle(self) -> bool:
+        if not self._appending and self.state.in_flight_count:
+            self.settle()  # whoever appended was cancelled: nobody else would
         return not (self._appending or self._waiting or self.compacting or self.state.in_flight_count)
 
     @property
@@ -82,7 +84,9 @@ class OpenTable:
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._ended)
-        elif end > segment.durable_length:
+            self.settle()
+            return False  # even if the log is that long by now: others may have taken the place
+        if end > segment.durable_length:
             # A reader waiting at the tail is woken by exactly that.
             (await self._access.read(segment, end - 1, 1, wait=True)).release()
         self.settle()
@@ -111,7 +115,7 @@ class OpenTable:
         except BaseException:
             if turn.done() and not turn.cancelled():
                 self.pass_turn()
-            else:
+            elif turn in self._waiting:  # else it was passed over before we noticed
                 self._waiting.remove(turn)
             raise
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, ValuesView
 
-from headrace.errors import InvalidArgumentError, SegmentTruncatedError
+from headrace.errors import HeadraceError, InvalidArgumentError, SegmentTruncatedError
 from headrace.segmentstore.container.segment_catalogue import is_internal
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
@@ -35,7 +35,7 @@ class OpenTables:
         self._on_opened = on_opened
         self._tables: OrderedDict[str, OpenTable] = OrderedDict()
         """Least recently used first."""
-        self._opening: dict[str, asyncio.Future[None]] = {}
+        self._opening: dict[str, tuple[SegmentState, asyncio.Future[None]]] = {}
         self._retired: dict[str, list[OpenTable]] = {}
         """Tables no longer used whose appends are under way; their successor waits for them."""
         self.opened_count = 0
@@ -129,14 +129,21 @@ class OpenTables:
                 return table
             segment = await self.get_segment(name)
             if name in self._opening:
-                await asyncio.shield(self._opening[name])
+                opening, opened = self._opening[name]
+                try:
+                    await asyncio.shield(opened)
+                except HeadraceError:
+                    if opening is segment:
+                        raise
+                    # It was that of a table which had the name before.
                 continue
             self.drop(name)
-            opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._opening[name] = opened
+            opened = asyncio.get_running_loop().create_future()
+            self._opening[name] = segment, opened
             try:
-                for retired in self._retired.pop(name, []):
+                for retired in self._retired.get(name, ()):
                     await retired.wait_drained()
+                self._retired.pop(name, None)  # not before: if we are cancelled the next one has to wait
                 table = await self._load(segment)
                 self._tables[name] = table
                 self.trim()

@@ -1,0 +1,46 @@
+"""Compaction while the updates that it relies on are given up."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.model.tables import TableEntry
+from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.tables import ContainerTables
+from headrace.testing.segment_access import MemorySegmentAccess
+from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
+
+
+async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_was_given_up():
+    """Compaction leaves an entry behind for an update under way. That one is cancelled before the log has
+    taken it, and another update of the same length takes its place and becomes durable at once: the end
+    that compaction waits for is durable, but what it waited for is not.
+    """
+    access = MemorySegmentAccess()
+    config = TablesConfig(in_flight_bytes_max=1, compaction_bytes_max=50, value_cache_bytes_max=0)
+    tables = ContainerTables(access, config)
+    await tables.create_table(T)
+    await tables.table_update(T, [entry("kept", b"only one" * 8)])
+    access.hold_reads = asyncio.Event()  # compaction waits for its first read
+    for number in range(3):
+        await tables.table_update(T, [entry("busy", b"%64d" % number)])
+    await turns()
+    never = access.suspend_appends = asyncio.Event()  # the log takes nothing just now
+    given_up = start(tables.table_update(T, [entry("kept", b"superseded".ljust(64))]))
+    await turns()
+    other = start(tables.table_update(T, [entry("busy", b"in its place".ljust(64))]))
+    await turns()
+    access.hold_reads.set()
+    access.hold_reads = None
+    await turns()  # compaction leaves "kept" behind, as an update of it is under way
+    access.suspend_appends = None  # now the log takes whatever comes
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    await other
+    await turns()
+    assert not never.is_set()
+    assert given_up.cancelled()
+    tables.drop(T)
+    found = await tables.table_get(T, [b"kept"])
+    assert found == [TableEntry(b"kept", b"only one" * 8, 0)]
+    await tables.close()
