@@ -33,6 +33,7 @@ from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.segment_names import check_segment_name
+from headrace.segmentstore.tables.tables import ContainerTables
 
 
 class SegmentStore:
@@ -284,6 +285,16 @@ class SegmentStore:
 
     # -------------------------------------------------------------------------------------- tables
 
+    @asynccontextmanager
+    async def _tables(self, name: str) -> AsyncIterator[ContainerTables]:
+        """Give the tables of the container of ``name``. Doubts that it is gone as :meth:`_segment` does."""
+        container = self._container(name)
+        try:
+            yield container.tables
+        except NoSuchSegmentError:
+            await container.check_refusal()
+            raise
+
     async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Create a table: hash (``key_length`` 0) or fixed key. Raises SegmentExistsError."""
         check_segment_name(segment)
@@ -295,20 +306,24 @@ class SegmentStore:
             await container.tables.delete_table(segment, must_be_empty)
 
     async def table_info(self, segment: str) -> TableInfo:
-        return await self._container(segment).tables.table_info(segment)
+        async with self._tables(segment) as tables:
+            return await tables.table_info(segment)
 
     async def table_update(
         self, segment: str, entries: Sequence[TableEntry], expected_length: int = -1
     ) -> list[int]:
-        return await self._container(segment).tables.table_update(segment, entries, expected_length)
+        async with self._tables(segment) as tables:
+            return await tables.table_update(segment, entries, expected_length)
 
     async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
-        await self._container(segment).tables.table_remove(segment, keys, expected_length)
+        async with self._tables(segment) as tables:
+            await tables.table_remove(segment, keys, expected_length)
 
     async def table_get(
         self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
     ) -> list[TableEntry | None]:
-        return await self._container(segment).tables.table_get(segment, keys, bytes_max)
+        async with self._tables(segment) as tables:
+            return await tables.table_get(segment, keys, bytes_max)
 
     async def table_keys(
         self,
@@ -319,8 +334,8 @@ class SegmentStore:
         to_key: bytes = b"",
         bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableKey], bytes]:
-        tables = self._container(segment).tables
-        return await tables.table_keys(segment, token, count, from_key, to_key, bytes_max)
+        async with self._tables(segment) as tables:
+            return await tables.table_keys(segment, token, count, from_key, to_key, bytes_max)
 
     async def table_entries(
         self,
@@ -331,13 +346,14 @@ class SegmentStore:
         to_key: bytes = b"",
         bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableEntry], bytes]:
-        tables = self._container(segment).tables
-        return await tables.table_entries(segment, token, count, from_key, to_key, bytes_max)
+        async with self._tables(segment) as tables:
+            return await tables.table_entries(segment, token, count, from_key, to_key, bytes_max)
 
     async def table_delta(
         self, segment: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
     ) -> TableDelta:
-        return await self._container(segment).tables.table_delta(segment, position, count, bytes_max)
+        async with self._tables(segment) as tables:
+            return await tables.table_delta(segment, position, count, bytes_max)
 
     # -------------------------------------------------------------------------------------- inspection
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 
-from headrace.errors import HeadraceError, NoSuchSegmentError
+from headrace.errors import EventTooLargeError, HeadraceError, NoSuchSegmentError
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.tables.compaction_plan import CompactionRound, is_compaction_due
@@ -28,6 +28,8 @@ class TableCompactor:
         self._config = config
         self._supervisor = Supervisor("table compaction")
         self._closed = False
+        self._round_bytes = config.compaction_bytes_max
+        """What one round reads. The copies are one append: less, if the log has turned out to take less."""
         self.rounds = 0
         self.copied_bytes = 0
 
@@ -53,7 +55,12 @@ class TableCompactor:
     async def _compact(self, table: OpenTable) -> None:
         try:
             while not table.retired and self._is_due(table):
-                await self._run_round(table)
+                try:
+                    await self._run_round(table)
+                except EventTooLargeError:
+                    if self._round_bytes == 1:  # that was a single entry
+                        raise
+                    self._round_bytes //= 2
         except NoSuchSegmentError:
             pass  # deleted meanwhile
         except HeadraceError as error:
@@ -63,7 +70,7 @@ class TableCompactor:
 
     async def _run_round(self, table: OpenTable) -> None:
         segment, state = table.segment, table.state
-        part = CompactionRound(segment.accepted_start_offset, self._config.compaction_bytes_max)
+        part = CompactionRound(segment.accepted_start_offset, self._round_bytes)
         async for entries, data in scan_log(self._access, segment, part.start, state.durable_end):
             part.read(entries, data, state)
             if part.is_full:

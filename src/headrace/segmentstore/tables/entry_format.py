@@ -29,6 +29,12 @@ from headrace.limits import TABLE_ENTRY_BYTES_MAX, TABLE_KEY_BYTES_MAX, TABLE_VA
 from headrace.model.tables import NO_VERSION, TableEntry
 
 ENTRY_FORMAT_VERSION: Final = 1
+
+
+class NoEntryError(DataCorruptionError):
+    """Bytes that were read as they should be are no entry: damage, or no place where one begins."""
+
+
 ENTRY_HEADER_BYTES: Final = 17
 REMOVAL: Final = -1
 """Value length of a removal."""
@@ -106,7 +112,7 @@ def decode_entries(data: Buffer, offset: int, segment: str) -> tuple[list[Logged
         The entries, and how many bytes of ``data`` they take: what remains is the beginning of an entry.
 
     Raises:
-        DataCorruptionError: these bytes are no entry; carries where it would have begun.
+        NoEntryError: these bytes are no entry; carries where it would have begun.
     """
     entries: list[LoggedEntry] = []
     at, length = 0, len(data)
@@ -119,7 +125,7 @@ def decode_entries(data: Buffer, offset: int, segment: str) -> tuple[list[Logged
             or not REMOVAL <= value_length <= TABLE_VALUE_BYTES_MAX
             or (version != NO_VERSION and not 0 <= version < offset + at)
         ):
-            raise DataCorruptionError(
+            raise NoEntryError(
                 f"no table entry: format version {format_version}, key of {key_length} bytes,"
                 f" value of {value_length} bytes, entry version {version}",
                 path=segment,

@@ -10,7 +10,7 @@ from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.limits import KIB
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
-from headrace.segmentstore.tables.entry_format import LoggedEntry, decode_entries
+from headrace.segmentstore.tables.entry_format import LoggedEntry, NoEntryError, decode_entries
 
 #: Bytes read and decoded without a pause: some milliseconds of small entries.
 SCAN_BYTES: Final = 256 * KIB
@@ -66,7 +66,8 @@ async def scan_log(
     Raises:
         StorageReadError: storage did not answer, ``SCAN_ATTEMPTS`` times in a row at the same place.
         SegmentTruncatedError: the log was cut beyond the place that was reached.
-        DataCorruptionError: the bytes are no sequence of entries.
+        NoEntryError: the bytes are no sequence of entries.
+        DataCorruptionError: the segment does not have them, or storage is damaged.
     """
     rest = b""
     at = start
@@ -82,7 +83,7 @@ async def scan_log(
         rest = data[consumed:]
         await asyncio.sleep(0)
     if rest:
-        raise DataCorruptionError(
+        raise NoEntryError(
             f"the log ends inside an entry, {len(rest)} bytes after its beginning",
             path=segment.name,
             offset=at - len(rest),

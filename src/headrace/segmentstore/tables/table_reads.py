@@ -10,7 +10,6 @@ from typing import Final
 
 from headrace.errors import (
     AnswerTooLargeError,
-    DataCorruptionError,
     InvalidArgumentError,
     SegmentTruncatedError,
     UnsupportedError,
@@ -21,7 +20,7 @@ from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.delta_plan import DeltaWalk
-from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, decode_value
+from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, NoEntryError, decode_value
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
 from headrace.segmentstore.tables.read_spans import plan_spans
@@ -222,7 +221,7 @@ class TableReads:
                 if segment.start_offset <= start:
                     raise
                 continue  # compaction went on meanwhile
-            except DataCorruptionError as error:
+            except NoEntryError as error:
                 if start == position != segment.start_offset:
                     # Any number may come from a client; damage to the log is found by whoever replays it.
                     raise InvalidArgumentError(f"position {position} is not one of table {name!r}") from error

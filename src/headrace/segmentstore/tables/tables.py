@@ -143,11 +143,13 @@ class ContainerTables:
             InvalidArgumentError: a bound on keys, values or the batch is exceeded.
             SegmentSealedError: the table is sealed.
             ThrottledError: nothing was done, send again.
+            FencedOutError: a condition does not hold, or nothing is to be written, as far as a former owner
+                of the container can know.
         """
         check_entries(key_length_of(await self._tables.get_segment(segment)), entries)
-        if not entries:
-            (await self._admit(segment, entries, expected_length)).pass_turn()
-            return []
+        while not entries:
+            if await self._confirm(await self._admit(segment, entries, expected_length), expected_length):
+                return []
         data, starts = encode_entries(entries)
         keys = [entry.key for entry in entries]
         values = [entry.value for entry in entries]
@@ -181,9 +183,9 @@ class ContainerTables:
             # A key that is absent, and that no update under way touches, needs no entry.
             present = [key for key in names if state.is_touched(key) or state.index.find(key) != REMOVED]
             if not present:
-                table.pass_turn()
-                self._access.check_owner()  # a key that its successor knows is none of "absent"
-                return
+                if await self._confirm(table, expected_length):
+                    return
+                continue
             data, _ = encode_removals(present)
             tail = state.tail
             if await table.append(Batch(tail, tail + len(data), present, [REMOVED] * len(present), []), data):
@@ -207,8 +209,21 @@ class ContainerTables:
             table.pass_turn()
             violation = state.find_durable_violation(items, expected_length)
             if violation is not None:
+                self._access.check_owner()  # with its successor the conditions may hold
                 raise violation
             await table.wait_durable(state.awaited_end(items, expected_length))
+
+    async def _confirm(self, table: OpenTable, expected_length: int) -> bool:
+        """Do instead of an append what has to precede an answer without one; False: judge again.
+
+        Raises:
+            FencedOutError: with the successor a key may exist, and the log have another length.
+        """
+        table.pass_turn()
+        if expected_length != ANY_LENGTH and not await table.wait_durable(expected_length):
+            return False
+        self._access.check_owner()
+        return True
 
     def _on_updated(self, table: OpenTable, keys: list[bytes]) -> None:
         self._compactor.start_if_due(table)
