@@ -8,6 +8,7 @@ started by exec.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -23,6 +24,7 @@ from headrace.runtime.filesystem import Filesystem
 LOCK_NAME: Final = "LOCK"
 
 _HOLDER_BYTES_MAX: Final = 4096
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def describe_process(clock: Clock) -> dict[str, object]:
@@ -64,9 +66,8 @@ class DirectoryLock:
         try:
             if not files.lock(fd):
                 raise DirectoryLockedError(self._directory, self._read_holder(fd))
-            text = json.dumps(self._holder).encode()[:_HOLDER_BYTES_MAX]
             files.ftruncate(fd, 0)
-            files.pwrite(fd, text, 0)
+            self._write_holder(fd)
         except BaseException:
             files.close(fd)
             raise
@@ -84,6 +85,14 @@ class DirectoryLock:
             self._filesystem.ftruncate(fd, 0)
         finally:
             self._filesystem.close(fd)
+
+    def _write_holder(self, fd: int) -> None:
+        text = json.dumps(self._holder).encode()[:_HOLDER_BYTES_MAX]
+        try:
+            self._filesystem.pwrite(fd, text, 0)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise  # a full disk keeps nobody from the lock: he is only not named
 
     def _read_holder(self, fd: int) -> str:
         buffer = bytearray(_HOLDER_BYTES_MAX)

@@ -31,7 +31,7 @@ def parse_value(key: str, kind: Any, raw: Any) -> Any:
     """
     try:
         return _parse(key, kind, raw)
-    except (ValueError, TypeError, InvalidArgumentError) as error:
+    except (ValueError, TypeError, OverflowError, InvalidArgumentError) as error:
         why = f": {error}" if isinstance(error, InvalidArgumentError) and str(error) else ""
         raise InvalidArgumentError(f"{key} = {raw!r} is not {type_text(kind)}{why}") from None
 

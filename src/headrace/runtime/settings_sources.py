@@ -94,7 +94,7 @@ def _read_file(path: Path, cls: type[Any]) -> dict[str, Any]:
         raise InvalidArgumentError(f"{path} exceeds {_FILE_BYTES_MAX} bytes: this is no settings file")
     try:
         tree = tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a date or a depth that cannot be
         raise InvalidArgumentError(f"{path}: {error}") from None
     values: dict[str, Any] = {}
     _flatten_tree(tree, cls, "", values, path)

@@ -170,10 +170,14 @@ class DataPlane:
     async def stop(self) -> None:
         """Close connections, make durable what was accepted, stop. Idempotent."""
         await self._supervisor.stop()
-        if self._listener is not None:
-            await self._listener.stop()
-        await self.registry.stop()
-        await self._close_chunk_threads()
+        try:
+            if self._listener is not None:
+                await self._listener.stop()
+        finally:
+            try:
+                await self.registry.stop()
+            finally:
+                await self._close_chunk_threads()
 
     async def _close_chunk_threads(self) -> None:
         if self._chunk_threads is not None:
@@ -187,3 +191,5 @@ class DataPlane:
                     "a call to the chunk files hangs and is left behind; the log has what it wrote"
                 )
             self._chunk_threads = None
+            if self._provider is not None:
+                await self._provider.close()

@@ -179,9 +179,11 @@ async def serve(config: StandaloneConfig) -> bool:
         await stopping.wait()
         _logger.info("stopping")
     finally:
-        if config.ready_file is not None:
-            remove_ready_file(config.ready_file)
-        await server.stop()
+        try:
+            if config.ready_file is not None:
+                remove_ready_file(config.ready_file)
+        finally:
+            await server.stop()
     return server.hangs
 
 
@@ -194,6 +196,9 @@ async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Add
         await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
         return await starting if starting.done() else None
     finally:
+        # Once only, and then it has its time: a second cancellation would cut off what stops those started.
+        starting.cancel()
+        await asyncio.wait((starting,))
         await supervisor.stop()
 
 

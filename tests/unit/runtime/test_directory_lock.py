@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -115,3 +116,20 @@ def test_a_process_describes_itself():
     about = describe_process(SystemClock())
     assert about["pid"] == os.getpid()
     assert set(about) == {"pid", "host", "since", "command"}
+
+
+class FullDisk(OsFilesystem):
+    def pwrite(self, fd, data, offset):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def test_a_full_disk_keeps_nobody_from_the_lock(tmp_path):
+    """The text only names the holder; a server that starts on a full disk waits for space instead."""
+    former = lock_of(tmp_path / "other")
+    former.acquire()
+    former.release()  # leaves an empty file, whose block somebody else takes
+    lock = DirectoryLock(FullDisk(), str(tmp_path / "other"), HOLDER)
+    lock.acquire()
+    with pytest.raises(DirectoryLockedError, match="not written its name"):
+        lock_of(tmp_path / "other").acquire()
+    lock.release()

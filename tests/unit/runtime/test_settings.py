@@ -206,3 +206,18 @@ def test_flatten_lists_every_value_and_masks_secrets():
     assert values["store.durable_log.frame_bytes_max"] == 1 << 20
     assert values["password"] == "***"
     assert list(values) == [setting.key for setting in walk(RootConfig)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"store.durable_log.timeout_s = 1{'0' * 400}",
+        f"store.durable_log.timeout_s = '1{'0' * 400} s'",
+        f"store.containers = {'[' * 100_000}",
+    ],
+)
+def test_a_number_that_nothing_can_hold_is_refused_like_any_other(tmp_path, text):
+    file = tmp_path / "headrace.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidArgumentError):
+        load(RootConfig, file=file)

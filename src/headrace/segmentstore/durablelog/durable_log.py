@@ -140,12 +140,13 @@ class DurableLog:
         """
         kept, self._kept = self._kept, {}
         live = [each for each in kept.items() if each[0] not in self.departed_in_log]
-        for begin in range(0, len(live), _CONFIRMED_AT_ONCE):
+        at_once = min(_CONFIRMED_AT_ONCE, self._limits.requests_max)  # so many may wait for frames
+        for begin in range(0, len(live), at_once):
             confirmations = [
                 self.submit(
                     partial(transitions.propose_stay, self._container, segment_id, keys), critical=True
                 )
-                for segment_id, keys in live[begin : begin + _CONFIRMED_AT_ONCE]
+                for segment_id, keys in live[begin : begin + at_once]
             ]
             for confirmation in confirmations:
                 await confirmation

@@ -1,13 +1,18 @@
 """What recovery makes of evictions and activations, also in a log that is longer than it has to be."""
 
+import dataclasses
+
 import pytest
 
 from headrace.errors import DataCorruptionError
+from headrace.limits import KIB
+from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryWal
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 from tests.unit.segmentstore.container.test_eviction_crashes import NAMES, Life, look
@@ -153,4 +158,25 @@ async def test_a_segment_that_one_owner_kept_is_known_to_those_who_read_less_of_
         else:
             assert await read_all(container, "s/a") == (b"abcd" if next_use == "append" else b"abc")
         await bench.evict()
+    await bench.stop()
+
+
+async def test_any_number_of_segments_is_confirmed_with_few_places_for_requests():
+    """Recovery confirms five hundred at a time; it has to come to its end however few may wait."""
+    bench = Bench()
+    bench.make_wal = lambda logs, name, _config: KeepingWal(
+        logs, name, WalConfig(frame_bytes_max=4 * KIB, frames_max=10)
+    )
+    bench.config = dataclasses.replace(bench.config, requests_max=16)  # the least that is legal
+    container = await bench.start()
+    names = [f"s/{number}" for number in range(60)]
+    for name in names:
+        segment = await container.create(name, {})
+        keys = [number.to_bytes(16, "big") for number in range(100)]
+        await container.append(
+            segment, b"abc", [AttributeUpdate(key, UpdateKind.REPLACE, 1, 0) for key in keys]
+        )
+    await bench.evict(*names)
+    container = await bench.start()
+    assert await read_all(container, "s/7") == b"abc"
     await bench.stop()
