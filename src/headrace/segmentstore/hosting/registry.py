@@ -14,7 +14,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError, StorageFullError
+from headrace.errors import (
+    ClosedError,
+    ContainerOfflineError,
+    CorruptionError,
+    FencedOutError,
+    StorageFullError,
+)
 from headrace.model.hashing import container_of
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.container import SegmentContainer
@@ -56,6 +62,8 @@ class ContainerRegistry:
         self._running: dict[int, SegmentContainer] = {}
         self._starting: dict[SegmentContainer, BaseException | None] = {}
         """Containers on their way, with what has ended them already, if anything has."""
+        self._ending: dict[SegmentContainer, asyncio.Task[None]] = {}
+        """Containers that stop: each once and to its end, whoever stops waiting for it."""
         self._restarts = dict.fromkeys(range(container_count), 0)
         self._failures = dict.fromkeys(range(container_count), "")
         self._supervisor = Supervisor("containers")
@@ -91,21 +99,41 @@ class ContainerRegistry:
         _logger.error("container %d did not start: %s", container_id, describe_failure(error))
 
     async def _start_one(self, container_id: int) -> None:
+        self._check_not_stopping()
         container = self._make(container_id, self._on_failed)
         self._starting[container] = None
         try:
             await container.start()
             self._raise_early(container, None)
+            self._check_not_stopping()
         except Exception as error:
-            await container.stop()
+            await self._wait_ended(container, self._begin_end(container))
             self._raise_early(container, error)
             raise
         except BaseException:
-            await container.stop()
+            await self._wait_ended(container, self._begin_end(container))
             raise
         finally:
             del self._starting[container]
         self._running[container_id] = container
+
+    def _check_not_stopping(self) -> None:
+        if self._stopping:
+            raise ClosedError("the containers are being stopped; none is started any more")
+
+    def _begin_end(self, container: SegmentContainer) -> asyncio.Task[None]:
+        """Stop a container, unless that is under way."""
+        ending = self._ending.get(container)
+        if ending is None:
+            ending = self._ending[container] = asyncio.ensure_future(container.stop())
+            ending.add_done_callback(lambda _: self._ending.pop(container))
+        return ending
+
+    async def _wait_ended(self, container: SegmentContainer, ending: asyncio.Task[None]) -> None:
+        """Wait for the stop of one that failed. What that meets says less than what it failed of."""
+        await asyncio.wait([ending])
+        if not ending.cancelled() and (error := ending.exception()) is not None:
+            _logger.error("container %d did not end in order", container.container_id, exc_info=error)
 
     def _raise_early(self, container: SegmentContainer, error: Exception | None) -> None:
         """Raise what ended the container while it started; what its start met, ``error``, follows from it."""
@@ -124,14 +152,14 @@ class ContainerRegistry:
         if self._stopping:
             return
         _logger.error("container %d ended: %s", container_id, describe_failure(error))
-        self._supervisor.spawn(f"restart container {container_id}", self._restart(container, error))
+        ending = self._begin_end(container)  # not in the task: a stop may cancel it before its first step
+        self._supervisor.spawn(f"restart container {container_id}", self._restart(container, ending, error))
 
-    async def _restart(self, failed: SegmentContainer, error: BaseException) -> None:
+    async def _restart(
+        self, failed: SegmentContainer, ending: asyncio.Task[None], error: BaseException
+    ) -> None:
         container_id = failed.container_id
-        try:
-            await failed.stop()
-        except Exception:
-            _logger.exception("container %d did not end in order; it is opened anew", container_id)
+        await self._wait_ended(failed, ending)
         delay_s = self._delay_s
         while not isinstance(error, CorruptionError | FencedOutError):
             await asyncio.sleep(delay_s)
@@ -176,18 +204,16 @@ class ContainerRegistry:
         ]
 
     async def stop(self) -> None:
-        """Stop every container orderly. Idempotent.
+        """Stop every container orderly. Idempotent; whoever asks too waits until all are stopped.
 
         Raises:
             Exception: what the first that could not was stopped by; all others are stopped.
         """
         self._stopping = True
         await self._supervisor.stop()
-        containers = list(self._running.values())
+        endings = [self._begin_end(container) for container in self._running.values()]
         self._running.clear()
-        outcomes = await asyncio.gather(
-            *(container.stop() for container in containers), return_exceptions=True
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        if self._ending:
+            await asyncio.wait(list(self._ending.values()))
+        for ending in endings:
+            ending.result()
