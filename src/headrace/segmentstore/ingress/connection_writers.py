@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from headrace.errors import (
     ClosedError,
@@ -83,6 +84,10 @@ class ConnectionWriters:
     def set_up(self, command: SetupAppend) -> bool:
         """Set a writer up, or refuse it; say whether nothing may be parsed until ``on_writer_ready``."""
         writer_id, segment = command.writer_id, command.segment
+        former = self._writers.get(writer_id)
+        if former is not None and former.segment != segment and former.in_flight:
+            # Acknowledgements name no segment: behind this answer they would count for the new one.
+            return self._wait(self._set_up_behind(command, former))
         try:
             self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
             if is_core_attribute(writer_id):
@@ -159,12 +164,29 @@ class ConnectionWriters:
         sent over another connection becomes durable. An answer that does not count that would be wrong for
         ever if the segment is sealed meanwhile: the writer would send it again, to the segment's successors.
         """
+        return self._wait(self._open_target(command))
+
+    def _wait(self, setting_up: Coroutine[Any, Any, None]) -> bool:
         try:
-            self._setup = self._home.supervisor.spawn("setup", self._open_target(command))
+            self._setup = self._home.supervisor.spawn("setup", setting_up)
         except ClosedError:
             self._connection.close_after_replies("the server stops")
             return False
         return True
+
+    async def _set_up_behind(self, command: SetupAppend, former: AppendSession) -> None:
+        """Set a writer up that moves to another segment, once the former one owes it nothing."""
+        connection = self._connection
+        try:
+            await former.target.settle(former.writer_id)
+            if not connection.is_closing and self.set_up(command):
+                return  # it waits for its new segment too
+        except HeadraceError as error:
+            self._refuse(command, error)
+        except Exception:  # a bug of ours: only this connection ends
+            _logger.exception("SetupAppend from %s failed", connection.peer)
+            connection.close_after_replies("internal error")
+        connection.on_writer_ready()
 
     async def _open_target(self, command: SetupAppend) -> None:
         connection = self._connection

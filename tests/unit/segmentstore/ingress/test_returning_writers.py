@@ -237,3 +237,50 @@ async def test_connections_lost_while_they_wait_for_room_are_forgotten(world):
         del peer
     gc.collect()
     assert sum(ref() is not None for ref in gone) <= 1
+
+
+async def test_a_writer_that_moves_to_another_segment_is_answered_behind_what_it_is_owed(world):
+    """Acknowledgements name no segment: what comes behind AppendSetup counts for the segment named there."""
+    other = SEGMENT.replace(".0", ".1")
+    await world.store.create_segment(other)
+    peer = Peer(world.home)
+    await peer.set_up()
+    world.wal.held = True
+    peer.feed(append(3, b"one"), c.SetupAppend(5, WRITER, other, ""), append(3, b"two"))
+    replies = await peer.replies()
+    world.wal.go_on()
+    while len(replies) < 3:
+        replies += await peer.replies()
+    assert replies == [
+        acked(3, NULL, 3),
+        c.AppendSetup(5, other, WRITER, NULL),
+        acked(3, NULL, 3),
+    ]
+
+
+async def test_a_writer_that_moves_to_a_segment_that_is_gone_is_refused_behind_what_it_is_owed(world):
+    peer = Peer(world.home)
+    await peer.set_up()
+    world.wal.held = True
+    gone = SEGMENT.replace(".0", ".1")
+    assert await peer.ask(append(3, b"one"), c.SetupAppend(5, WRITER, gone, "")) == []
+    world.wal.go_on()
+    replies = []
+    while len(replies) < 2:
+        replies += await peer.replies()
+    assert replies == [acked(3, NULL, 3), c.NoSuchSegment(5, gone, "", -1)]
+
+
+async def test_a_connection_that_leaves_while_its_writer_moves_leaves_nothing_behind(world):
+    other = SEGMENT.replace(".0", ".1")
+    await world.store.create_segment(other)
+    peer = Peer(world.home)
+    await peer.set_up()
+    world.wal.held = True
+    assert await peer.ask(append(3, b"one"), c.SetupAppend(5, WRITER, other, "")) == []
+    peer.transport.abort()
+    await peer.replies()
+    assert not world.home.supervisor.statistics().running
+    world.wal.go_on()
+    for name in (SEGMENT, other):
+        await until(lambda name=name: not world.container.find_segment(name).users)
