@@ -7,7 +7,8 @@
         on_written                 apply to state, read index and memory log; wake readers; answer callers
 
 This module decides who may enter, and what happens at the end; the parts are modules of their own
-(:mod:`.append_runs`, :mod:`.request_queue`, :mod:`.frame_dispatch`, :mod:`.durable_apply`, :mod:`.throttle`).
+(:mod:`.append_runs`, :mod:`.request_queue`, :mod:`.waiting_blocks`, :mod:`.frame_supply`,
+:mod:`.frame_dispatch`, :mod:`.durable_apply`, :mod:`.throttle`).
 Back-pressure has two steps: a throttle that slows a loaded container down, and hard bounds - the pool of
 frames, bytes and operations that storage does not hold yet - at which it stops. A failed WAL write is the end
 of this owner: everything accepted and not yet durable has an unknown outcome, and recovery decides.
@@ -41,7 +42,8 @@ from headrace.segmentstore.durablelog.append_runs import RUN_OVERHEAD, AppendOwn
 from headrace.segmentstore.durablelog.durable_apply import DurableApply
 from headrace.segmentstore.durablelog.frame_builder import Buffer, FrameBuilder
 from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
-from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
+from headrace.segmentstore.durablelog.frame_supply import FrameSupply
+from headrace.segmentstore.durablelog.kept_frames import KeptFrames
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.priority import DELAYED_FROM, Priority, priority_of
@@ -50,6 +52,7 @@ from headrace.segmentstore.durablelog.request_queue import Propose, Request, Req
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.durablelog.throttle.gate import RECHECK_S, ThrottleGate
 from headrace.segmentstore.durablelog.throttle.sources import ThrottleSources
+from headrace.segmentstore.durablelog.waiting_blocks import WaitingBlocks
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.wal.contract import Wal
@@ -60,9 +63,6 @@ __all__ = ["AppendOwner", "OperationProcessor", "ProcessorLimits", "ProcessorSta
 
 _REQUEST_OVERHEAD: Final = 128
 """Upper bound of what an operation takes besides its payload, values and names."""
-
-_FRAMES_KEPT_FOR: Final = 32
-"""Durable frames, each of which wakes who waits, after which a large block would have asked again."""
 
 
 @dataclass(slots=True)
@@ -95,19 +95,13 @@ class OperationProcessor:
         self._limits = limits
         self._report_failure = on_failed
         self._on_frame_durable = on_frame_durable
-        self._waiters: dict[Callable[[], None], None] = {}
-        self._frames_kept = 0
-        """Frames that small blocks leave alone, for a large one that waits."""
-        self._kept_is_asked = False
-        """All frames are back, and the large block has not asked since."""
-        self._kept_until = -1
-        """How many frames are durable when the large block is taken to have left."""
         self._memory_timer: asyncio.TimerHandle | None = None
         self._failed: HeadraceError | None = None
         self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._stats = ProcessorStatistics()
         self._queue = RequestQueue(limits.requests_max)
+        self._blocks = WaitingBlocks(self._loop, self._stats, self._on_blocks_asked)
         self._builder = FrameBuilder(wal)
         self._turn = LoopTurn(self._loop)
         self._runs = AppendRuns(container, self._builder, read_index, self._turn, self._stats)
@@ -122,6 +116,8 @@ class OperationProcessor:
             on_durable=self._on_durable,
             on_failed=self.fail,
         )
+        self._kept = KeptFrames(self._loop, wal, self._dispatch, self._stats, self._ask_kept)
+        self._frames = FrameSupply(wal, self._builder, self._dispatch, self._kept, self._blocks)
         sources = ThrottleSources(
             limits.throttle,
             read_index=read_index,
@@ -153,14 +149,15 @@ class OperationProcessor:
         """
         if self._runs.ended:
             return True
-        if self._queue.count:
+        size_in_frame = size_bytes + RUN_OVERHEAD
+        queue = self._queue
+        if queue.count and (queue.has_urgent or not self._frames.passes_requests(size_in_frame)):
             return False
         frame = self._builder.current
-        size_in_frame = size_bytes + RUN_OVERHEAD
         return (
             (
                 (frame is not None and frame.used + size_in_frame <= frame.capacity)
-                or self._has_frames_for_block(size_in_frame)
+                or self._frames.suffices_for_block(size_in_frame)
             )
             and self._has_memory()
             and (not self._throttle.active or self._throttle.enter(size_bytes))
@@ -172,60 +169,22 @@ class OperationProcessor:
             and self._read_index.unstored_bytes() < self._limits.unstored_bytes_max
         )
 
-    def _has_frames(self, size_bytes: int) -> bool:
-        current = self._builder.current
-        if current is not None and current.used + ENTRY_HEADER.size + size_bytes <= current.capacity:
-            return True
-        free = self._wal.frames_free
-        if size_bytes < self._builder.content_bytes_max:
-            return free > 0
-        needed = self._builder.frames_needed(size_bytes)
-        return free >= needed or needed > free + self._dispatch.frames_held
-
-    def _has_frames_for_block(self, size_bytes: int) -> bool:
-        """As :meth:`_has_frames`, of a block that does not fit the open frame.
-
-        A block of several frames would starve beside writers of small ones, who take each frame that comes
-        back: so once it was refused frames are kept for it, until it was let in or does not ask any more.
-        """
-        if size_bytes >= self._builder.content_bytes_max:
-            self._kept_is_asked = False
-            if self._has_frames(size_bytes):
-                self._frames_kept = 0
-                return True
-            self._frames_kept = self._builder.frames_needed(size_bytes)
-            self._kept_until = self._stats.frames_durable + _FRAMES_KEPT_FOR
-            return False
-        free = self._wal.frames_free
-        if free > self._frames_kept or self._kept_until < self._stats.frames_durable:
-            return free > 0
-        if not self._dispatch.frames_held and not self._kept_is_asked:
-            self._kept_is_asked = True  # no frame is out that would wake anybody
-            self._loop.call_soon(self._ask_kept)
-        return False
-
     def _ask_kept(self) -> None:
-        """Let the large block ask once more, before anybody smaller."""
+        """Let a large block ask once more, before anybody smaller, since all frames are back."""
+        if self._blocks.in_round:
+            self._loop.call_soon(self._ask_kept)
+            return
         self._on_room()
         self._loop.call_soon(self._stop_keeping)
 
     def _stop_keeping(self) -> None:
-        """Everybody was asked: a large block that has not come does not wait any more."""
-        if self._kept_is_asked and self._may_wake():
-            self._frames_kept = 0
-        self._kept_is_asked = False
-        self._wake()
-
-    def _check_fits(self, size_bytes: int) -> None:
-        """Raise EventTooLargeError if not even all frames of the log could hold ``size_bytes``."""
-        frames = self._wal.frames_free + self._dispatch.frames_held
-        if self._builder.frames_needed(size_bytes) > frames:
-            raise EventTooLargeError(size_bytes, frames * self._builder.content_bytes_max)
+        self._kept.stop(everybody_asked=self._may_wake())
+        self._on_room()
 
     def wait_capacity(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` once, later on the loop, when something has been freed."""
         self._stats.capacity_waits += 1
-        self._waiters[resume] = None
+        self._blocks.add(resume)
         if self._runs.ended:
             self._wake()
         else:
@@ -233,7 +192,7 @@ class OperationProcessor:
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:
         """Who waits with ``resume`` is gone. It may also be called already, later on the loop."""
-        self._waiters.pop(resume, None)
+        self._blocks.remove(resume)
 
     def on_memory_freed(self) -> None:
         """The storage writer has moved bytes on: requests and connections may go on."""
@@ -242,16 +201,42 @@ class OperationProcessor:
 
     def _on_room(self) -> None:
         """A frame came back, memory was freed or the throttle opened: whoever waits goes on."""
-        if self._queue.count:
-            self._queue.drain(self._admit)
-        self._wake()
+        blocks = self._blocks
+        if blocks.in_round:
+            blocks.room_came = True  # for those who ask, and then for whoever's turn it is
+            self._queue.drain(self._admit, DELAYED_FROM)
+            return
+        may_wake = bool(blocks.count) and self._may_wake()
+        have_turn = may_wake and blocks.are_first
+        self._drain(DELAYED_FROM if have_turn else len(Priority))
+        if may_wake and self._may_wake():
+            blocks.are_first &= not have_turn
+            blocks.begin_round(have_turn=have_turn or not self._queue.count)
         self._watch_memory()
+
+    def _drain(self, end: int) -> None:
+        """Let requests that wait in the lines in front of ``end`` go on. The next turn is the blocks'."""
+        queue = self._queue
+        if queue.count:
+            delayed = queue.count_from(DELAYED_FROM)
+            queue.drain(self._admit, end)
+            if self._blocks.count and queue.count_from(DELAYED_FROM) < delayed:
+                self._blocks.are_first = True
+
+    def _on_blocks_asked(self) -> None:
+        """Every connection that waited has asked: requests take what is left."""
+        waited = self._queue.count
+        room_came, self._blocks.room_came = self._blocks.room_came, False
+        if not room_came:
+            self._drain(len(Priority))
+        if room_came or (waited and not self._queue.count):
+            self._on_room()
 
     def _watch_memory(self) -> None:
         """Look again soon if somebody waits for memory: other containers free the cache without telling."""
         if (
             self._memory_timer is None
-            and (self._waiters or self._queue.count)
+            and (self._blocks.count or self._queue.count)
             and not self._runs.ended
             and not self._has_memory()
         ):
@@ -263,11 +248,8 @@ class OperationProcessor:
             self.on_memory_freed()
 
     def _wake(self) -> None:
-        waiters = self._waiters
-        if waiters and self._may_wake():
-            self._waiters = {}
-            for resume in waiters:
-                self._loop.call_soon(resume)
+        if self._blocks.count and self._may_wake():
+            self._blocks.call()
 
     def _may_wake(self) -> bool:
         return self._runs.ended or (not self._throttle.closed and self._has_memory())
@@ -286,9 +268,10 @@ class OperationProcessor:
         """Queue a request; the future gives its Ticket once durable, or the error of ``propose``.
 
         ``size_bytes`` is an upper bound of payload and values. The request is decided at once, in call
-        order, if there is room and nothing waits in front of it. What it concerns, ``segments`` (the one that
-        changes first) and whether it ``deletes`` that, gives its priority, unless it is ``critical`` by
-        itself. Requests of the two most urgent priorities are held back by nothing but a lack of frames.
+        order, if there is room, nothing waits in front of it and its turn does not belong to blocks. What it
+        concerns, ``segments`` (the one that changes first) and whether it ``deletes`` that, gives its
+        priority, unless it is ``critical`` by itself. Requests of the two most urgent priorities are held
+        back by nothing but a lack of frames.
 
         Raises (through the future):
             ContainerOfflineError: this owner has ended and the request had not begun.
@@ -302,12 +285,11 @@ class OperationProcessor:
             future.set_exception(ContainerOfflineError("the container has stopped"))
             return future
         request = Request(propose, size_bytes + _REQUEST_OVERHEAD, future, priority, segments)
-        if request.size_bytes >= self._builder.content_bytes_max:
-            try:
-                self._check_fits(request.size_bytes)
-            except EventTooLargeError as error:
-                future.set_exception(error)
-                return future
+        try:
+            self._frames.check_fits(request.size_bytes)
+        except EventTooLargeError as error:
+            future.set_exception(error)
+            return future
         if self._queue.count:
             line = self._queue.line_of(request)
             waits = self._queue.has_before(line) or not self._admit(request)
@@ -327,7 +309,11 @@ class OperationProcessor:
         if request.future.done():
             return True  # cancelled while it waited
         delayed = request.priority >= DELAYED_FROM
-        if not self._has_frames(request.size_bytes) or (delayed and not self._has_memory()):
+        if delayed and (self._throttle.closed or not self._has_memory()):
+            return False
+        if not self._frames.suffices(request.size_bytes):
+            return False
+        if delayed and not self._frames.leaves_blocks(request.size_bytes):
             return False
         if delayed and self._throttle.active and not self._throttle.enter(request.size_bytes):
             return False
@@ -339,8 +325,8 @@ class OperationProcessor:
             pieces = codec.encode(operation)
             size = sum(map(len, pieces))
             if size > request.size_bytes:
-                self._check_fits(size)
-                if not self._has_frames(size):
+                self._frames.check_fits(size)
+                if not self._frames.suffices(size):
                     request.size_bytes = size  # the caller's bound was none; nothing has changed yet
                     return False
                 self._builder.prepare(size)
@@ -479,7 +465,7 @@ class OperationProcessor:
         """
         self._queue.check()
         self._throttle.check()
-        assert self._failed is None or not (self._queue.count or self._waiters or self._barriers)
+        assert self._failed is None or not (self._queue.count or self._blocks.count or self._barriers)
         if self._failed is None and not self._dispatch.frames_held:
             assert not any(segment.appends_in_flight for segment in self._container.by_id.values())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.errors import ContainerOfflineError
 from headrace.segmentstore.container.segment_state import SegmentState
-from headrace.segmentstore.durablelog.priority import Priority
+from headrace.segmentstore.durablelog.priority import DELAYED_FROM, Priority
 from headrace.segmentstore.operations.catalogue import Operation
 
 Propose = Callable[[int], Operation]
@@ -93,9 +93,9 @@ class RequestQueue:
         self.count += 1
         return True
 
-    def drain(self, admit: Callable[[Request], bool]) -> None:
-        """Pass requests to ``admit`` in order until it says that there is no room."""
-        for line, queue in enumerate(self._lines):
+    def drain(self, admit: Callable[[Request], bool], end: int = len(Priority)) -> None:
+        """Pass requests of the lines in front of ``end`` to ``admit``, in order, until there is no room."""
+        for line, queue in enumerate(self._lines[:end]):
             while queue:
                 if not admit(queue[0]):
                     return
@@ -122,6 +122,15 @@ class RequestQueue:
             self.count -= len(self._lines[line])
             self._lines[line].clear()
             self._segments[line].clear()
+
+    @property
+    def has_urgent(self) -> bool:
+        """Whether somebody waits whom nothing but a lack of frames holds back."""
+        return any(self._lines[:DELAYED_FROM])
+
+    def count_from(self, first: Priority) -> int:
+        """How many wait in the lines from ``first`` on."""
+        return sum(map(len, self._lines[first:]))
 
     def statistics(self) -> dict[str, int]:
         """How many wait, by the name of their line."""

@@ -31,6 +31,7 @@ from headrace.segmentstore.container.metadata_checkpoint import encode_segment_r
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
+from headrace.segmentstore.durablelog.frame_supply import FrameSupply
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.codec import RUN_EVENTS_MAX
@@ -682,12 +683,12 @@ async def test_a_request_for_which_there_is_no_memory_is_refused_before_it_is_pr
     assert segment.durable_length == size
 
 
-async def test_those_in_line_behind_an_operation_that_gets_no_frame_are_told():
+async def test_those_in_line_behind_an_operation_that_gets_no_frame_are_told(monkeypatch):
     bench = await Bench(frame_bytes=300, frames=4).start()
     processor = bench.log.processor
-    has_frames, processor._has_frames = processor._has_frames, lambda _: False
-    waiting = [_map(bench, f"s{number}") for number in range(3)]
-    processor._has_frames = has_frames
+    with monkeypatch.context() as patched:
+        patched.setattr(FrameSupply, "suffices", lambda *_: False)
+        waiting = [_map(bench, f"s{number}") for number in range(3)]
     processor._builder.write = lambda *_: False
     processor.on_memory_freed()
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)

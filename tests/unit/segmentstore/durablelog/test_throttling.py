@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from headrace.errors import ContainerOfflineError, WalWriteError
+from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
@@ -356,6 +357,45 @@ async def test_a_block_of_several_frames_gets_its_turn_beside_writers_of_small_o
     assert next(numbers) > before + 15, "the others go on"
     stopped = True
     await bench.settle()
+
+
+async def test_a_block_of_several_frames_gets_its_turn_beside_callers_of_small_requests():
+    """Each answer makes its caller ask anew: three of them have three frames at any time."""
+    bench = await Bench(frame_bytes=500, frames=6, slots=2).start()
+    segment, large = await bench.map("s"), Owner(1000)
+    processor = bench.log.processor
+    stopped = False
+
+    async def call(key):
+        update = AttributeUpdate(key, UpdateKind.REPLACE, 1, 0)
+        while not stopped:
+            await bench.log.submit(lambda sequence: transitions.propose_update(segment, sequence, [update]))
+
+    callers = []
+    for number in range(3):
+        callers.append(asyncio.ensure_future(call(bytes([number + 1] * 16))))
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def write_large():
+        if processor.can_accept(1800):
+            bench.append(segment, large, bytes(1800), last=1)
+        else:
+            processor.wait_capacity(write_large)
+
+    write_large()
+    for _ in range(500):
+        bench.wal.step()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        if large.acks:
+            break
+    stopped = True
+    accepted = bool(large.acks)
+    await bench.settle()
+    await asyncio.gather(*callers)
+    await bench.settle()
+    assert accepted, "500 frames went before it"
 
 
 async def test_frames_kept_for_a_large_block_that_went_away_are_used_again():
