@@ -1,9 +1,9 @@
 """Starts the containers of this process, and starts a failed one again: recovery is the only repair.
 
-When a container ends by itself its neighbours never notice. It is opened anew from its log after a pause that
-grows while it keeps failing; meanwhile its segments answer ContainerOfflineError. Damaged data is not
-retried: a
-container that met corruption stays offline until a person has looked, because a restart could bury the
+When a container ends by itself its neighbours never notice. It is opened anew from its log after a pause;
+meanwhile its segments answer ContainerOfflineError. The pause is short for one that ran well, and grows while
+it does not start or ends soon after: each start reads its log and writes a file. Damaged data is not retried:
+a container that met corruption stays offline until a person has looked, because a restart could bury the
 evidence. A first start on a full disk is repeated in the same way; any other failure of it ends the process.
 """
 
@@ -45,7 +45,11 @@ class ContainerHealth:
 
 
 class ContainerRegistry:
-    """All containers of one process."""
+    """All containers of one process.
+
+    ``restart_delay_s``: pause before a restart of a container that ran for ``restart_delay_max_s`` or longer;
+    it doubles, up to the latter, with each start that fails or does not last so long.
+    """
 
     def __init__(
         self,
@@ -64,6 +68,9 @@ class ContainerRegistry:
         """Containers on their way, with what has ended them already, if anything has."""
         self._ending: dict[SegmentContainer, asyncio.Task[None]] = {}
         """Containers that stop: each once and to its end, whoever stops waiting for it."""
+        self._pauses = dict.fromkeys(range(container_count), restart_delay_s)
+        """The next pause before a restart, of each."""
+        self._online_since = dict.fromkeys(range(container_count), 0.0)
         self._restarts = dict.fromkeys(range(container_count), 0)
         self._failures = dict.fromkeys(range(container_count), "")
         self._supervisor = Supervisor("containers")
@@ -116,6 +123,7 @@ class ContainerRegistry:
         finally:
             del self._starting[container]
         self._running[container_id] = container
+        self._online_since[container_id] = asyncio.get_running_loop().time()
 
     def _check_not_stopping(self) -> None:
         if self._stopping:
@@ -148,6 +156,8 @@ class ContainerRegistry:
             return
         if self._running.get(container_id) is container:
             del self._running[container_id]
+            if asyncio.get_running_loop().time() - self._online_since[container_id] >= self._delay_max_s:
+                self._pauses[container_id] = self._delay_s  # it ran well
         self._failures[container_id] = describe_failure(error)
         if self._stopping:
             return
@@ -160,10 +170,10 @@ class ContainerRegistry:
     ) -> None:
         container_id = failed.container_id
         await self._wait_ended(failed, ending)
-        delay_s = self._delay_s
         while not isinstance(error, CorruptionError | FencedOutError):
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 2, self._delay_max_s)
+            pause_s = self._pauses[container_id]
+            self._pauses[container_id] = min(pause_s * 2, self._delay_max_s)
+            await asyncio.sleep(pause_s)
             self._restarts[container_id] += 1
             try:
                 await self._start_one(container_id)
