@@ -39,6 +39,9 @@ _logger = logging.getLogger(__name__)
 _THREADS_END_S: Final = 10.0
 """How long a stop waits for calls to chunk files that are under way."""
 
+_LOGS_END_S: Final = 10.0
+"""How long a stop waits for one more container to end, besides the time that it may spend on storing."""
+
 _TRIM_EVERY_S: Final = 10.0
 """How often memory goes back to the system: of frames that no log has needed for so long, and freed one."""
 
@@ -76,7 +79,11 @@ class DataPlane:
         self._cache = BlockCache(
             CacheConfig(bytes_max=config.cache_bytes, soft_bytes_max=config.cache_soft_bytes)
         )
-        self.registry = ContainerRegistry(containers, self._make_container)
+        self.registry = ContainerRegistry(
+            containers,
+            self._make_container,
+            stop_patience_s=config.container.storage_writer.stop_flush_s + _LOGS_END_S,
+        )
         self.store = SegmentStore(self.registry, runtime.entropy)
 
     async def start(self) -> None:
@@ -86,7 +93,7 @@ class DataPlane:
         try:
             await self.registry.start()
         except BaseException:
-            await self._close_chunk_threads()
+            await self._close_storage()
             raise
         self._supervisor.spawn("trim", self._trim(self._frames))
 
@@ -168,7 +175,11 @@ class DataPlane:
         return found
 
     async def stop(self) -> None:
-        """Close connections, make durable what was accepted, stop. Idempotent."""
+        """Close connections, make durable what was accepted, stop. Idempotent.
+
+        It comes to its end though the disk of a log does not answer: ``hangs`` says so, and such a container
+        goes on ending.
+        """
         await self._supervisor.stop()
         try:
             if self._listener is not None:
@@ -177,9 +188,17 @@ class DataPlane:
             try:
                 await self.registry.stop()
             finally:
-                await self._close_chunk_threads()
+                await self._close_storage()
 
-    async def _close_chunk_threads(self) -> None:
+    @property
+    def log_hangs(self) -> bool:
+        """After a stop: whether a thread may still write to a log."""
+        return self.registry.hangs
+
+    async def _close_storage(self) -> None:
+        if self.log_hangs:
+            self.hangs = True
+            return  # a container that has not ended uses it
         if self._chunk_threads is not None:
             self._chunk_threads.close()
             try:

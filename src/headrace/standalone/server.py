@@ -133,7 +133,7 @@ class StandaloneServer:
         files, directory = self._runtime.filesystem, self._config.data_dir
         lock = DirectoryLock(files, directory, describe_process(self._runtime.clock))
         lock.acquire()
-        stack.callback(lock.release)
+        stack.callback(self._release, lock)
         made_with = containers_of(files, directory)
         containers = self._config.containers or made_with or CONTAINERS_DEFAULT
         if made_with is None and not files.exists(f"{directory}/wal"):
@@ -142,6 +142,11 @@ class StandaloneServer:
         check_chunk_root(files, directory)
         check_logs(files, directory, containers)
         return containers
+
+    def _release(self, lock: DirectoryLock) -> None:
+        """Give the directory back, unless a thread may still write to a log: the system does it then."""
+        if self._data_plane is None or not self._data_plane.log_hangs:
+            lock.release()
 
     async def stop(self) -> None:
         """Stop everything that runs, in reverse order. Idempotent."""
@@ -202,10 +207,15 @@ async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Add
         await supervisor.stop()
 
 
+async def _serve_and_leave(config: StandaloneConfig) -> None:
+    if await serve(config):
+        _logger.warning("the process is left with a call that hangs; the next start recovers from the logs")
+        logging.shutdown()
+        os._exit(0)  # the end of the loop would wait for its tasks, that of the interpreter for its threads
+
+
 def run(config: StandaloneConfig) -> None:
     """Run a server in this process until it is told to stop; returns after a clean stop."""
     share_interpreter()
     raise_limit()
-    if run_loop(serve(config)):
-        logging.shutdown()
-        os._exit(0)  # the end of the interpreter would wait for a thread that nothing ends
+    run_loop(_serve_and_leave(config))

@@ -49,6 +49,7 @@ class ContainerRegistry:
 
     ``restart_delay_s``: pause before a restart of a container that ran for ``restart_delay_max_s`` or longer;
     it doubles, up to the latter, with each start that fails or does not last so long.
+    ``stop_patience_s``: how long a stop waits for one more container to end; None: for ever.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class ContainerRegistry:
         *,
         restart_delay_s: float = 0.2,
         restart_delay_max_s: float = 30.0,
+        stop_patience_s: float | None = None,
     ) -> None:
         self.container_count = container_count
         self._make = make_container
         self._delay_s = restart_delay_s
         self._delay_max_s = restart_delay_max_s
+        self._patience_s = stop_patience_s
         self._running: dict[int, SegmentContainer] = {}
         self._starting: dict[SegmentContainer, BaseException | None] = {}
         """Containers on their way, with what has ended them already, if anything has."""
@@ -75,6 +78,8 @@ class ContainerRegistry:
         self._failures = dict.fromkeys(range(container_count), "")
         self._supervisor = Supervisor("containers")
         self._stopping = False
+        self.hangs = False
+        """After a stop: a container has not ended. Its log, and a thread that writes to it, are in use."""
 
     async def start(self) -> None:
         """Start every container, however long it takes until there is space for its log.
@@ -117,8 +122,8 @@ class ContainerRegistry:
             await self._wait_ended(container, self._begin_end(container))
             self._raise_early(container, error)
             raise
-        except BaseException:
-            await self._wait_ended(container, self._begin_end(container))
+        except BaseException:  # it is given up, by somebody whose patience has an end
+            await self._wait_ended(container, self._begin_end(container), self._patience_s)
             raise
         finally:
             del self._starting[container]
@@ -137,10 +142,12 @@ class ContainerRegistry:
             ending.add_done_callback(lambda _: self._ending.pop(container))
         return ending
 
-    async def _wait_ended(self, container: SegmentContainer, ending: asyncio.Task[None]) -> None:
+    async def _wait_ended(
+        self, container: SegmentContainer, ending: asyncio.Task[None], limit_s: float | None = None
+    ) -> None:
         """Wait for the stop of one that failed. What that meets says less than what it failed of."""
-        await asyncio.wait([ending])
-        if not ending.cancelled() and (error := ending.exception()) is not None:
+        await asyncio.wait([ending], timeout=limit_s)
+        if ending.done() and not ending.cancelled() and (error := ending.exception()) is not None:
             _logger.error("container %d did not end in order", container.container_id, exc_info=error)
 
     def _raise_early(self, container: SegmentContainer, error: Exception | None) -> None:
@@ -216,6 +223,8 @@ class ContainerRegistry:
     async def stop(self) -> None:
         """Stop every container orderly. Idempotent; whoever asks too waits until all are stopped.
 
+        One whose disk does not answer goes on ending by itself: ``hangs`` says so.
+
         Raises:
             Exception: what the first that could not was stopped by; all others are stopped.
         """
@@ -223,7 +232,21 @@ class ContainerRegistry:
         await self._supervisor.stop()
         endings = [self._begin_end(container) for container in self._running.values()]
         self._running.clear()
-        if self._ending:
-            await asyncio.wait(list(self._ending.values()))
+        self.hangs = not await self._wait_all_ended()
         for ending in endings:
-            ending.result()
+            if ending.done():
+                ending.result()
+
+    async def _wait_all_ended(self) -> bool:
+        """Wait for those that stop; False if one more has not ended in time."""
+        while self._ending:
+            ended, left = await asyncio.wait(
+                list(self._ending.values()), timeout=self._patience_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not ended:
+                names = ", ".join(
+                    str(found.container_id) for found, task in self._ending.items() if task in left
+                )
+                _logger.error("the log of container %s does not answer: it is left behind as it is", names)
+                return False
+        return True

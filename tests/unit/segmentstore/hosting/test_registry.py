@@ -11,6 +11,7 @@ from headrace.errors import (
     StorageFullError,
     WalWriteError,
 )
+from headrace.segmentstore.hosting import registry
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 
 FULL = StorageFullError("no space left while opening the log")
@@ -249,4 +250,227 @@ async def test_a_container_that_cannot_even_stop_is_started_again():
         while not world.registry.running():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
     assert world.registry.running() == [world.made[1]]
+    await world.registry.stop()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_container_that_failed_just_before_the_stop_is_stopped_to_its_end(turns):
+    world = World(2)
+    await world.registry.start()
+    failed = world.made[0]
+    ended = []
+
+    async def stop():
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ended.append(failed)
+
+    failed.stop = stop
+    failed.on_failed(failed, WalWriteError("EIO"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await world.registry.stop()
+    assert ended == [failed], "its log, its tasks and its threads are still there"
+
+
+async def test_whoever_stops_too_waits_until_all_are_stopped():
+    world = World(1)
+    await world.registry.start()
+    going_on = asyncio.Event()
+    ended = []
+
+    async def stop():
+        await going_on.wait()
+        ended.append(True)
+
+    world.made[0].stop = stop
+    first = asyncio.ensure_future(world.registry.stop())
+    second = asyncio.ensure_future(world.registry.stop())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not second.done(), "it would close what the container still needs"
+    going_on.set()
+    await asyncio.gather(first, second)
+    assert ended == [True]
+
+
+async def test_a_stop_during_the_start_leaves_no_container_running():
+    world = World(3)
+    going_on = asyncio.Event()
+
+    class Slow(Container):
+        async def start(self):
+            await super().start()
+            if self.container_id == 1:
+                await going_on.wait()
+
+    def make(container_id, on_failed):
+        world.made.append(Slow(container_id, on_failed, [], world.events))
+        return world.made[-1]
+
+    world.registry._make = make
+    starting = asyncio.ensure_future(world.registry.start())
+    while ("start", 1) not in world.events:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    await world.registry.stop()
+    going_on.set()
+    await asyncio.wait([starting], timeout=10)
+    for number in range(3):
+        assert world.events.count(("start", number)) == world.events.count(("stop", number))
+    assert world.registry.running() == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_damage_is_not_forgotten_because_the_stop_behind_it_failed(again):
+    """A restart could bury the evidence, so the container must stay offline; and a first start says why."""
+    world = World(1)
+
+    def make(container_id, on_failed):
+        container = Container(
+            container_id, on_failed, [DataCorruptionError("a record is damaged")], world.events
+        )
+
+        async def stop():
+            raise WalWriteError("closing the log failed: EIO")
+
+        container.stop = stop
+        world.made.append(container)
+        return container
+
+    if not again:
+        world.registry._make = make
+        with pytest.raises(DataCorruptionError, match="a record is damaged"):
+            await world.registry.start()
+        return
+    await world.registry.start()
+    world.registry._make = make
+    world.made[0].on_failed(world.made[0], WalWriteError("EIO"))
+    async with asyncio.timeout(10):
+        while len(world.made) < 6 and world.registry._supervisor.statistics().running:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert len(world.made) == 2, "it was started again and again"
+    assert "DataCorruptionError" in world.registry.health()[0].last_failure
+    await world.registry.stop()
+
+
+async def test_a_full_disk_is_waited_for_although_the_stop_behind_it_failed():
+    world = World(1, c0=[FULL])
+    make = world.make
+
+    def make_failing(container_id, on_failed):
+        container = make(container_id, on_failed)
+        if len(world.made) == 1:
+
+            async def stop():
+                raise WalWriteError("closing the log failed: ENOSPC")
+
+            container.stop = stop
+        return container
+
+    world.registry._make = make_failing
+    await world.registry.start()
+    assert world.registry.health()[0].online
+    await world.registry.stop()
+
+
+async def test_the_pause_grows_for_a_container_that_fails_right_behind_each_start(monkeypatch):
+    """It starts, meets what it failed of, and ends: every start writes a file, and reads the whole log."""
+    pauses = []
+    sleep = asyncio.sleep
+
+    async def note(delay_s):
+        if delay_s:
+            pauses.append(delay_s)
+        await sleep(0)
+
+    monkeypatch.setattr(registry.asyncio, "sleep", note)
+
+    class Failing(Container):
+        async def start(self):
+            asyncio.get_running_loop().call_soon(
+                asyncio.get_running_loop().call_soon, self.on_failed, self, WalWriteError("a bug")
+            )
+
+    world = World(1)
+    world.registry._make = lambda container_id, on_failed: Failing(container_id, on_failed, [], world.events)
+    world.registry._delay_s = world.registry._pauses[0] = 0.2
+    world.registry._delay_max_s = 30.0
+    await world.registry.start()
+    async with asyncio.timeout(10):
+        while len(pauses) < 12:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    await world.registry.stop()
+    assert pauses[:4] == [0.2, 0.4, 0.8, 1.6]
+
+
+async def test_a_container_that_ran_well_is_started_again_soon(monkeypatch):
+    pauses, now = [], 1000.0
+    sleep = asyncio.sleep
+
+    async def note(delay_s):
+        if delay_s:
+            pauses.append(delay_s)
+        await sleep(0)
+
+    monkeypatch.setattr(registry.asyncio, "sleep", note)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    world = World(1)
+    world.registry._delay_s = world.registry._pauses[0] = 0.2
+    world.registry._delay_max_s = 30.0
+    await world.registry.start()
+    for ran_s in (1, 29, 31, 3600, 1, 1, 30):
+        now += ran_s
+        world.made[-1].on_failed(world.made[-1], WalWriteError("EIO"))
+        while not world.registry.running():
+            await sleep(0)
+    await world.registry.stop()
+    assert pauses == [0.2, 0.4, 0.2, 0.2, 0.4, 0.8, 0.2]
+
+
+async def test_a_stop_does_not_wait_for_ever_for_a_container_that_does_not_end(caplog):
+    world = World(3)
+    world.registry._patience_s = 0.05
+    await world.registry.start()
+    answer = asyncio.Event()
+    world.made[1].stop = answer.wait
+    async with asyncio.timeout(10):
+        await world.registry.stop()
+    assert world.registry.hangs
+    assert "the log of container 1 does not answer" in caplog.text
+    assert [event for event in world.events if event[0] == "stop"] == [("stop", 0), ("stop", 2)]
+    answer.set()
+    await world.registry.stop()
+    assert not world.registry.hangs
+
+
+async def test_each_container_that_ends_gives_the_others_more_time():
+    world = World(6)
+    world.registry._patience_s = 0.2
+    await world.registry.start()
+    for number, container in enumerate(world.made):
+        container.stop = lambda number=number: asyncio.sleep(0.1 * number)
+    await world.registry.stop()
+    assert not world.registry.hangs
+
+
+async def test_a_start_that_is_given_up_does_not_wait_for_ever_for_what_it_began():
+    world = World(2)
+    world.registry._patience_s = 0.05
+    answer = asyncio.Event()
+    make = world.make
+
+    def make_hanging(container_id, on_failed):
+        container = make(container_id, on_failed)
+        container.start = container.stop = answer.wait
+        return container
+
+    world.registry._make = make_hanging
+    starting = asyncio.ensure_future(world.registry.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    assert world.registry.hangs
+    answer.set()
     await world.registry.stop()
