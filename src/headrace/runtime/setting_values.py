@@ -46,6 +46,8 @@ def _parse(key: str, kind: Any, raw: Any) -> Any:
         return _parse_list(key, typing.get_args(kind)[0], raw)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(raw)
+    if isinstance(raw, (str, Path)) and "\0" in str(raw):
+        raise InvalidArgumentError("no name has a zero byte")
     if kind is Path and isinstance(raw, (str, Path)) and str(raw):
         return Path(raw)
     if kind is str and isinstance(raw, str):

@@ -88,7 +88,7 @@ def _read_file(path: Path, cls: type[Any]) -> dict[str, Any]:
     try:
         with path.open("rb") as stream:
             text = stream.read(_FILE_BYTES_MAX + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         raise InvalidArgumentError(f"cannot read settings: {error}") from None
     if len(text) > _FILE_BYTES_MAX:
         raise InvalidArgumentError(f"{path} exceeds {_FILE_BYTES_MAX} bytes: this is no settings file")

@@ -67,7 +67,11 @@ class StandaloneConfig:
     connection_memory: ConnectionMemoryConfig = field(default_factory=ConnectionMemoryConfig)
 
     def check(self) -> None:
-        """Check relations between settings."""
+        """Check relations between settings, and that the host is a name that can be looked up."""
+        try:
+            self.host.encode("idna")
+        except UnicodeError as error:
+            raise InvalidArgumentError(f"host = {self.host!r} is no name of a host: {error}") from None
         accepted = self.frames_max * WalConfig().frame_bytes_max
         if self.container.read_index.accepted_bytes_max < accepted:
             raise InvalidArgumentError(
