@@ -17,7 +17,7 @@ OnFailure = Callable[[str, BaseException], None]
 
 _logger = logging.getLogger(__name__)
 
-#: Seconds after which ``stop`` names the tasks that ignore their cancellation and cancels them again.
+#: Seconds after which ``stop`` names, again and again, the tasks that have not ended.
 STOP_PATIENCE_S: Final = 10.0
 
 
@@ -46,6 +46,7 @@ class Supervisor:
         self._tasks: dict[
             asyncio.Task[Any], str
         ] = {}  # a dict, for its order: tasks are cancelled oldest first
+        self._cancelled: set[asyncio.Task[Any]] = set()
         self._spawned = 0
         self._failed = 0
         self._stopped = False
@@ -73,20 +74,26 @@ class Supervisor:
     async def stop(self) -> None:
         """Cancel every task and wait until all have ended. Idempotent; may be called by several at once.
 
+        Each is cancelled once, however long it takes to end: a second cancellation would cut off what the
+        first one began, and leave files open that it was about to close.
+
         A task of this supervisor may call it: that task itself is left alone (it is ending anyway).
         """
         self._stopped = True
         me = asyncio.current_task()
         while others := [task for task in self._tasks if task is not me]:
             for task in others:
-                task.cancel()
+                if task not in self._cancelled:
+                    self._cancelled.add(task)
+                    task.cancel()
             _, stubborn = await asyncio.wait(others, timeout=STOP_PATIENCE_S)
             if stubborn:
                 names = ", ".join(task.get_name() for task in others if task in stubborn)
-                _logger.warning("%s: still waiting for tasks that ignore cancellation: %s", self.name, names)
+                _logger.warning("%s: still waiting for tasks that do not end: %s", self.name, names)
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         name = self._tasks.pop(task)
+        self._cancelled.discard(task)
         if task.cancelled():
             return
         error = task.exception()

@@ -113,21 +113,28 @@ async def test_nothing_is_started_after_stop_and_the_coroutine_is_closed():
     assert coroutine.cr_frame is None  # closed: Python would warn otherwise
 
 
-async def test_a_task_that_ignores_its_cancellation_is_named_and_cancelled_again(monkeypatch, caplog):
+@pytest.mark.parametrize("stops", [1, 2])
+async def test_a_task_that_takes_long_to_end_is_named_and_not_cut_off(monkeypatch, caplog, stops):
     monkeypatch.setattr(supervisor_module, "STOP_PATIENCE_S", 0.01)
+    may_end, closed = asyncio.Event(), []
 
-    async def stubborn():
+    async def thorough():
         try:
             await forever()
-        except asyncio.CancelledError:
-            await forever()
+        finally:
+            await may_end.wait()
+            closed.append("file")
 
     supervisor = Supervisor("container")
-    supervisor.spawn("mule", stubborn())
+    supervisor.spawn("mule", thorough())
     await settle()
     with caplog.at_level(logging.WARNING):
-        await supervisor.stop()
-    assert "container/mule" in caplog.text
+        stopping = [asyncio.ensure_future(supervisor.stop()) for _ in range(stops)]
+        while caplog.text.count("container/mule") < 3:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.001)
+        may_end.set()
+        await asyncio.gather(*stopping)
+    assert closed == ["file"]
 
 
 async def test_a_task_spawned_by_a_dying_task_is_refused_and_stop_still_ends():
