@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.clock import SystemClock
@@ -21,6 +21,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.standalone import data_plane
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
+from headrace.wal.file.loop_writes import LoopWritesConfig
 
 
 class HangingChunks(OsFilesystem):
@@ -37,8 +38,8 @@ class HangingChunks(OsFilesystem):
         return super().open(path, flags, mode)
 
 
-def container_config():
-    return ContainerConfig(storage_writer=StorageWriterConfig(flush_age_s=0.0, stop_flush_s=0.05))
+def container_config(stop_flush_s=0.05):
+    return ContainerConfig(storage_writer=StorageWriterConfig(flush_age_s=0.0, stop_flush_s=stop_flush_s))
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
@@ -119,3 +120,148 @@ async def test_what_is_set_about_chunk_files_reaches_them(tmp_path):
         while plane.statistics()["chunks"].bytes_dropped < 100_000:  # noqa: ASYNC110 - a gauge tells nobody
             await asyncio.sleep(0)
     await plane.stop()
+
+
+class CountingFiles(OsFilesystem):
+    """Knows which files are open."""
+
+    def __init__(self):
+        self.open_files = {}
+
+    def open(self, path, flags, mode=0o644):
+        fd = super().open(path, flags, mode)
+        self.open_files[fd] = path
+        return fd
+
+    def close(self, fd):
+        self.open_files.pop(fd, None)
+        super().close(fd)
+
+
+async def test_a_stop_right_behind_the_failure_of_a_container_leaves_no_file_open_and_no_task(tmp_path):
+    files = CountingFiles()
+    runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
+    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 2)
+    await plane.start()
+    failed = plane.registry.running()[0]
+    failed.log.fail(WalWriteError("EIO"))
+    await plane.stop()
+    assert failed.tiers.supervisor.statistics().running == []
+    assert list(files.open_files.values()) == []
+
+
+async def test_threads_of_chunk_files_end_although_a_container_could_not_be_stopped(tmp_path):
+    runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
+    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 2)
+    await plane.start()
+    threads = plane._chunk_threads
+    container = plane.registry.running()[0]
+    stop = container.stop
+
+    async def stop_badly():
+        await stop()
+        raise WalWriteError("closing the log failed: EIO")  # as Wal.close says that it may
+
+    container.stop = stop_badly
+    with pytest.raises(WalWriteError):
+        await plane.stop()
+    ended = plane._chunk_threads is None
+    threads.close()
+    await threads.wait_closed()
+    assert ended, "nobody has asked them to end, or noticed that one hangs"
+
+
+class HangingLog(CountingFiles):
+    """Nobody answers a write to a log once it hangs, until ``answer``."""
+
+    def __init__(self):
+        super().__init__()
+        self.hangs = False
+        self.answer = threading.Event()
+
+    def pwrite(self, fd, data, offset):
+        if self.hangs and "/wal/" in self.open_files[fd]:
+            assert self.answer.wait(60)
+        return super().pwrite(fd, data, offset)
+
+
+async def test_a_stop_ends_although_the_log_of_a_container_hangs(tmp_path, monkeypatch):
+    monkeypatch.setattr(data_plane, "_LOGS_END_S", 0.3)
+    files = HangingLog()
+    runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
+    config = StandaloneConfig(
+        data_dir=str(tmp_path),
+        container=container_config(),
+        loop_writes=LoopWritesConfig(log_write_bytes_max=0),
+    )
+    plane = DataPlane(config, runtime, 2)
+    await plane.start()
+    container = plane.registry.running()[0]
+    segment = await container.create("s/a", {})
+    files.hangs = True
+    appending = asyncio.ensure_future(container.append(segment, b"x" * 100))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(15):  # far more than all that it may take
+        await plane.stop()
+    assert plane.hangs
+    assert plane.log_hangs
+    assert any("/wal/" in path for path in files.open_files.values()), "a thread writes to it"
+    assert not appending.done()
+    files.hangs = False
+    files.answer.set()
+    async with asyncio.timeout(15):
+        await appending
+        await plane.stop()
+    assert not plane.log_hangs
+    assert list(files.open_files.values()) == []
+
+
+async def test_a_stop_closes_the_chunk_files_that_were_kept_open(tmp_path):
+    files = CountingFiles()
+    runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
+    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 1)
+    await plane.start()
+    container = plane.registry.running()[0]
+    segment = await container.create("s/a", {})
+    await container.append(segment, b"x" * 1000)
+    await container.flush_storage()
+    await plane.stop()
+    assert not files.open_files
+    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 1)
+    await plane.start()
+    container = plane.registry.running()[0]
+    result = await container.read(await container.resolve("s/a"), 0, 1000, wait=False)
+    assert result.to_bytes() == b"x" * 1000
+    await plane.stop()
+    assert list(files.open_files.values()) == []
+
+
+@pytest.mark.parametrize("ends", ["bug", "cancelled", "cancelled at once"])
+async def test_a_container_whose_last_work_goes_wrong_leaves_no_file_open_and_no_task(tmp_path, ends):
+    files = CountingFiles()
+    runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
+    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config(60.0)), runtime, 1)
+    await plane.start()
+    container = plane.registry.running()[0]
+    finishing = asyncio.Event()
+
+    async def forget():
+        finishing.set()
+        if ends == "bug":
+            raise RuntimeError("a bug")
+        await asyncio.Event().wait()
+
+    container.tiers._departures.forget = forget
+    if ends == "bug":
+        await plane.stop()
+    else:
+        stopping = asyncio.ensure_future(container.stop())
+        await (asyncio.sleep(0) if ends == "cancelled at once" else finishing.wait())
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+    assert container.tiers.supervisor.statistics().running == []
+    left = [path for path in files.open_files.values() if "/wal/" in path]
+    await plane.stop()
+    assert left == []
+    assert list(files.open_files.values()) == []

@@ -103,11 +103,16 @@ class SegmentContainer:
 
     async def stop(self) -> None:
         """Stop orderly: what was accepted becomes durable, what waits is told, and within a bounded time
-        storage takes over what the log holds. A crash only takes longer to recover.
+        storage takes over what the log holds. A crash only takes longer to recover. Tasks, threads and files
+        end whatever goes wrong on the way, also if it is cancelled.
         """
-        await self.tiers.finish()
-        await self.tables.close()
-        await self.tiers.stop()
+        try:
+            await self.tiers.finish()
+        finally:
+            try:
+                await self.tables.close()
+            finally:
+                await self.tiers.stop()
 
     @property
     def online(self) -> bool:

@@ -175,11 +175,15 @@ class ContainerTiers:
             await self.writer.end()
 
     async def stop(self) -> None:
-        """End all background work; nobody is served any more."""
-        await self.log.flush()
-        await self.supervisor.stop()
-        self.read_index.close()
-        await self.log.stop()
+        """End all background work; nobody is served any more. The log is closed whatever goes wrong."""
+        try:
+            await self.log.flush()
+        finally:
+            try:
+                await self.supervisor.stop()
+            finally:
+                self.read_index.close()
+                await self.log.stop()
 
     async def _leave_short_log(self) -> None:
         """Store everything, write a checkpoint, cut the log in front of it: the next start reads only that.
@@ -200,6 +204,8 @@ class ContainerTiers:
         except (TimeoutError, HeadraceError) as error:
             why = str(error) or "storage is too slow"
             _logger.info("container %d leaves work for its next start: %s", self._state.container_id, why)
+        except Exception:  # a bug of ours: the log has everything
+            _logger.exception("container %d leaves work for its next start", self._state.container_id)
 
     def _on_task_failed(self, name: str, error: BaseException) -> None:
         if self.tenure.ended:

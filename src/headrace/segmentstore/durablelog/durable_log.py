@@ -319,12 +319,17 @@ class DurableLog:
         self._wal.stop_waiting()
 
     async def stop(self) -> None:
-        """Make durable what was accepted, then close the WAL. Whatever comes later is refused."""
-        self.end_intake()
-        await self.flush()
-        if self._processor is not None:
-            self._processor.close()
-        await self._wal.close()
+        """Make durable what was accepted, then close the WAL. Whatever comes later is refused.
+
+        The WAL is closed also if this is cancelled.
+        """
+        try:
+            self.end_intake()
+            await self.flush()
+        finally:
+            if self._processor is not None:
+                self._processor.close()
+            await self._wal.close()
 
     @property
     def waits_for_space(self) -> bool:
