@@ -31,7 +31,7 @@ from headrace.standalone.data_directory import check_data_directory, containers_
 from headrace.standalone.data_plane import DataPlane
 from headrace.standalone.descriptor_plan import DescriptorPlan, plan_descriptors
 from headrace.standalone.lost_logs import check_logs
-from headrace.standalone.ready_file import remove_ready_file, write_ready_file
+from headrace.standalone.ready_file import remove_ready_file, write_when_there_is_space
 
 _logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ async def serve(config: StandaloneConfig) -> bool:
     tune_collector()
     try:
         if config.ready_file is not None:
-            write_ready_file(config.ready_file, addresses.as_dict())
+            await write_when_there_is_space(config.ready_file, addresses.as_dict(), stopping)
         where = "in memory only" if config.in_memory else f"data in {config.data_dir}"
         _logger.info(
             "headrace is ready: controller %s, segment store %s, rest %s; %s",
