@@ -11,7 +11,6 @@ changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +22,7 @@ from headrace.segmentstore.readindex.cache.block_layout import (
     order_covering,
     order_within,
 )
+from headrace.segmentstore.readindex.cache.cache_statistics import CacheStatistics
 from headrace.segmentstore.readindex.cache.eviction_policy import (
     DOOMED,
     ESSENTIAL,
@@ -41,27 +41,6 @@ if TYPE_CHECKING:
 
 COPY_BYTES_MAX: Final = BLOCK_BYTES
 """Reads up to this size are copied: that is cheaper than keeping an extent in place for them."""
-
-
-@dataclass(slots=True)
-class CacheStatistics:
-    """Sizes in bytes, of whole blocks."""
-
-    bytes_max: int
-    arena_bytes: int
-    used_bytes: int
-    essential_bytes: int
-    tail_bytes: int
-    history_bytes: int
-    pinned_bytes: int
-    lent_bytes: int
-    extents: int
-    owners: int
-    tails: int
-    evicted_extents: int
-    evicted_bytes: int
-    squeezes: int
-    refused_history: int
 
 
 class BlockCache:
