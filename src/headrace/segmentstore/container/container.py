@@ -220,11 +220,11 @@ class SegmentContainer:
     async def delete(self, segment: SegmentState) -> None:
         """Delete a live segment. Raises NoSuchSegmentError if it is gone already."""
         self._tenure.check_online()
+        self._merges.on_named(segment)  # not behind it: others may see that it is gone before we do
         try:
             await self._changes.delete(segment)
         finally:
             self.tables.drop(segment.name)
-            self._merges.on_named(segment)
 
     # -------------------------------------------------------------------------------------- change
 

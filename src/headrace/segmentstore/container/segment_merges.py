@@ -165,9 +165,10 @@ class SegmentMerges:
             raise NoSuchSegmentError(source_name)
 
     def on_named(self, segment: SegmentState) -> None:
-        """``segment`` has stood under its name: an older one that was merged under it is forgotten.
+        """``segment`` stands under its name: an older one that was merged under it is forgotten.
 
-        It leaves its name by a deletion, when this is called, or by a merge, which is remembered instead.
+        It leaves its name by a deletion, before which this is called, or by a merge, which is remembered
+        instead.
         """
         source, _ = self._merged.get(segment.name, (None, -1))
         if source is not None and source.segment_id < segment.segment_id:

@@ -44,3 +44,32 @@ async def test_a_merge_of_a_name_that_was_used_again_by_a_caller_who_has_left_is
     with pytest.raises(NoSuchSegmentError):
         await container.merge(target, SOURCE)
     await bench.stop()
+
+
+async def test_a_merge_right_behind_the_deletion_of_a_name_that_was_used_again_is_no_repetition():
+    bench, wals = Bench(), []
+
+    def make_wal(*args):
+        wals.append(HeldWal(*args))
+        return wals[-1]
+
+    bench.make_wal = make_wal
+    container = await bench.start()
+    target = await container.create(TARGET, {})
+    await container.create(SOURCE, {})
+    await append(container, SOURCE, b"transaction")
+    assert await container.merge(target, SOURCE) == 11
+    second = await container.create(SOURCE, {})
+    await container.append(second, b"another")
+
+    wals[0].held = True
+    deleting = asyncio.ensure_future(container.delete(second))
+    await until(lambda: second.accepted_deleted and wals[0].statistics().frames_in_flight)
+    wals[0].held = False
+    wals[0]._store_next()
+    assert second.deleted
+    assert not deleting.done(), "it has not noticed yet"
+    with pytest.raises(NoSuchSegmentError):
+        await container.merge(target, SOURCE)
+    await deleting
+    await bench.stop()
