@@ -58,7 +58,7 @@ class DeltaWalk:
                 newest[key] = TableEntry(key, data[value_at : value_at + value_length], version)
             self._bytes = size
             self._position = end
-            if len(newest) >= self._count_max or size >= self._page_bytes_max:
+            if newest and (len(newest) >= self._count_max or size >= self._page_bytes_max):
                 return True
         return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import DataCorruptionError, FencedOutError
+from headrace.errors import AnswerTooLargeError, DataCorruptionError, FencedOutError
 from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.testing.segment_access import MemorySegmentAccess
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
@@ -24,6 +24,21 @@ async def test_a_delta_over_damaged_storage_is_corruption_not_a_wrong_position(m
     monkeypatch.setattr(access, "read", read)
     with pytest.raises(DataCorruptionError):  # InvalidArgumentError: "position ... is not one of table"
         await tables.table_delta(T, position, 10)
+    await tables.close()
+
+
+async def test_a_delta_that_may_have_no_byte_does_not_pass_for_its_end_because_of_a_removal():
+    """An answer without entries means that there are none up to the end: whoever asks does not go on."""
+    access = MemorySegmentAccess()
+    tables = ContainerTables(access)
+    await tables.create_table(T)
+    await tables.table_update(T, [entry("removed", b"value")])
+    position = (await tables.table_delta(T, 0, 10)).last_position
+    await tables.table_remove(T, [entry("removed")])
+    assert (await tables.table_delta(T, position, 10, 0)).reached_end, "there is only the removal"
+    await tables.table_update(T, [entry("kept", b"value")])
+    with pytest.raises(AnswerTooLargeError):
+        await tables.table_delta(T, position, 10, 0)
     await tables.close()
 
 
