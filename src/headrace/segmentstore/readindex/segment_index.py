@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 MERGE_COPY_BYTES_MAX: Final = 16 * KIB
 """A source this small is copied to its target as the merge begins: cheaper than an extent of its own. Unless
-there is no room to spare, for a block more than its bytes: appends that were accepted must find theirs."""
+there is no room to spare, for a block more than its bytes, and for the last extent of the target if storage
+holds all of that: appends that were accepted must find theirs."""
 
 SLACK_BYTES: Final = 2 * BLOCK_BYTES
 """What the unstored bytes of one segment may keep beyond their own size."""
@@ -126,7 +127,8 @@ class SegmentIndex:
         """Fill the last extent and add others behind it, all or nothing."""
         cache, memory = self._cache, self._memory
         orders = memory.orders
-        if self.tail_block != NO_BLOCK and not cache.may_be_essential(self.tail_block):
+        lost = 0 if self.tail_block == NO_BLOCK else cache.room_lost(self.tail_block)
+        if lost and lost > cache.spare_bytes:
             self.shed()  # storage holds all of it: it can leave, which accepted appends may count on
         tail = self.tail_block
         room, grown_from = 0, -1
@@ -341,10 +343,10 @@ class SegmentIndex:
         self.follow()
         redirect = Redirect(offset, offset + length, source)
         pieces: list[memoryview] = []
-        if (
-            length > min(MERGE_COPY_BYTES_MAX, self._cache.spare_bytes - BLOCK_BYTES)
-            or source.collect(0, length, pieces, []) < length
-        ):
+        spare = self._cache.spare_bytes - BLOCK_BYTES
+        if self.tail_block != NO_BLOCK:
+            spare -= self._cache.room_lost(self.tail_block)
+        if length > min(MERGE_COPY_BYTES_MAX, spare) or source.collect(0, length, pieces, []) < length:
             self.end, self.tail_block = offset + length, NO_BLOCK
         else:
             try:

@@ -117,6 +117,25 @@ async def test_a_merged_segment_is_copied_only_if_there_is_a_block_for_it(spare)
     assert await world.read_exactly(target, 0, 100) == pattern(0, 100)
 
 
+@pytest.mark.parametrize("spare", ["enough", "too little"])
+async def test_a_merged_segment_is_copied_behind_stored_bytes_only_if_there_is_room_for_their_extent(spare):
+    """It goes on in the last extent, all of which is lost as room, and needs more beyond it."""
+    cache = small_cache(64)
+    world = World(cache, accepted_bytes_max=0)
+    target, source = world.create("t"), world.create("x")
+    world.append(target, 16 * BLOCK - 1)
+    world.store(target)
+    world.append(source, 2 * BLOCK)
+    world.append(world.create("backlog"), 16 * BLOCK)
+    cache.join(cache.spare_bytes - (16 + (0 if spare == "too little" else 3)) * BLOCK)
+    room = cache.room_bytes
+    world.begin_merge(target, source)
+    assert cache.spare_bytes >= 0
+    assert (room > cache.room_bytes) == (spare == "enough")
+    assert await world.read_exactly(target, 16 * BLOCK - 1, 2 * BLOCK) == pattern(0, 2 * BLOCK)
+    world.check()
+
+
 async def test_what_is_expected_counts_until_the_last_append_of_a_segment_is_applied():
     cache = small_cache(64)
     world, other = crowd(cache, 2, accepted_blocks=8)

@@ -277,15 +277,15 @@ class BlockCache:
             if not self.pins[block]:
                 self.room_bytes -= BLOCK_BYTES << self._orders[block]
 
-    def may_be_essential(self, block: int) -> bool:
-        """Whether bytes that storage does not hold may follow in this extent.
+    def room_lost(self, block: int) -> int:
+        """Return how much room is lost once bytes that storage does not hold follow in this extent.
 
-        If storage holds it so far, all of it would be lost as room, however few they are. That must not come
-        out of what is kept for appends accepted already. What a reader holds is no room in any case.
+        If storage holds it so far, that is all of it, however few they are: it must not come out of what is
+        kept for appends accepted already. What a reader holds is no room in any case.
         """
         if self.classes[block] == ESSENTIAL or self.pins[block]:
-            return True
-        return self.spare_bytes >= BLOCK_BYTES << self._orders[block]
+            return 0
+        return BLOCK_BYTES << self._orders[block]
 
     def set_stored(self, block: int) -> None:
         """Storage holds every byte of this extent: it may be evicted as soon as no reader holds it."""
@@ -404,13 +404,6 @@ class BlockCache:
     @property
     def history_bytes_max(self) -> int:
         return self.policy.history_max * BLOCK_BYTES
-
-    @property
-    def utilisation(self) -> float:
-        """Part of the bound, 0 to 1, that is in use, whoever may be evicted. A division: ask it for every
-        append.
-        """
-        return (self.layout.blocks - self.layout.free_blocks) / self.policy.blocks_max
 
     def essential_share(self) -> float:
         """Part of the cache, 0 to 1, that cannot be evicted: what back-pressure is made of."""

@@ -399,14 +399,13 @@ def test_numbers_of_owners_are_used_again(cache):
     assert cache.statistics().owners == 3
 
 
-def test_utilisation_is_what_is_in_use_of_the_bound(cache, owner):
-    assert cache.utilisation == 0
+def test_the_essential_share_is_what_storage_lacks_of_the_bound(cache, owner):
     for number in range(16):
         owner.put(number * BLOCK, BLOCK, stored=number < 4)
-        assert cache.utilisation == (number + 1) / 16
+        assert cache.statistics().used_bytes == (number + 1) * BLOCK
     assert cache.essential_share() == 12 / 16
     cache.free(owner.extents.pop(0))
-    assert cache.utilisation == 15 / 16
+    assert cache.statistics().used_bytes == 15 * BLOCK
 
 
 def test_lent_memory_comes_out_of_the_share_of_history_and_is_lent_again(cache, owner):
