@@ -41,6 +41,8 @@ class OpenTable:
         self._config = config
         self._cache = cache
         self._appending = 0
+        self._given_up = 0
+        """Appends that were accepted here and never by the log."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._ended: asyncio.Future[None] | None = None
         """Done when the next append under way has ended, well or not."""
@@ -78,14 +80,15 @@ class OpenTable:
         Returns:
             Whether it is. If not, the state has changed in another way; look at it again.
         """
-        segment = self.segment
-        if end > segment.accepted_length:
+        segment, given_up = self.segment, self._given_up
+        while end > segment.accepted_length:
             # An append under way may still be refused: nobody would ever write these bytes.
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._ended)
             self.settle()
-            return False  # even if the log is that long by now: others may have taken the place
+            if self.retired or self._given_up != given_up:
+                return False  # even if the log is that long by now: others may have taken the place
         if end > segment.durable_length:
             # A reader waiting at the tail is woken by exactly that.
             (await self._access.read(segment, end - 1, 1, wait=True)).release()
@@ -158,8 +161,10 @@ class OpenTable:
             return False
         except BaseException:
             # What was accepted completes whoever listens; what was not must leave the state.
-            if segment.accepted_length < batch.end and not state.retract(batch):
-                self.retire()
+            if segment.accepted_length < batch.end:
+                self._given_up += 1
+                if not state.retract(batch):
+                    self.retire()
             raise
         finally:
             self._appending -= 1

@@ -44,3 +44,25 @@ async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_
     found = await tables.table_get(T, [b"kept"])
     assert found == [TableEntry(b"kept", b"only one" * 8, 0)]
     await tables.close()
+
+
+async def test_compaction_goes_on_while_the_log_lets_every_update_wait():
+    """A throttled log: whenever compaction has read its part, the next update waits to be taken."""
+    access = MemorySegmentAccess()
+    config = TablesConfig(compaction_bytes_max=50, value_cache_bytes_max=0)
+    tables = ContainerTables(access, config)
+    await tables.create_table(T)
+    append = access.append
+
+    async def append_later(*arguments):
+        await turns()
+        return await append(*arguments)
+
+    access.append = append_later
+    for number in range(20):
+        await tables.table_update(T, [entry("busy", b"%64d" % number)])
+    segment = access.get_segment(T)
+    left = segment.accepted_length - segment.start_offset
+    assert await tables.table_get(T, [b"busy"])
+    await tables.close()
+    assert left < 10 * (64 + len(b"busy") + 17)
