@@ -6,7 +6,6 @@ they are answered. The other memory is that of replies about tables: see ``table
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -81,8 +80,16 @@ class Admission:
         self.leave(size_bytes)
         return True
 
+    def come_back(self, size_bytes: int) -> None:
+        """Take room again at once: who comes back holds what others wait for, and must not wait for them.
+
+        So more than ``bytes_max`` may run, but never more than twice as much run and are aside together.
+        """
+        self._statistics.bytes_aside -= size_bytes
+        self._statistics.bytes_running += size_bytes
+
     def end_aside(self, size_bytes: int) -> None:
-        """What stepped aside has room again, or is gone."""
+        """What stepped aside is gone."""
         self._statistics.bytes_aside -= size_bytes
 
     def leave_line(self, on_entered: Callable[[], None]) -> None:
@@ -132,33 +139,16 @@ class Stay:
         self._size_bytes = size_bytes
         self._aside = False
 
-    @property
-    def is_aside(self) -> bool:
-        """Whether others have the room."""
-        return self._aside
-
     def step_aside(self) -> bool:
-        """Let others have the room until :meth:`come_back`; False if too much is aside already."""
-        self._aside = self._admission.step_aside(self._size_bytes)
+        """Let others have the room until :meth:`come_back`; False if too much is aside. Idempotent."""
+        self._aside = self._aside or self._admission.step_aside(self._size_bytes)
         return self._aside
 
-    async def come_back(self) -> None:
-        """Wait in line for the room."""
-        entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def on_entered() -> None:
-            self._admission.end_aside(self._size_bytes)
+    def come_back(self) -> None:
+        """Have the room again. Idempotent."""
+        if self._aside:
             self._aside = False
-            if not entered.done():
-                entered.set_result(None)
-
-        if self._admission.enter(self._size_bytes, on_entered):
-            on_entered()
-        try:
-            await entered
-        except asyncio.CancelledError:
-            self._admission.leave_line(on_entered)
-            raise
+            self._admission.come_back(self._size_bytes)
 
     def end(self) -> None:
         """The request has ended, wherever it was."""

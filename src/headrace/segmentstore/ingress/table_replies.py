@@ -56,6 +56,7 @@ class TableReplies:
     __slots__ = (
         "_config",
         "_connection",
+        "_line",
         "_loop",
         "_memory",
         "_outbox",
@@ -64,7 +65,6 @@ class TableReplies:
         "_small_bytes_max",
         "_timer",
         "_turn",
-        "_wanting",
     )
 
     def __init__(self, home: ConnectionHome, connection: RepliesConnection, outbox: Outbox) -> None:
@@ -76,8 +76,8 @@ class TableReplies:
         self._outbox = outbox
         self._turn = asyncio.Lock()
         """Of the one question of this connection that may have room."""
-        self._wanting = 0
-        """How many have the turn, or wait for it."""
+        self._line: dict[Stay, None] = {}
+        """Who has the turn, or waits for it."""
         self._room_waited_for: ReplyRoom | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sent_bytes = 0
@@ -87,14 +87,14 @@ class TableReplies:
         """Send the reply to ``question``. Raises what ``handler`` does."""
         room = ReplyRoom(self._memory)
         needed = 0
-        if self._wanting and not self._outbox.full:
+        if self._line and not self._outbox.full:
             needed = await self._try(handler, question, room, in_turn=False)
             if not needed:
                 return
-        others = self._wanting
-        self._wanting += 1
+        has_to_wait = bool(self._line)
+        self._line[stay] = None
         try:
-            if others and not self._step_aside(stay):
+            if has_to_wait and not self._let_others(stay):
                 return
             async with self._turn:
                 while await self._get_room(room, question, stay, needed):
@@ -103,12 +103,19 @@ class TableReplies:
                         return
                     room.give_back()
         finally:
-            self._wanting -= 1
+            del self._line[stay]
             room.give_back()
 
-    def _step_aside(self, stay: Stay) -> bool:
-        """Let others have the room of the question while its reply waits, or close the connection."""
-        if stay.step_aside():
+    def _let_others(self, stay: Stay) -> bool:
+        """Let others have the room of a question whose reply waits, or keep it if too many do so.
+
+        If it waits for the client, that holds for all questions of the connection, and none may keep its
+        room: the connection is closed then, and this is False.
+        """
+        if not self._outbox.full:
+            stay.step_aside()
+            return True
+        if all(each.step_aside() for each in list(self._line)):
             return True
         self._connection.close_after_replies("too many bytes of requests wait for slow clients")
         return False
@@ -124,15 +131,16 @@ class TableReplies:
         else:
             size_bytes, is_small = _AT_ONCE_BYTES if isinstance(question, c.ReadTable) else _PAGE_BYTES, True
         if outbox.full or not (room.take_at_once(size_bytes) or is_small):
-            if not (stay.is_aside or self._step_aside(stay)):
+            if not self._let_others(stay):
                 return False
             await outbox.wait_turn()
             outbox.end_turn()  # the room is for this reply, however much else is sent meanwhile
             if not (outbox.is_closed or room.take_at_once(size_bytes) or is_small):
                 await self._wait_for(room, size_bytes)
-        if stay.is_aside and not outbox.is_closed:
-            await stay.come_back()
-        return not outbox.is_closed
+        if outbox.is_closed:
+            return False
+        stay.come_back()
+        return True
 
     async def _wait_for(self, room: ReplyRoom, size_bytes: int) -> None:
         self._room_waited_for = room

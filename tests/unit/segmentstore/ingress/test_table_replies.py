@@ -480,3 +480,44 @@ async def test_whatever_happens_replies_are_bounded_and_everything_is_answered(s
         assert asked[peer] <= answered[peer]
     assert home.waiting == 0
     assert home.room == 0
+
+
+async def test_a_client_that_takes_its_replies_may_ask_for_many_at_once(open_home, table):
+    """What waits for its turn on a connection is no sign of a client that takes nothing."""
+    home = open_home(request_bytes_max=300)
+    peer = home.peer()
+    table_get = table.table_get
+
+    async def get_later(*arguments):
+        found = await table_get(*arguments)  # it is known at once if it is too large
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return found
+
+    table.table_get = get_later
+    replies = await peer.ask(*[get(number, 0, 1) for number in range(30)])
+    while more := await peer.replies(30):
+        replies += more
+    assert not peer.closed
+    assert sorted(reply.request_id for reply in replies) == list(range(30))
+
+
+async def test_who_takes_no_replies_gives_up_the_room_of_all_that_wait_for_its_turn(open_home, table):
+    """Also of those that kept theirs while the client still took its replies."""
+    home = open_home(request_bytes_max=300)
+    peer, gate = home.peer(), asyncio.Event()
+    table_get = table.table_get
+
+    async def get_later(*arguments):
+        found = await table_get(*arguments)
+        await gate.wait()
+        return found
+
+    table.table_get = get_later
+    await peer.ask(*[get(number, 0, 1) for number in range(30)])
+    peer.transport.stuck = True
+    gate.set()
+    for _ in range(20):
+        await peer.replies()
+    statistics = home.admission.statistics()
+    assert not statistics.bytes_running or peer.connection.is_closing, "nobody else would find room"
