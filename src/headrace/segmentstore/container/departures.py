@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import islice
 from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, StorageReadError
@@ -89,12 +88,13 @@ class Departures:
         Raises:
             StorageReadError: the catalogue does not answer, or is damaged; they stay.
         """
-        found = False
-        while self._find_gone():
-            found = True
-            async with self._catalogue.changing:
-                await self._forget_some(self._find_gone())  # another caller may have been faster
-        return found
+        departing = self._state.departing
+        gone = [state for state in departing if state.stored_deleted]
+        for begin in range(0, len(gone), _FORGOTTEN_AT_ONCE):
+            portion = gone[begin : begin + _FORGOTTEN_AT_ONCE]
+            async with self._catalogue.changing:  # another caller may have been faster
+                await self._forget_some([state for state in portion if state in departing])
+        return bool(gone)
 
     async def _forget_some(self, gone: list[SegmentState]) -> None:
         try:
@@ -106,7 +106,3 @@ class Departures:
             ) from error
         for segment in gone:
             self._state.forget(segment)
-
-    def _find_gone(self) -> list[SegmentState]:
-        gone = (state for state in self._state.departing if state.stored_deleted)
-        return list(islice(gone, _FORGOTTEN_AT_ONCE))
