@@ -141,7 +141,7 @@ class BlockCache:
             self._make_room(order)
             order = self.layout.find_order(order)
             if order < 0:
-                size = self.policy.blocks_max * BLOCK_BYTES
+                size = self.layout.blocks * BLOCK_BYTES
                 raise CacheFullError(f"all {size} bytes of cache are essential or held by readers")
             block = self.layout.allocate(order)
         self._begin(block, order, owner, offset, ESSENTIAL)
@@ -238,9 +238,8 @@ class BlockCache:
 
     def _add_arena(self) -> bool:
         count = min(self.memory.arena_blocks, self.policy.blocks_max - self.layout.blocks)
-        if count <= 0:
+        if count <= 0 or not self.memory.add_arena(count):
             return False
-        self.memory.add_arena(count)
         self._extents.extend(count)
         self.layout.extend(count)
         return True

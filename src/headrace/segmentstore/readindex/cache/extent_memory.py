@@ -45,14 +45,23 @@ class ExtentMemory:
         self.orders = bytearray()
         self.lengths = array("I")
 
-    def add_arena(self, count: int) -> None:
-        """Take memory for ``count`` more blocks; the system gives each page when it is first written."""
+    def add_arena(self, count: int) -> bool:
+        """Take memory for ``count`` more blocks; the system gives each page when it is first written.
+
+        Returns:
+            False, and nothing is changed, if it gives none now: who asks may be in the middle of something,
+            and can do with less.
+        """
         assert len(self.orders) % self.arena_blocks == 0  # only the last arena may be smaller
-        memory = memoryview(_map(count * BLOCK_BYTES))
+        try:
+            memory = memoryview(_map(count * BLOCK_BYTES))
+        except OSError:
+            return False
         self._writable.append(memory)
         self._readable.append(memory.toreadonly())
         self.orders.extend(bytes([NOT_A_HEAD]) * count)
         self.lengths.frombytes(bytes(4 * count))
+        return True
 
     def append(self, block: int, data: memoryview) -> None:
         """Write ``data`` behind the bytes of an extent; the caller knows that it fits."""
