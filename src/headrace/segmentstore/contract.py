@@ -52,9 +52,10 @@ class ReadResult:
 
     def to_bytes(self) -> bytes:
         """Join the pieces into one fresh object and release them."""
-        data = b"".join(self.pieces)
-        self.release()
-        return data
+        try:
+            return b"".join(self.pieces)
+        finally:
+            self.release()
 
     def release(self) -> None:
         if self.on_release is not None:

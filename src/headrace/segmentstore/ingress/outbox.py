@@ -162,8 +162,12 @@ class Outbox:
             if self._small_bytes > SMALL_BYTES_MAX:
                 self.flush()
         else:
-            if result.span is None or not self._send_span(result, result.span, trailer):
-                self._write_pieces(result.pieces, trailer)
+            try:
+                if result.span is None or not self._send_span(result, result.span, trailer):
+                    self._write_pieces(result.pieces, trailer)
+            except BaseException:
+                self._held.append(result)  # a part of it may be on its way: until that is sent, or lost
+                raise
             self._hold(result)
 
     def _send_span(self, result: ReadResult, span: FileSpan, trailer: bytes) -> bool:

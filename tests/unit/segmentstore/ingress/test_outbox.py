@@ -29,6 +29,13 @@ class Result(ReadResult):
         self.released += 1
 
 
+class _Unjoinable:
+    """A piece for which there is no memory."""
+
+    def __len__(self):
+        return 0
+
+
 @pytest.fixture
 async def drained():
     return []
@@ -107,6 +114,24 @@ async def test_views_are_held_until_everything_is_sent(outbox, transport):
     assert [result.released for result in results] == [1, 1, 1]
     outbox.close()
     assert [result.released for result in results] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("size", [32 * KIB, 64 * KIB])
+async def test_an_answer_that_cannot_be_sent_is_released_at_the_latest_with_its_connection(
+    outbox, transport, size
+):
+    def fail(_):
+        raise MemoryError
+
+    result = Result(size)
+    if size <= JOIN_BYTES_MAX:
+        result.pieces.append(_Unjoinable())
+    else:
+        transport.write = fail
+    with pytest.raises((MemoryError, TypeError)):
+        outbox.send_read(b"<", result, b">")
+    outbox.close()
+    assert result.released == 1
 
 
 async def test_a_lost_connection_releases_what_it_held_and_what_still_comes(outbox, transport):
