@@ -76,11 +76,15 @@ class Truncation:
             OSError: it is unknown whether they are dropped; may be repeated.
         """
         async with self._turn:
-            sequence = min(sequence, self._commit.durable_sequence + 1)
+            durable = self._commit.durable_sequence
+            sequence = min(sequence, durable + 1)
             if sequence <= self.sequence:
                 return
-            older = self._count_older(sequence)
-            own = self._count_own(sequence) if older == len(self._older) else 0
+            # A file goes only once the next one is known to begin with a whole record: recovery starts there.
+            # Without, it would start in a spare file, and miss those that were removed behind that.
+            begun = min(sequence, durable)
+            older = self._count_older(begun)
+            own = self._count_own(begun) if older == len(self._older) else 0
             segments = self._commit.used_files[:own]
             kept = min(own, self._tail.spare_room())
             names = [self._older[index].name for index in range(older)]

@@ -60,6 +60,37 @@ def test_a_record_that_is_in_flight_is_not_truncated():
     assert history.errors == []
 
 
+@pytest.mark.parametrize("spares", [0, 1, 2, 4])
+def test_a_log_opens_after_all_was_truncated_and_the_first_record_behind_it_was_lost_in_flight(spares):
+    """Some of the truncated files are kept, some removed: the log does not begin in those that are left."""
+    machine, history = Machine(wal=dataclasses.replace(SMALL, spare_files_max=spares)), History()
+
+    async def scenario():
+        wal = await machine.open()
+        await append_some(wal, history, contents(0, 25))
+        await asyncio.sleep(1)  # the next file is there
+        appending = asyncio.ensure_future(append_some(wal, history, contents(25, 1)))
+        await asyncio.sleep(0)
+        assert wal._commit.used_files[-1].first_sequence == max(history.submitted) == 26
+        machine.jobs = [job for job in machine.jobs if job.work is not wal._writers]  # it stands still
+        history.truncation_asked = 1000
+        await wal.truncate(1000)
+        history.truncation_done = 26
+        machine.processes[-1].kill()
+        appending.cancel()
+        again = await machine.open()
+        assert read_all(again) == []
+        history.truncation_asked = 0
+        await append_some(again, history, contents(26, 3))
+        await again.close()
+        third = await machine.open()
+        assert read_all(third) == [(26 + n, content) for n, content in enumerate(contents(26, 3))]
+        await third.close()
+
+    machine.run(scenario())
+    assert history.errors == []
+
+
 def test_a_log_that_goes_on_while_the_lock_is_taken_is_marked_where_it_is_then():
     """The file that was written when the truncation began is full, and closed, when it may do its work."""
     machine, history = Machine(), History()
