@@ -97,6 +97,7 @@ class SegmentFiles:
         the log always has a whole head; one without is damaged, not unfinished.
         """
         draft = self._path(format_draft_name(head.number, head.epoch))
+        path = self._path(format_name(head.number, head.epoch))
         fd = -1
         try:
             fd = self._open(draft, os.O_RDWR | os.O_CREAT, synchronous=True)
@@ -114,12 +115,13 @@ class SegmentFiles:
                 fd = self._open(draft, os.O_RDWR, synchronous=True)
                 self._write(fd, data, 0)
             self._filesystem.fsync(fd)
-            self._filesystem.rename(draft, self._path(format_name(head.number, head.epoch)))
+            self._filesystem.rename(draft, path)
             self._filesystem.fsync_directory(self.directory)
         except BaseException:
             if fd >= 0:
                 self._filesystem.close(fd)
             self._discard(draft)
+            self._discard(path)  # its name may not be durable: nobody has relied on it
             raise
         return SegmentFile(head.number, head.epoch, fd, zeroed_until)
 

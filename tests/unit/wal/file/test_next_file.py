@@ -99,3 +99,31 @@ def test_frames_that_wait_for_a_file_which_a_mistake_prevents_are_answered():
 
     machine.run(scenario())
     assert len(history.acknowledged) == 5
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_log_that_waits_for_room_for_a_name_leaves_no_files_behind(truncated, error):
+    """The directory has the name and cannot store it: each attempt takes back what it has made."""
+    machine, history = Machine(), History()
+
+    async def scenario():
+        wal = await machine.open()
+        if truncated:
+            await append_some(wal, history, contents(0, 12))
+            history.truncation_asked = history.truncation_done = 11
+            await wal.truncate(11)
+        machine.disk.fail("fsync_directory", error=error, count=1_000_000)
+        appending = asyncio.ensure_future(append_some(wal, history, contents(20, 20)))
+        await asyncio.sleep(10)
+        assert wal.statistics().space_waiting == 1
+        names = file_names(machine)
+        await asyncio.sleep(60)
+        assert file_names(machine) == names
+        machine.disk.heal()
+        await appending
+        assert history.errors == []
+        await wal.close()
+        await reopen(machine, history)
+
+    machine.run(scenario())
