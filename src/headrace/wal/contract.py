@@ -132,6 +132,7 @@ class Wal(Protocol):
             StorageFullError: there is no room to take ownership; no record was lost, try again later.
             FencedOutError: somebody else took ownership meanwhile.
             WalWriteError: the disk failed; try again.
+            ClosedError: ``close`` was called meanwhile.
 
         After an error the instance is good for ``close`` only.
         """

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from headrace.errors import (
+    ClosedError,
     DataCorruptionError,
     DirectoryLockedError,
     FencedOutError,
@@ -118,9 +119,7 @@ class FileWal:
         assert self._record is None
         assert not self._closed
         try:
-            self._record = record = await run_when_unlocked(
-                self._work, self._owner.take, self._clock, self._entropy
-            )
+            self._record = record = await run_when_unlocked(self._work, self._take)
             recovered = await self._recover(record)
             head = FileHead(
                 record.log_id,
@@ -134,6 +133,7 @@ class FileWal:
             first = await run_when_unlocked(
                 self._work, self._owner.run_owned, lambda: self._establish(head, dead)
             )
+            self._refuse_if_closed()
             self._start(recovered, first, head)
         except DirectoryLockedError as error:
             raise FencedOutError(
@@ -142,6 +142,10 @@ class FileWal:
             ) from error
         except OSError as error:
             raise translate_error(error, f"opening the log in {self._directory}") from error
+
+    def _take(self) -> OwnerRecord:
+        self._refuse_if_closed()
+        return self._owner.take(self._clock, self._entropy)
 
     async def _recover(self, record: OwnerRecord) -> RecoveredLog:
         attempts_left = _RECOVERY_ATTEMPTS
@@ -170,12 +174,17 @@ class FileWal:
 
     def _establish(self, head: FileHead, dead: list[str]) -> SegmentFile:
         """Make the first file of this owner, then remove what it has made superfluous."""
+        self._refuse_if_closed()
         self._first = first = self._files.create(head)
         self._owner.note_newest(first.epoch, first.number)
         names = dead + self._files.find_drafts()
         if names:
             self._files.remove(names)
         return first
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:  # what is made from now on nobody lets go of
+            raise ClosedError(f"the log in {self._directory} was closed while it was opened")
 
     def _start(self, recovered: RecoveredLog, first: SegmentFile, head: FileHead) -> None:
         self._recovered = recovered
@@ -268,7 +277,7 @@ class FileWal:
     def _close_file(self, file: SegmentFile) -> None:
         """Every record of the file was answered and none will follow."""
         if not self._closed:
-            self._work.submit(self._files.close, (file,), _ignore_answer)
+            self._work.submit(self._files.close, (file,), _ignore)
 
     # ---- reading back
 
@@ -357,8 +366,7 @@ class FileWal:
 
         Raises:
             FencedOutError: a newer owner has taken the log; nothing was dropped.
-            DirectoryLockedError: somebody else takes the log, and does not come to an end; nothing was
-                dropped. May be repeated.
+            DirectoryLockedError: somebody is in the way for too long; nothing was dropped. May be repeated.
             WalWriteError: whether the records are dropped is unknown.
         """
         assert self._truncation is not None
@@ -371,12 +379,10 @@ class FileWal:
 
     def is_fenced(self) -> bool:
         """See ``Wal.is_fenced``."""
-        if self._closed or self._record is None:
-            return False
-        try:
-            return not self._owner.still_held()
-        except OSError:
-            return False
+        if not self._closed and self._record is not None:
+            with contextlib.suppress(OSError):
+                return not self._owner.still_held()
+        return False
 
     def stop_waiting(self) -> None:
         """See ``Wal.stop_waiting``."""
@@ -392,8 +398,7 @@ class FileWal:
         It happens once and to its end, whoever stops waiting for it; everybody who asks learns how it went.
 
         Raises:
-            WalWriteError: a file could not be closed without an error, or a callback raised; all else was
-                let go of.
+            WalWriteError: a file did not close without error, or a callback raised; all else was let go of.
         """
         if self._closing is None:
             self._closed = True
@@ -428,7 +433,7 @@ class FileWal:
             self._tail.stop()
         # Jobs are answered in order: those of the tail, or of an open that was given up, are over then.
         with steps.step(), contextlib.suppress(BlockingIOError):  # no thread has ever started: no job
-            await self._run(_work_is_done)
+            await self._run(_ignore)
         if self._commit is not None and not steps.failed:
             with steps.step():
                 if not await self._write_close_mark(self._commit):
@@ -469,10 +474,7 @@ class FileWal:
         return list(dict.fromkeys(file for file in files if file is not None))
 
     async def _let_go(self, close: Callable[[], None], steps: LastSteps) -> None:
-        with (
-            steps.step(),
-            contextlib.suppress(BlockingIOError),
-        ):  # no thread has ever started: nothing open
+        with steps.step(), contextlib.suppress(BlockingIOError):  # no thread has ever started: nothing open
             await self._run(close)
 
     def statistics(self) -> WalStatistics:
@@ -492,9 +494,5 @@ class FileWal:
         return await self._work.run(fn, *args)
 
 
-def _work_is_done() -> None:
-    """The end of all earlier work."""
-
-
-def _ignore_answer(_result: object, _error: BaseException | None) -> None:
-    """Nothing depends on it: what the file held is durable."""
+def _ignore(*_answer: object) -> None:
+    """The end of all earlier work; or nothing depends on the answer: what the file held is durable."""

@@ -2,12 +2,13 @@
 
 import asyncio
 import errno
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import StorageFullError, WalWriteError
+from headrace.errors import ClosedError, StorageFullError, WalWriteError
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.wal import FileWal, WalConfig
 from tests.unit.wal.world import History, append_some
@@ -16,11 +17,21 @@ CONFIG = WalConfig(frame_bytes_max=512, frames_max=6, segment_file_bytes=1 << 20
 
 
 class GatedFilesystem(OsFilesystem):
-    """Holds up each renaming of a file while ``gate`` is closed, each write while ``writes`` is, and has
-    closes fail that succeeded and writes that did not.
+    """Holds up each renaming of a file while ``gate`` is closed, each write while ``writes`` is, a listing
+    of given number until ``list_on`` is set; has closes fail that succeeded and writes that did not.
     """
 
-    __slots__ = ("bad_closes", "bad_write", "gate", "renaming", "writes", "writing")
+    __slots__ = (
+        "bad_closes",
+        "bad_write",
+        "gate",
+        "list_on",
+        "listing",
+        "listings_until_gate",
+        "renaming",
+        "writes",
+        "writing",
+    )
 
     def __init__(self):
         self.gate = threading.Event()
@@ -31,6 +42,16 @@ class GatedFilesystem(OsFilesystem):
         self.writes = threading.Event()
         self.writes.set()
         self.writing = threading.Event()
+        self.listings_until_gate = 0
+        self.listing = threading.Event()
+        self.list_on = threading.Event()
+
+    def listdir(self, path):
+        self.listings_until_gate -= 1
+        if self.listings_until_gate == 0:
+            self.listing.set()
+            self.list_on.wait(10)
+        return super().listdir(path)
 
     def rename(self, old, new):
         self.renaming.set()
@@ -87,6 +108,43 @@ async def test_an_open_that_is_given_up_while_the_first_file_is_made(make_wal, f
         await asyncio.sleep(0)
         filesystem.gate.set()
         await closing
+
+
+@pytest.mark.parametrize("listing", [1, 2])
+async def test_an_open_goes_on_while_its_log_is_closed(make_wal, filesystem, listing):
+    """It neither makes a file that nobody closes, nor claims that the log is open."""
+    wal = make_wal()
+    filesystem.listings_until_gate = listing
+    opening = asyncio.ensure_future(wal.open())
+    assert await asyncio.to_thread(filesystem.listing.wait, 10)
+    closing = asyncio.ensure_future(wal.close())
+    await asyncio.sleep(0)
+    filesystem.list_on.set()
+    await closing
+    with pytest.raises((ClosedError, WalWriteError)):
+        await opening
+
+
+async def test_an_open_that_waits_for_the_lock_takes_nothing_once_its_log_is_closed(make_wal, tmp_path):
+    wal, other = make_wal(), OsFilesystem()
+    (tmp_path / "log").mkdir()
+    lock = other.open(str(tmp_path / "log/owner"), os.O_RDWR | os.O_CREAT)
+    assert other.lock(lock)
+    opening = asyncio.ensure_future(wal.open())
+    await wal._run(int)  # it has met the lock
+    take, taken = wal._owner.take, []
+
+    def take_late(*args):
+        taken.append(args)
+        return take(*args)
+
+    wal._owner.take = take_late
+    wal._closed = True  # as when it is closed between two of its attempts
+    other.close(lock)
+    with pytest.raises(ClosedError):
+        await opening
+    assert not taken
+    await wal.close()
 
 
 @pytest.mark.parametrize("bad_closes", [1, 2, 3])
