@@ -284,6 +284,7 @@ class FileWal:
     def records(self) -> Iterator[WalRecord]:
         """Iterate the log; see ``Wal.records``. Reads ahead in large pieces, on the caller's thread."""
         assert self._record is not None
+        assert self._commit is not None
         assert not self._appended
         log = short_log_id(self._record.log_id)
         reader = FileReader(self._directory, self._filesystem)
@@ -291,8 +292,9 @@ class FileWal:
             for extent in self._recovered.extents:
                 yield from self._extent_records(extent, RecordCursor(reader.read_at, extent.file, log))
         except (OSError, DataCorruptionError) as error:
-            if not self._owner.still_held():  # a newer owner may remove what is being read
-                raise FencedOutError("a newer owner has taken the log") from error
+            fence = self._commit.find_fence()
+            if fence is not None:  # a newer owner may remove what is being read
+                raise fence from error
             if isinstance(error, OSError):
                 raise translate_error(error, f"reading the log in {self._directory}") from error
             raise

@@ -239,7 +239,7 @@ class GroupCommit:
         """
         self._files.write_records(batch)
         if batch[0].error is None:
-            batch[0].error = self._find_fence()
+            batch[0].error = self.find_fence()
 
     def _encode(self, frame: Frame, kind: int) -> None:
         file = frame.file
@@ -263,7 +263,7 @@ class GroupCommit:
             return
         error: Exception | None = self._tail.error
         if error is not None or self._statistics.space_waiting:
-            fence = self._find_fence()
+            fence = self.find_fence()
             if error is None or isinstance(fence, FencedOutError):  # a successor may have swept our file away
                 error = fence
         if error is not None:
@@ -354,7 +354,7 @@ class GroupCommit:
 
     def _write_starved(self) -> None:
         """Make the writes again that found no space, unless somebody else owns the log by now."""
-        fence = self._find_fence()
+        fence = self.find_fence()
         if fence is not None:
             for batch in self._starved:
                 batch[0].error = fence
@@ -379,7 +379,8 @@ class GroupCommit:
         if raised is not None:
             raise raised
 
-    def _find_fence(self) -> HeadraceError | None:
+    def find_fence(self) -> HeadraceError | None:
+        """Return why nothing found now proves anything: somebody else owns the log, or nobody can say."""
         try:
             held = self._owner.still_held()
         except OSError as error:

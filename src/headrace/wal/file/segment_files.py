@@ -301,9 +301,9 @@ class FileReader:
     def close(self) -> None:
         """Close the file that was read last."""
         if self._fd >= 0:
-            self._filesystem.close(self._fd)
-            self._fd = -1
-            self._name = ""
+            fd, self._fd, self._name = self._fd, -1, ""
+            with contextlib.suppress(OSError):  # it is gone all the same, and nothing was written
+                self._filesystem.close(fd)
 
 
 def _aligned(data: bytes | bytearray) -> memoryview:
