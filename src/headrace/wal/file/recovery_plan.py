@@ -231,9 +231,11 @@ class _Recovery:
         return result
 
     def _check_named(self, images: list[_Image], named: Sequence[NewestFile]) -> None:
-        """Refuse a log that has lost the file before its newest one, if that holds nothing yet.
+        """Refuse a log that has lost the file before its newest one.
 
-        No record tells of it then. It goes only after the newest one has been marked.
+        No record need tell of it: there may be none in the newest one, or those of both were in flight
+        together. It goes only when the log is truncated up to a record of the newest one, which is marked
+        first.
         """
         if len(named) < 2:
             return
@@ -242,7 +244,8 @@ class _Recovery:
         image = found.get((newest.number, newest.epoch))
         if image is None or (former.number, former.epoch) in found or images[-1] is not image:
             return
-        if image.first_sequence is None and not image.is_marked:
+        first = image.first_sequence
+        if not image.is_marked if first is None else first > self._result.truncation_sequence:
             name = format_name(former.number, former.epoch)
             raise DataCorruptionError(f"the log file {name} is missing", path=self._path)
 

@@ -269,6 +269,15 @@ class TestTheNamedFiles:
         assert self.recover(Image(2, 1, 1).mark(1, 3, durable=2)).next_sequence == 3
         assert self.recover(Image(2, 1, 1, truncation=3).add(3)).next_sequence == 4
 
+    def test_it_is_missed_although_what_the_newest_one_holds_was_in_flight_with_its_records(self):
+        assert (
+            self.recover(Image(1, 1, 1).add_many(1, 2), Image(2, 1, 1).add(3, durable=0)).next_sequence == 4
+        )
+        for mark in (0, 1, 2):
+            newest = Image(2, 1, 1).add(3, durable=0)
+            with pytest.raises(DataCorruptionError, match=format_name(1, 1)):
+                self.recover(newest.mark(1, mark) if mark else newest)
+
     def test_or_once_there_is_a_newer_one(self):
         assert self.recover(Image(2, 1, 1), Image(3, 2, 1)).next_sequence == 1
 
