@@ -313,8 +313,10 @@ class _Recovery:
             message = f"the log begins at {start} but was truncated at {truncation}"
             raise self._corruption(message, images[0].file, DATA_OFFSET)
         sequence = start
-        epochs = sorted({image.file.epoch for image in images})
-        groups = [[image for image in images if image.file.epoch == epoch] for epoch in epochs]
+        by_epoch: dict[int, list[_Image]] = {}
+        for image in images:
+            by_epoch.setdefault(image.file.epoch, []).append(image)
+        groups = [by_epoch[epoch] for epoch in sorted(by_epoch)]
         for index, group in enumerate(groups[:-1]):
             end = groups[index + 1][0].head.epoch_first_sequence
             sequence, broken, offset = self._walk(group, sequence, end)
