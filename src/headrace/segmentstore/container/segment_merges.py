@@ -254,6 +254,7 @@ class SegmentMerges:
 
     def _remember(self, source: SegmentState, target: SegmentState) -> None:
         self._merged[source.name] = (source, target.segment_id)
+        self._merged.move_to_end(source.name)  # a name that is used again would stay where it was
         if len(self._merged) > MERGED_NAMES_MAX:
             self._merged.popitem(last=False)
 

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.errors import NoSuchSegmentError
 from headrace.limits import MIB
+from headrace.segmentstore.container import segment_merges
 from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, until
 
 TARGET, SOURCE = "s/target", "s/source"
@@ -72,4 +73,18 @@ async def test_a_merge_right_behind_the_deletion_of_a_name_that_was_used_again_i
     with pytest.raises(NoSuchSegmentError):
         await container.merge(target, SOURCE)
     await deleting
+async def test_a_merge_of_a_name_that_was_used_again_is_remembered_as_long_as_any_other(monkeypatch):
+    """It took the place of the former one, and was forgotten by the next merge."""
+    monkeypatch.setattr(segment_merges, "MERGED_NAMES_MAX", 3)
+    bench = Bench()
+    container = await bench.start()
+    target = await container.create(TARGET, {})
+    for name in (SOURCE, "s/b", "s/c", SOURCE, "s/d"):
+        await container.create(name, {})
+        await append(container, name, b"x")
+        await container.merge(target, name)
+    for name in ("s/c", SOURCE, "s/d"):
+        assert await container.merge(target, name) == 5
+    with pytest.raises(NoSuchSegmentError):
+        await container.merge(target, "s/b")
     await bench.stop()
