@@ -2,12 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, ThrottledError
 from headrace.model.attributes import AttributeUpdate, UpdateKind
-from headrace.segmentstore.container import segment_merges
+from headrace.segmentstore.container import segment_merges, transitions
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 T, U, A = "s/t", "s/u", "s/a"
@@ -85,6 +86,40 @@ async def test_an_empty_source_that_could_not_be_sealed_is_not_deleted():
     assert not source.sealed
     assert await container.merge(target, A, updates) == 12
     assert await read_all(container, T) == b"acknowledged"
+    await bench.stop()
+
+
+async def test_updates_of_an_empty_source_are_not_made_if_its_deletion_finds_no_room():
+    """They were, and who sent the merge again, as it was told to, made them twice."""
+    bench = Bench()
+    bench.config = replace(bench.config, requests_max=2)
+    container = await bench.start()
+    for name in (T, U, A):
+        await container.create(name, {})
+    target, source = await container.resolve(T), await container.resolve(A)
+    await container.seal(source)
+    processor = container.log.processor
+    has_memory = processor._has_memory
+    processor._has_memory = lambda: False
+    updates = [AttributeUpdate(b"k" * 16, UpdateKind.ACCUMULATE, 1)]
+    merging = asyncio.ensure_future(container.merge(target, A, updates))
+    await until(lambda: processor._queue.count)
+    processor._has_memory = has_memory
+    processor.on_memory_freed()  # the source is found to be empty
+    processor._has_memory = lambda: False
+    waiting = container.log.submit(
+        partial(transitions.propose_truncate, await container.resolve(U), offset=0)
+    )
+    await until(lambda: processor._queue.count == 2)
+    processor._has_memory = has_memory
+    processor.on_memory_freed()
+    await waiting
+    with pytest.raises(ThrottledError):
+        await merging
+    assert await container.merge(target, A, updates) == 0
+    assert target.attributes[b"k" * 16] == 1
+    with pytest.raises(NoSuchSegmentError):
+        await container.resolve(A)
     await bench.stop()
 
 
