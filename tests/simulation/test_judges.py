@@ -239,7 +239,7 @@ def refuse_what_is_not_durable(monkeypatch):
 def merge_what_somebody_deletes(monkeypatch):
     async def answer(merges, target, source):
         await merges._log.flush()
-        return target.durable_length
+        return None, target.durable_length
 
     monkeypatch.setattr(SegmentMerges, "_answer_repeated", answer)
 

@@ -267,8 +267,8 @@ class SegmentContainer:
         """Append the whole content of a source to ``target``, atomically, and remove the source.
 
         Answers the length of the target right after. A source that was merged before counts as done.
-        One that is empty is deleted right behind the updates, which are an operation of their own: a crash
-        in between leaves the updates, and the source for the next attempt.
+        One that is empty is deleted; with updates that is right behind them, and they are an operation of
+        their own: a crash in between leaves the updates, and the source for the next attempt.
 
         Raises:
             NoSuchSegmentError: the source is unknown (or the target is gone).

@@ -33,6 +33,9 @@ success."""
 _UPDATE_BYTES: Final = 300
 """Upper bound on what one attribute update takes in the log."""
 
+Extent = tuple[int | None, int]
+"""Where in the target a merge begins and ends; None, and its length at some time, if nothing was to do."""
+
 _NO_LONGER_OPEN: Final = (SegmentSealedError, SegmentMergedError, NoSuchSegmentError)
 """Why a source need not be sealed."""
 
@@ -66,7 +69,8 @@ class SegmentMerges:
             source = await self._find_source(source_name)
             try:
                 _check_whole(target, [source])
-                return await self._start(target, source_name, source, updates)
+                _, length = await self._start(target, source_name, source, updates)
+                return length
             finally:
                 _release(source)
         finally:
@@ -101,15 +105,15 @@ class SegmentMerges:
             await self._log.flush()  # what removed a source may not be durable
             self._tenure.check_owner()
         target_is_gone = target.accepted_deleted or target.accepted_merged
-        lengths: list[int] = []
+        extents: list[Extent] = []
         for outcome in outcomes:
             if isinstance(outcome, NoSuchSegmentError) and not target_is_gone:
-                lengths.append(lengths[-1] if lengths else target.durable_length)
+                extents.append((None, extents[-1][1] if extents else target.durable_length))
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:
-                lengths.append(outcome)
-        return lengths
+                extents.append(outcome)
+        return _lengths_in_order(extents)
 
     async def _find_source(self, name: str) -> SegmentState | None:
         """Return a source that exists, held in memory until it is released.
@@ -130,7 +134,7 @@ class SegmentMerges:
         source_name: str,
         source: SegmentState | None,
         updates: Sequence[AttributeUpdate],
-    ) -> Coroutine[object, object, int]:
+    ) -> Coroutine[object, object, Extent]:
         """Hand seal and merge to the log now, in call order; the coroutine waits for them."""
         if source is None:
             return self._merge_again(target, source_name)
@@ -139,24 +143,27 @@ class SegmentMerges:
             sealing = self._log.submit(partial(transitions.propose_seal, source), segments=(source,))
             sealing.add_done_callback(_look_at)
 
-        def propose(sequence: int) -> ops.Merge:
+        extent: list[int] = []
+
+        def propose(sequence: int) -> ops.Merge | ops.Delete:
             # As if it were asked now: what is gone is looked for before the target is, and a source that is
             # merged already counts as done, whatever became of the target since.
             transitions.check_live(source)
             operation = transitions.propose_merge(target, source, sequence, updates)
-            if not operation.length:
+            if not operation.length and updates:
                 raise _EmptySourceError(source.name)
+            extent[:] = operation.offset, operation.offset + operation.length
             self._remember(source, target)
-            return operation
+            return operation if operation.length else transitions.propose_delete(source, sequence)
 
         merging = self._log.submit(propose, _UPDATE_BYTES * len(updates), segments=(target, source))
         merging.add_done_callback(_look_at)
-        return self._finish(target, source, sealing, merging, updates)
+        return self._finish(target, source, sealing, merging, extent, updates)
 
-    async def _merge_again(self, target: SegmentState, source_name: str) -> int:
+    async def _merge_again(self, target: SegmentState, source_name: str) -> Extent:
         self._tenure.check_owner()
         self._check_repeated(target, source_name)
-        return target.durable_length
+        return None, target.durable_length
 
     def _check_repeated(self, target: SegmentState, source_name: str) -> None:
         """Raise NoSuchSegmentError unless the newest segment of this name was merged, and into ``target``."""
@@ -180,8 +187,9 @@ class SegmentMerges:
         source: SegmentState,
         sealing: asyncio.Future[Any] | None,
         merging: asyncio.Future[Any],
+        extent: Sequence[int],
         updates: Sequence[AttributeUpdate],
-    ) -> int:
+    ) -> Extent:
         if sealing is not None:
             await asyncio.wait([sealing, merging])
             error = sealing.exception()
@@ -189,7 +197,7 @@ class SegmentMerges:
                 merging.exception()
                 raise error
         try:
-            ticket = await merging
+            await merging
         except _EmptySourceError:
             return await self._merge_empty(target, source, updates)
         except NoSuchSegmentError as error:
@@ -198,9 +206,10 @@ class SegmentMerges:
             return await self._answer_repeated(target, source)  # on its way, or done, by somebody else
         except SegmentMergedError:
             return await self._answer_repeated(target, source)
-        return int(ticket.operation.offset + ticket.operation.length)
+        begin, end = extent
+        return begin, end
 
-    async def _answer_repeated(self, target: SegmentState, source: SegmentState) -> int:
+    async def _answer_repeated(self, target: SegmentState, source: SegmentState) -> Extent:
         """Answer for a source that somebody else has merged or deleted, once that is durable.
 
         Raises:
@@ -213,13 +222,13 @@ class SegmentMerges:
         self._tenure.check_owner()
         if not was_merged:
             raise NoSuchSegmentError(source.name)
-        return target.durable_length
+        return None, target.durable_length
 
     async def _merge_empty(
         self, target: SegmentState, source: SegmentState, updates: Sequence[AttributeUpdate]
-    ) -> int:
+    ) -> Extent:
         """Delete a sealed source that has no byte, behind the updates, unless somebody else was faster."""
-        updated = not updates
+        updated = False
 
         def propose_updates(sequence: int) -> ops.UpdateAttributes:
             nonlocal updated
@@ -233,28 +242,23 @@ class SegmentMerges:
             if not updated:
                 raise _NotUpdatedError(target.name)
             operation = transitions.propose_delete(source, sequence)
-            if not updates:  # it is only now that the merge is decided
-                transitions.check_appendable(target)
             self._remember(source, target)
             return operation
 
-        changes = []
-        if updates:
-            changes.append(
-                self._log.submit(propose_updates, _UPDATE_BYTES * len(updates), segments=(target, source))
-            )
+        updating = self._log.submit(propose_updates, _UPDATE_BYTES * len(updates), segments=(target, source))
         deletion = self._log.submit(propose_deletion, segments=(source,), deletes=True)
-        if deletion.done() and not updated and not changes[0].done():
+        changes = [updating, deletion]
+        if deletion.done() and not updated and not updating.done():
             # The line has no room for both. Who asks again would meet, or repeat, updates made without it.
-            changes.pop().cancel()
-        changes.append(deletion)
+            updating.cancel()
+            changes.remove(updating)
         outcomes = await asyncio.gather(*changes, return_exceptions=True)
         for error in outcomes:
             if isinstance(error, NoSuchSegmentError) and error.segment == source.name:
                 return await self._answer_repeated(target, source)
             if isinstance(error, BaseException):
                 raise error
-        return target.durable_length
+        return None, target.durable_length
 
     def _remember(self, source: SegmentState, target: SegmentState) -> None:
         self._merged[source.name] = (source, target.segment_id)
@@ -264,7 +268,7 @@ class SegmentMerges:
 
 
 class _EmptySourceError(Exception):
-    """The log has no merge of nothing."""
+    """The log has no merge of nothing, and no deletion with updates of another segment."""
 
 
 class _NotUpdatedError(Exception):
@@ -276,6 +280,22 @@ def _check_whole(target: SegmentState, sources: Sequence[SegmentState | None]) -
     if not (target.accepted_sealed or target.accepted_deleted or target.accepted_merged):
         for source in filter(None, sources):
             transitions.check_whole(target, source)
+
+
+def _lengths_in_order(extents: Sequence[Extent]) -> list[int]:
+    """Return where each merge of a batch left the end of the target.
+
+    A source that was gone had no operation: its answer may come before those in front of it have added theirs
+    or when those behind it have.
+    """
+    lengths: list[int] = []
+    for begin, end in extents:
+        lengths.append(max(end, lengths[-1]) if begin is None and lengths else end)
+    length_max = lengths[-1] if lengths else 0
+    for index, (begin, _) in reversed(list(enumerate(extents))):
+        lengths[index] = min(lengths[index], length_max)
+        length_max = lengths[index] if begin is None else begin
+    return lengths
 
 
 def _release(source: SegmentState | None) -> None:

@@ -201,8 +201,18 @@ async def test_a_batch_keeps_its_order_though_its_first_source_looks_empty(world
     assert await read_all(world.container, T) == b"firstsecond"
 
 
-@pytest.mark.parametrize("updates", [[], [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)]])
-async def test_an_empty_source_is_either_merged_or_deleted(world, updates):
+async def test_an_empty_source_is_merged_in_its_turn(world):
+    asks = [lambda: world.store.merge_segments(T, A), lambda: world.store.delete_segment(A)]
+    merging, deleting = await world.ask_while_the_line_is_held(*asks, operations=3)
+    assert not merging.done()
+    world.wal.go_on()
+    assert await merging == 0
+    with pytest.raises(NoSuchSegmentError):
+        await deleting
+
+
+async def test_an_empty_source_is_either_merged_with_updates_or_deleted(world):
+    updates = [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)]
     asks = [lambda: world.store.merge_segments(T, A, updates), lambda: world.store.delete_segment(A)]
     merging, deleting = await world.ask_while_the_line_is_held(*asks, operations=3)
     assert not merging.done()
@@ -213,8 +223,9 @@ async def test_an_empty_source_is_either_merged_or_deleted(world, updates):
     assert await world.store.get_attribute(T, KEY) == ATTRIBUTE_NULL
 
 
-async def test_a_merge_made_before_the_target_was_sealed_counts_for_who_asks_again(world):
-    await append(world.container, A, b"data")
+@pytest.mark.parametrize("data", [b"", b"data"])
+async def test_a_merge_made_before_the_target_was_sealed_counts_for_who_asks_again(world, data):
+    await append(world.container, A, data)
     asks = [
         lambda: world.store.merge_segments(T, A),
         lambda: world.store.seal_segment(T),
@@ -222,7 +233,7 @@ async def test_a_merge_made_before_the_target_was_sealed_counts_for_who_asks_aga
     ]
     merging, sealing, again = await world.ask_while_the_line_is_held(*asks, operations=5)
     world.wal.go_on()
-    assert [await task for task in (merging, sealing, again)] == [4, 4, 4]
+    assert [await task for task in (merging, sealing, again)] == 3 * [len(data)]
 
 
 @pytest.mark.parametrize("data", [b"", b"data"])
@@ -242,11 +253,12 @@ async def test_a_source_that_was_deleted_is_gone_also_for_a_target_sealed_since(
     assert caught.value.segment == A
 
 
-async def test_the_merge_of_an_empty_source_that_is_decided_behind_a_seal_is_refused(world):
+async def test_updates_for_an_empty_source_that_are_decided_behind_a_seal_are_refused(world):
+    updates = [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)]
     asks = [
-        lambda: world.store.merge_segments(T, A),
+        lambda: world.store.merge_segments(T, A, updates),
         lambda: world.store.seal_segment(T),
-        lambda: world.store.merge_segments(T, A),
+        lambda: world.store.merge_segments(T, A, updates),
     ]
     tasks = await world.ask_while_the_line_is_held(*asks, operations=5)
     world.wal.go_on()

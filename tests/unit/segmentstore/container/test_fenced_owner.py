@@ -189,7 +189,7 @@ async def test_a_merge_counts_as_made_before_only_for_who_can_know_that():
         with pytest.raises(FencedOutError):
             await former.merge(target, name)
     again = await successor.resolve(A)
-    assert await successor.merge_batch(again, ["s/old", "s/new"]) == [6, 6]
+    assert await successor.merge_batch(again, ["s/old", "s/new"]) == [3, 6]
     assert await read_all(successor, A) == b"oldnew"
     await former.stop()
     await successor.stop()

@@ -59,6 +59,22 @@ async def test_a_batch_of_too_many_sources_is_refused_as_a_whole(container, monk
     assert await container.merge_batch(target, [A, "s/b"]) == [5, 5]
 
 
+async def test_the_lengths_of_a_batch_are_those_after_each_source_in_order(container):
+    """Sources that are empty were deleted behind all merges, and those that are gone have no operation."""
+    target = await container.resolve(T)
+    await append(container, T, b"target")
+    await append(container, A, b"first")
+    await append(container, U, b"second")
+    for name in ("s/e", "s/f"):
+        await container.create(name, {})
+    sources = ["s/gone", "s/e", A, "s/f", A, "s/gone", U, "s/gone"]
+    assert await container.merge_batch(target, sources) == [6, 6, 11, 11, 11, 11, 17, 17]
+    assert await container.merge_batch(target, sources) == [17] * 8
+    await container.create(U, {})
+    await append(container, U, b"third")
+    assert await container.merge_batch(target, ["s/gone", U, A]) == [17, 22, 22]
+
+
 async def test_an_empty_source_that_could_not_be_sealed_is_not_deleted():
     """It was: with what was appended, and acknowledged, while the target's attributes were written."""
     bench = Bench()
