@@ -68,8 +68,9 @@ class SegmentMerges:
         try:
             source = await self._find_source(source_name)
             try:
-                _check_whole(target, [source])
-                _, length = await self._start(target, source_name, source, updates)
+                whole = _Whole(target, [source])
+                whole.look()
+                _, length = await self._start(target, source_name, source, updates, whole)
                 return length
             finally:
                 _release(source)
@@ -89,17 +90,24 @@ class SegmentMerges:
             for name in source_names:
                 source = await self._find_source(name)
                 sources.append(source)
-            _check_whole(target, sources)
-            return await self._merge_all(target, source_names, sources)
+            whole = _Whole(target, sources)
+            whole.look()
+            return await self._merge_all(target, source_names, sources, whole)
         finally:
             target.users -= 1
             for source in sources:
                 _release(source)
 
     async def _merge_all(
-        self, target: SegmentState, names: Sequence[str], sources: Sequence[SegmentState | None]
+        self,
+        target: SegmentState,
+        names: Sequence[str],
+        sources: Sequence[SegmentState | None],
+        whole: _Whole,
     ) -> list[int]:
-        started = [self._start(target, name, source, ()) for name, source in zip(names, sources, strict=True)]
+        started = [
+            self._start(target, name, source, (), whole) for name, source in zip(names, sources, strict=True)
+        ]
         outcomes = await asyncio.gather(*started, return_exceptions=True)
         if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
             await self._log.flush()  # what removed a source may not be durable
@@ -134,18 +142,20 @@ class SegmentMerges:
         source_name: str,
         source: SegmentState | None,
         updates: Sequence[AttributeUpdate],
+        whole: _Whole,
     ) -> Coroutine[object, object, Extent]:
         """Hand seal and merge to the log now, in call order; the coroutine waits for them."""
         if source is None:
             return self._merge_again(target, source_name)
         sealing = None
         if not source.accepted_sealed:
-            sealing = self._log.submit(partial(transitions.propose_seal, source), segments=(source,))
+            sealing = self._log.submit(partial(whole.propose_seal, source), segments=(source,))
             sealing.add_done_callback(_look_at)
 
         extent: list[int] = []
 
         def propose(sequence: int) -> ops.Merge | ops.Delete:
+            whole.check()
             # As if it were asked now: what is gone is looked for before the target is, and a source that is
             # merged already counts as done, whatever became of the target since.
             transitions.check_live(source)
@@ -267,19 +277,45 @@ class SegmentMerges:
             self._merged.popitem(last=False)
 
 
+class _Whole:
+    """Refuses sources that no merge takes, all of one request or none, before any is sealed."""
+
+    def __init__(self, target: SegmentState, sources: Sequence[SegmentState | None]) -> None:
+        self._target = target
+        self._sources = sources
+        self._is_decided = False
+        self._refusal: InvalidArgumentError | None = None
+
+    def look(self) -> None:
+        """Refuse them as they are now. That the target takes none comes first."""
+        target = self._target
+        if not (target.accepted_sealed or target.accepted_deleted or target.accepted_merged):
+            for source in filter(None, self._sources):
+                if not (source.accepted_deleted or source.accepted_merged):
+                    transitions.check_whole(target, source)
+
+    def check(self) -> None:
+        """Refuse each if one is to be refused when the first is decided: the line may have truncated it."""
+        if not self._is_decided:
+            self._is_decided = True
+            try:
+                self.look()
+            except InvalidArgumentError as error:
+                self._refusal = error
+        if self._refusal is not None:
+            raise self._refusal
+
+    def propose_seal(self, source: SegmentState, sequence: int) -> ops.Seal:
+        self.check()
+        return transitions.propose_seal(source, sequence)
+
+
 class _EmptySourceError(Exception):
     """The log has no merge of nothing, and no deletion with updates of another segment."""
 
 
 class _NotUpdatedError(Exception):
     """The updates of a merge were refused, and with them what follows."""
-
-
-def _check_whole(target: SegmentState, sources: Sequence[SegmentState | None]) -> None:
-    """Refuse sources that no merge takes, before any is sealed. That the target takes none comes first."""
-    if not (target.accepted_sealed or target.accepted_deleted or target.accepted_merged):
-        for source in filter(None, sources):
-            transitions.check_whole(target, source)
 
 
 def _lengths_in_order(extents: Sequence[Extent]) -> list[int]:

@@ -124,6 +124,23 @@ async def test_a_truncation_that_is_not_durable_spoils_no_merge(world, verb):
         await merge
 
 
+async def test_a_truncation_in_front_of_a_batch_in_the_line_refuses_all_of_it(world):
+    """The sources in front of it were merged, and the answer said that nothing was."""
+    await world.container.create("s/b", {})
+    for name in (A, "s/b"):
+        await append(world.container, name, b"data")
+    asks = [lambda: world.store.truncate_segment(A, 1), lambda: world.store.merge_batch(T, ["s/b", A])]
+    truncation, merging = await world.ask_while_the_line_is_held(*asks, operations=5)
+    world.wal.go_on()
+    await truncation
+    with pytest.raises(InvalidArgumentError):
+        await merging
+    assert await read_all(world.container, T) == b""
+    assert await read_all(world.container, "s/b") == b"data"
+    for name in (A, "s/b"):
+        assert not (await world.store.segment_info(name)).sealed
+
+
 @pytest.mark.parametrize("verb", MERGES)
 async def test_a_truncation_that_failed_with_the_log_has_spoilt_no_merge(world, verb):
     await append(world.container, A, b"data")
