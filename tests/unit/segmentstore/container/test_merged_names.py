@@ -73,6 +73,8 @@ async def test_a_merge_right_behind_the_deletion_of_a_name_that_was_used_again_i
     with pytest.raises(NoSuchSegmentError):
         await container.merge(target, SOURCE)
     await deleting
+
+
 async def test_a_merge_of_a_name_that_was_used_again_is_remembered_as_long_as_any_other(monkeypatch):
     """It took the place of the former one, and was forgotten by the next merge."""
     monkeypatch.setattr(segment_merges, "MERGED_NAMES_MAX", 3)
