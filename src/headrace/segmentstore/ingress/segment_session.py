@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+from headrace.limits import INT64_MAX
 from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Reply, Request
 from headrace.wire.fields import MergedSegment
+from headrace.wire.frames import encode
 
 Handler = Callable[..., Awaitable[Reply]]
 
@@ -86,11 +88,12 @@ class SegmentSession:
 
     async def merge_batch(self, request: c.MergeSegmentsBatch) -> Reply:
         sources = request.source_segment_ids
+        # Before anything is merged: an answer that fits no frame would tell of a refusal.
+        encode(_merged(request, [INT64_MAX] * len(sources)))
         lengths = await self._store.merge_batch(request.target_segment_id, sources)
         for source in sources:
             self._transients.forget(source)
-        merged = [MergedSegment(source, length) for source, length in zip(sources, lengths, strict=True)]
-        return c.SegmentsBatchMerged(request.request_id, request.target_segment_id, merged)
+        return _merged(request, lengths)
 
     async def get_attribute(self, request: c.GetSegmentAttribute) -> Reply:
         value = await self._store.get_attribute(request.segment, request.attribute_id)
@@ -106,3 +109,8 @@ class SegmentSession:
         """Answer the end of the segment: always an event boundary, and legal where no other is known."""
         info = await self._store.segment_info(request.segment)
         return c.OffsetLocated(request.request_id, request.segment, info.length)
+
+
+def _merged(request: c.MergeSegmentsBatch, lengths: Sequence[int]) -> Reply:
+    merged = [MergedSegment(*each) for each in zip(request.source_segment_ids, lengths, strict=True)]
+    return c.SegmentsBatchMerged(request.request_id, request.target_segment_id, merged)

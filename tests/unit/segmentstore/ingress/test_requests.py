@@ -16,6 +16,7 @@ from headrace.errors import (
     UnsupportedError,
     WalWriteError,
 )
+from headrace.limits import WIRE_FRAME_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.ingress import transient_segments
@@ -584,6 +585,19 @@ async def test_transients_that_a_batch_merged_count_no_more(store):
         (merged,) = await peer.ask(c.MergeSegmentsBatch(10 + number, SEGMENT, names, ""))
         assert isinstance(merged, c.SegmentsBatchMerged)
     assert peer.connection.transients.count == 0
+
+
+async def test_a_batch_whose_answer_fits_no_frame_merges_nothing(home, store):
+    """It was merged, and answered with the same refusal. A request has 8 bytes less per source."""
+    peer = Peer(home)
+    store.add("source", b"x")
+    names = ["source", *(f"{number:04}".ljust(16_000, "n") for number in range(1047))]
+    fill = WIRE_FRAME_BYTES_MAX - 1000 - len(encode(c.MergeSegmentsBatch(5, SEGMENT, names, "")))
+    request = encode(c.MergeSegmentsBatch(5, SEGMENT, [*names, "m" * fill], ""))
+    peer.feed(request)
+    replies = await peer.replies(200)
+    assert [type(reply) for reply in replies] == [c.ErrorMessage]
+    assert "source" in store.segments
 
 
 async def test_a_transient_whose_deletion_finds_no_room_is_deleted_later(store, monkeypatch):
