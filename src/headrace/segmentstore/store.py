@@ -29,6 +29,7 @@ from headrace.runtime.entropy import Entropy
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
+from headrace.segmentstore.container.segment_merges import check_count
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
@@ -181,8 +182,9 @@ class SegmentStore:
         """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target.
 
         Raises:
-            InvalidArgumentError: one of them cannot be merged, nothing was.
+            InvalidArgumentError: they are too many, or one of them cannot be merged; nothing was.
         """
+        check_count(sources)  # before 65,536 names are looked at, which takes the loop a second
         container = self._container(target)
         for source in sources:
             check_source(target, source)

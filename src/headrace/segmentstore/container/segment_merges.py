@@ -79,11 +79,7 @@ class SegmentMerges:
 
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
         """See :meth:`SegmentContainer.merge_batch`."""
-        if len(source_names) > MERGE_SOURCES_MAX:
-            raise InvalidArgumentError(
-                f"a batch of {len(source_names)} merges exceeds the limit of {MERGE_SOURCES_MAX}: nothing "
-                "was merged, send smaller ones"
-            )
+        check_count(source_names)
         sources: list[SegmentState | None] = []
         target.users += 1
         try:
@@ -275,6 +271,15 @@ class SegmentMerges:
         self._merged.move_to_end(source.name)  # a name that is used again would stay where it was
         if len(self._merged) > MERGED_NAMES_MAX:
             self._merged.popitem(last=False)
+
+
+def check_count(source_names: Sequence[str]) -> None:
+    """Raise InvalidArgumentError for a batch of too many sources."""
+    if len(source_names) > MERGE_SOURCES_MAX:
+        raise InvalidArgumentError(
+            f"a batch of {len(source_names)} merges exceeds the limit of {MERGE_SOURCES_MAX}: nothing "
+            "was merged, send smaller ones"
+        )
 
 
 class _Whole:

@@ -17,6 +17,7 @@ from headrace.errors import (
 )
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.container import segment_merges
 from headrace.segmentstore.store import SegmentStore
 from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, read_all, until
 from tests.unit.segmentstore.container.test_fenced_owner import Registry
@@ -291,3 +292,13 @@ async def test_an_empty_source_is_not_merged_if_an_update_is_refused(world):
     with pytest.raises(AttributeMismatchError):
         await world.store.merge_segments(T, A, updates)
     assert (await world.store.segment_info(A)).sealed
+
+
+async def test_the_names_of_a_batch_of_too_many_sources_are_not_looked_at(world):
+    registry = Registry(world.container)
+    looked_at = []
+    registry.get = lambda name: looked_at.append(name) or world.container
+    store = SegmentStore(registry, SeededEntropy(1))
+    with pytest.raises(InvalidArgumentError, match="nothing was merged"):
+        await store.merge_batch(T, [A] * (segment_merges.MERGE_SOURCES_MAX + 1))
+    assert not looked_at
