@@ -49,9 +49,12 @@ class OpenTable:
 
     @property
     def is_idle(self) -> bool:
-        if not self._appending and self.state.in_flight_count:
+        if self._appending or self._waiting or self.compacting:
+            return False
+        if self.state.in_flight_count and not self.retired:
             self.settle()  # whoever appended was cancelled: nobody else would
-        return not (self._appending or self._waiting or self.compacting or self.state.in_flight_count)
+        # The state of a retired table may be void: what it believes to be under way never comes.
+        return self.retired or not self.state.in_flight_count
 
     @property
     def is_drained(self) -> bool:

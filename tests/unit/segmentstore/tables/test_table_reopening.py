@@ -104,3 +104,21 @@ async def test_who_is_cancelled_while_waiting_for_room_is_cancelled():
     await asyncio.wait([first, second])
     assert second.cancelled()  # ValueError: not in deque
     await tables.close()
+
+
+async def test_a_table_whose_appends_were_given_up_in_line_is_idle():
+    """Two updates wait for the log, and both callers leave. The state that was built upon them is void, and
+    nobody opens the table again; its segment could never leave memory.
+    """
+    access = MemorySegmentAccess()
+    tables = ContainerTables(access)
+    await tables.create_table(T)
+    access.suspend_appends = asyncio.Event()
+    given_up = [start(tables.table_update(T, [entry(key, b"value")])) for key in ("first", "second")]
+    await turns()
+    for update in given_up:  # the first one first: the second was built upon it
+        update.cancel()
+    await asyncio.wait(given_up)
+    await turns()
+    assert tables.is_idle(access.get_segment(T))
+    await tables.close()
