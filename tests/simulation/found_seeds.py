@@ -42,3 +42,11 @@ STORAGE_WRITER = {
     18: "a commit of collected garbage whose reply was lost was taken for missing rows",
     400436: "a source that was stored after its target had its bytes, unknown to us, was called corrupt",
 }
+
+READ_INDEX = {
+    9: "a look ahead took the memory of the bytes that were about to be answered, and wrote others over them",
+}
+
+TABLES = {
+    23: "a table whose updates were given up in line was never idle, and never left memory",
+}

@@ -12,6 +12,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from headrace.errors import (
     ContainerOfflineError,
@@ -27,7 +29,12 @@ from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
 
+T = TypeVar("T")
+
 Buffer = bytes | bytearray | memoryview
+
+Decide = Callable[[], tuple[T, asyncio.Future[None]]]
+"""Accepts something at once, or raises why not: what to answer, and when."""
 
 
 @dataclass(slots=True)
@@ -36,12 +43,12 @@ class _Operation:
 
     done: asyncio.Future[None]
     apply: Callable[[], None]
-    segment: SegmentState | None = None
-    data: bytes = b""
+    segment: SegmentState | None
+    data: bytes
 
 
 @dataclass(slots=True)
-class _Disk:
+class Disk:
     """What a crash leaves."""
 
     data: bytearray = field(default_factory=bytearray)
@@ -53,7 +60,7 @@ class _Disk:
 class MemorySegmentAccess:
     """A ``SegmentAccess`` over byte arrays. Durable truth lives in ``disks`` and survives :meth:`crash`."""
 
-    def __init__(self, disks: dict[str, _Disk] | None = None, *, auto_commit: bool = True) -> None:
+    def __init__(self, disks: dict[str, Disk] | None = None, *, auto_commit: bool = True) -> None:
         self.disks = {} if disks is None else disks
         self.auto_commit = auto_commit
         """Make each operation durable at once, in the next turn of the loop."""
@@ -73,7 +80,7 @@ class MemorySegmentAccess:
         self._segments: dict[str, SegmentState] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._next_id = 1
-        self._disk_of: dict[int, _Disk] = {}
+        self._disk_of: dict[int, Disk] = {}
         self._offline = False
         for name, disk in self.disks.items():
             self._segments[name] = self._open(name, disk)
@@ -114,6 +121,7 @@ class MemorySegmentAccess:
     def evict(self, name: str) -> None:
         """Forget a segment's state, as a container does with idle ones; it comes back as another object."""
         assert not self._operations
+        self._segments[name].evicted = True
         self._segments[name] = self._open(name, self.disks[name])
 
     def seal(self, name: str) -> None:
@@ -139,16 +147,7 @@ class MemorySegmentAccess:
         return segment
 
     async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
-        if self.find_segment(name) is not None:
-            raise SegmentExistsError(name)
-        disk = _Disk(attributes=dict(attributes))
-        segment = self._segments[name] = self._open(name, disk)
-
-        def apply() -> None:
-            self.disks[name] = disk
-
-        await self._accept(apply)
-        return segment
+        return await self._submit(partial(self._decide_create, name, attributes))
 
     async def append(
         self,
@@ -162,27 +161,9 @@ class MemorySegmentAccess:
         if self.refuse_next is not None:
             error, self.refuse_next = self.refuse_next, None
             raise error
-        self._require_live(segment)
-        if segment.accepted_sealed:
-            raise SegmentSealedError(segment.name)
-        offset = segment.accepted_length
-        if expected_offset not in (-1, offset):
-            raise OffsetMismatchError(segment.name, expected_offset, offset)
-        assert all(update.kind is UpdateKind.REPLACE for update in updates)
-        assert len(data) > 0
-        self.appends += 1
-        content = bytes(data)
-        segment.accepted_length += len(content)
-        disk = self._disk(segment)
-
-        def apply() -> None:
-            disk.data += content
-            segment.durable_length += len(content)
-            for update in updates:
-                segment.attributes[update.attribute_id] = disk.attributes[update.attribute_id] = update.value
-
-        await self._accept(apply, segment, content)
-        return offset
+        return await self._submit(
+            partial(self._decide_append, segment, bytes(data), updates, expected_offset), segment
+        )
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         while True:
@@ -208,6 +189,57 @@ class MemorySegmentAccess:
         return ReadResult(offset, [memoryview(data)] if data else [], at_tail=not data)
 
     async def truncate(self, segment: SegmentState, offset: int) -> None:
+        await self._submit(partial(self._decide_truncate, segment, offset), segment)
+
+    async def delete(self, segment: SegmentState) -> None:
+        await self._submit(partial(self._decide_delete, segment), segment)
+
+    # ---- what is decided in the order in which it is accepted
+
+    async def _submit(self, decide: Decide[T], segment: SegmentState | None = None) -> T:
+        """Let ``decide`` accept something, or refuse it; return its answer once that is durable."""
+        del segment
+        answer, durable = decide()
+        await durable
+        return answer
+
+    def _decide_create(
+        self, name: str, attributes: dict[bytes, int]
+    ) -> tuple[SegmentState, asyncio.Future[None]]:
+        if self.find_segment(name) is not None:
+            raise SegmentExistsError(name)
+        disk = Disk(attributes=dict(attributes))
+        segment = self._segments[name] = self._open(name, disk)
+
+        def apply() -> None:
+            self.disks[name] = disk
+
+        return segment, self._accept(apply, segment)
+
+    def _decide_append(
+        self, segment: SegmentState, data: bytes, updates: Sequence[AttributeUpdate], expected_offset: int
+    ) -> tuple[int, asyncio.Future[None]]:
+        self._require_live(segment)
+        if segment.accepted_sealed:
+            raise SegmentSealedError(segment.name)
+        offset = segment.accepted_length
+        if expected_offset not in (-1, offset):
+            raise OffsetMismatchError(segment.name, expected_offset, offset)
+        assert all(update.kind is UpdateKind.REPLACE for update in updates)
+        assert len(data) > 0
+        self.appends += 1
+        segment.accepted_length += len(data)
+        disk = self._disk(segment)
+
+        def apply() -> None:
+            disk.data += data
+            segment.durable_length += len(data)
+            for update in updates:
+                segment.attributes[update.attribute_id] = disk.attributes[update.attribute_id] = update.value
+
+        return offset, self._accept(apply, segment, data)
+
+    def _decide_truncate(self, segment: SegmentState, offset: int) -> tuple[None, asyncio.Future[None]]:
         self._require_live(segment)
         if not segment.accepted_start_offset <= offset <= segment.accepted_length:
             raise SegmentTruncatedError(segment.name, segment.accepted_start_offset, offset)
@@ -217,21 +249,23 @@ class MemorySegmentAccess:
         def apply() -> None:
             segment.start_offset = disk.start_offset = offset
 
-        await self._accept(apply)
+        return None, self._accept(apply, segment)
 
-    async def delete(self, segment: SegmentState) -> None:
+    def _decide_delete(self, segment: SegmentState) -> tuple[None, asyncio.Future[None]]:
         self._require_live(segment)
         segment.accepted_deleted = True
+        disk = self._disk(segment)
 
         def apply() -> None:
             segment.deleted = True
-            self.disks.pop(segment.name, None)
+            if self.disks.get(segment.name) is disk:
+                del self.disks[segment.name]
 
-        await self._accept(apply)
+        return None, self._accept(apply, segment)
 
     # ---- inside
 
-    def _open(self, name: str, disk: _Disk) -> SegmentState:
+    def _open(self, name: str, disk: Disk) -> SegmentState:
         self._next_id += 1
         segment = SegmentState(
             self._next_id,
@@ -248,7 +282,7 @@ class MemorySegmentAccess:
         self._disk_of[segment.segment_id] = disk
         return segment
 
-    def _disk(self, segment: SegmentState) -> _Disk:
+    def _disk(self, segment: SegmentState) -> Disk:
         return self._disk_of[segment.segment_id]
 
     def _require_live(self, segment: SegmentState) -> None:
@@ -257,12 +291,12 @@ class MemorySegmentAccess:
         if segment.accepted_deleted or self._segments.get(segment.name) is not segment:
             raise NoSuchSegmentError(segment.name)
 
-    async def _accept(
-        self, apply: Callable[[], None], segment: SegmentState | None = None, data: bytes = b""
-    ) -> None:
+    def _accept(
+        self, apply: Callable[[], None], segment: SegmentState | None, data: bytes = b""
+    ) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         operation = _Operation(loop.create_future(), apply, segment, data)
         self._operations.append(operation)
         if self.auto_commit:
             loop.call_soon(self.commit)
-        await operation.done
+        return operation.done

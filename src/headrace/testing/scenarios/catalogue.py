@@ -9,7 +9,7 @@ from typing import Any, Final
 from headrace.testing.faults.host_faults import HostFault
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.reduction import Reduction
-from headrace.testing.scenarios import data_plane, storage_writer
+from headrace.testing.scenarios import data_plane, read_index, storage_writer, tables
 from headrace.testing.scenarios.container import upheaval
 from headrace.testing.scenarios.container_profile import FAULTS
 from headrace.testing.scenarios.two_owners import KINDS, rivalry
@@ -30,7 +30,9 @@ class Scenario:
     faults: tuple[str, ...]
     network: NetworkConfig | None = None
     share: float = 1.0
-    """Of the seeds asked for, when all scenarios run: less for those that find less in their time."""
+    """Of the seeds asked for, when all scenarios run: less for those that find less in their time, more for
+    those that are quick.
+    """
 
     def seeds(self, count: int) -> int:
         """Return how many of ``count`` seeds are its share, at least one."""
@@ -91,9 +93,13 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "data_plane": Scenario(
         _data_plane, data_plane.LIVES, data_plane.CLIENTS, data_plane.STEPS, data_plane.FAULTS, _LOSSY
     ),
+    "read_index": Scenario(
+        read_index.turmoil, 1, read_index.CONTAINERS, read_index.STEPS, read_index.FAULTS, share=2.0
+    ),
     "storage_writer": Scenario(
         storage_writer.histories, storage_writer.LIVES, 1, storage_writer.STEPS, _STORAGE_FAULTS
     ),
+    "tables": Scenario(tables.upheaval, 1, 1, tables.STEPS, tables.FAULTS, share=3.0),
     "two_owners": Scenario(_two_owners, 1, _WRITERS, 15, _names(KINDS), _LOSSY, share=0.2),
     "writers": Scenario(_writers, 1, _WRITERS, 25, _names(tuple(HostFault)), _LOSSY, share=0.4),
 }

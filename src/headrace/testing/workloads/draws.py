@@ -5,11 +5,14 @@ A seed stands for the order of these draws: to change it makes another run of ev
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.runtime.entropy import SeededEntropy
+
+T = TypeVar("T")
 
 KEYS: Final = tuple(bytes(15) + bytes([number]) for number in range(1, 4))
 """The attributes that clients change."""
@@ -48,3 +51,13 @@ def draw_updates(entropy: SeededEntropy) -> tuple[AttributeUpdate, ...]:
         expected = ATTRIBUTE_NULL if draw(2) else draw(5)
         updates.append(AttributeUpdate(KEYS[draw(len(KEYS))], kind, value, expected))
     return tuple(updates)
+
+
+def choose(entropy: SeededEntropy, options: Sequence[T]) -> T:
+    """Return one of the options, each as likely as any other."""
+    return options[entropy.randbelow(len(options))]
+
+
+def weigh(**weights: int) -> tuple[str, ...]:
+    """Return each name as often as it says, to choose from."""
+    return tuple(name for name, weight in weights.items() for _ in range(weight))

@@ -1,0 +1,310 @@
+"""A container's surroundings, as far as a read index sees them: states, storage, bytes to compare with."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections import deque
+from dataclasses import replace
+from typing import Any, Final
+
+from headrace.errors import (
+    DataCorruptionError,
+    NoSuchSegmentError,
+    SegmentTruncatedError,
+    StorageReadError,
+)
+from headrace.runtime.open_file import FileSpan, OpenFile
+from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.readindex import BlockCache, CacheConfig, ContainerReadIndex, ReadIndexConfig
+from headrace.segmentstore.readindex.read_index import WITHOUT_ROOM
+
+BLOCK: Final = 4096
+
+
+def small_cache(blocks: int, **config: Any) -> BlockCache:
+    """A cache of so many blocks, in arenas of 64, with extents of up to 16."""
+    defaults: dict[str, Any] = {"arena_bytes": 64 * BLOCK, "extent_bytes_max": 16 * BLOCK}
+    return BlockCache(CacheConfig(bytes_max=blocks * BLOCK, **{**defaults, **config}))
+
+
+class FakeStorage:
+    """Stored bytes by segment. Reads can be held back, made to fail, and are listed."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, bytearray] = {}
+        self.starts: dict[str, int] = {}
+        """Where the stored bytes of truncated segments begin."""
+        self.reads: list[tuple[str, int, int]] = []
+        self.failures = 0
+        self.short_answers = 0
+        self.bytes_per_s = 0
+        """How fast it answers; 0: at once."""
+        self.damaged_at = -1
+        """No read that spans this offset of any segment succeeds."""
+        self.warm_bytes = 0
+        """Bytes at the beginning of every segment that can be read without waiting."""
+        self.warm_period = 0
+        """If not 0, so is as much at every multiple of it."""
+        self.block_bytes = 1024
+        self.file = OpenFile(7)
+        self.reads_at_once: list[tuple[str, int, int]] = []
+        self._gate = asyncio.Event()
+        self._gate.set()
+
+    @property
+    def is_held(self) -> bool:
+        return not self._gate.is_set()
+
+    def hold(self) -> None:
+        self._gate.clear()
+
+    def let_go(self) -> None:
+        self._gate.set()
+
+    async def read_stored(self, segment: str, offset: int, length: int) -> bytes:
+        self.reads.append((segment, offset, length))
+        await asyncio.sleep(length / self.bytes_per_s if self.bytes_per_s else 0)
+        await self._gate.wait()
+        if self.failures:
+            self.failures -= 1
+            raise StorageReadError(f"{segment} at {offset}")
+        if segment not in self.segments:
+            raise NoSuchSegmentError(segment)
+        start = self.starts.get(segment, 0)
+        if offset < start:
+            raise SegmentTruncatedError(segment, start, offset)
+        if offset <= self.damaged_at < offset + length:
+            raise DataCorruptionError("not what was written", path=segment, offset=self.damaged_at)
+        data = bytes(self.segments[segment][offset : offset + length])
+        assert len(data) == length, "the read index asked for bytes that are not stored"
+        if self.short_answers:
+            self.short_answers -= 1
+            return data[:-1]
+        return data
+
+    def read_at_once(
+        self, segment: str, offset: int, length: int, buffer: memoryview
+    ) -> tuple[int, int, FileSpan | None]:
+        """Whole blocks of ``block_bytes`` as far as they are warm, from the one that ``offset`` lies in."""
+        content = self.segments.get(segment)
+        if content is None or self.failures or not self._gate.is_set():
+            return 0, 0, None
+        if offset < self.starts.get(segment, 0):
+            return 0, 0, None
+        first = offset - offset % self.block_bytes
+        begin = first - first % self.warm_period if self.warm_period else 0
+        warm = min(len(content), begin + self.warm_bytes)
+        whole = min(-(-(offset + length) // self.block_bytes) * self.block_bytes, len(content))
+        end = min(warm, first + len(buffer), whole)
+        if end < len(content):
+            end -= end % self.block_bytes
+        if end <= offset:
+            return 0, 0, None
+        buffer[: end - first] = content[first:end]
+        self.reads_at_once.append((segment, offset, end - offset))
+        return offset - first, end - first, FileSpan(self.file, offset)
+
+
+class World:
+    """Does to states, storage and read index what container and storage writer would do, in their order."""
+
+    def __init__(self, cache: BlockCache | None = None, **config: Any) -> None:
+        self.cache = cache or small_cache(256)
+        self.storage = FakeStorage()
+        self.task_failures: list[BaseException] = []
+        self.supervisor = Supervisor("test", lambda _, error: self.task_failures.append(error))
+        self.index = ContainerReadIndex(self.cache, self.storage, self.supervisor, ReadIndexConfig(**config))
+        self.bytes: dict[SegmentState, bytearray] = {}
+        self.accepted_bytes_max = config.get("accepted_bytes_max", 0)
+        self.accepted_bytes = 0
+        self._accepted: deque[tuple[SegmentState, int] | tuple[SegmentState, SegmentState, bool]] = deque()
+        self._next_id = 0
+
+    def create(self, name: str = "s") -> SegmentState:
+        self._next_id += 1
+        segment = SegmentState(self._next_id, name)
+        self.bytes[segment] = bytearray()
+        self.storage.segments[segment.storage_name] = bytearray()
+        return segment
+
+    def create_stored(self, name: str, length: int) -> SegmentState:
+        """A segment known from a checkpoint: everything is in storage, nothing was appended here."""
+        segment = self.create(name)
+        self.bytes[segment] += pattern(0, length)
+        self.storage.segments[segment.storage_name] += self.bytes[segment]
+        segment.accepted_length = segment.durable_length = segment.stored_length = length
+        return segment
+
+    def append(self, segment: SegmentState, data: bytes | int) -> None:
+        offset = segment.durable_length
+        if isinstance(data, int):
+            data = pattern(offset, data)
+        frame = bytearray(data)  # reused at once, as a frame would be
+        self.bytes[segment] += data
+        segment.accepted_length = segment.durable_length = offset + len(data)
+        self.index.append(segment, offset, memoryview(frame))
+        frame[:] = bytes(len(frame))
+
+    def accept(self, segment: SegmentState, size: int) -> bool:
+        """Accept an append as the operation processor does; it is on its way until :meth:`apply`.
+
+        False, and nothing is changed, while the cache has no room or the log no frame.
+        """
+        if not self.has_room or self.accepted_bytes + size > self.accepted_bytes_max:
+            return False
+        segment.appends_in_flight += 1
+        if segment.appends_in_flight == 1:
+            self.index.expect_tails(1)
+        self._accepted.append((segment, size))
+        self.accepted_bytes += size
+        segment.accepted_length += size
+        return True
+
+    def accept_merge(self, target: SegmentState, source: SegmentState) -> bool:
+        """The same for a merge."""
+        if not self.has_room:
+            return False
+        if not source.sealed:
+            self.seal(source)
+        expected = target.appends_in_flight > 0
+        if expected:
+            self.index.expect_tails(1)
+        self._accepted.append((target, source, expected))
+        target.accepted_length += source.durable_length
+        return True
+
+    @property
+    def has_room(self) -> bool:
+        return self.index.unstored_bytes() < WITHOUT_ROOM
+
+    @property
+    def in_flight(self) -> int:
+        """How many appends and merges were accepted, and not applied yet."""
+        return len(self._accepted)
+
+    def apply(self, count: int | None = None) -> None:
+        """The first ``count`` accepted appends and merges are durable; None: all of them."""
+        for _ in range(len(self._accepted) if count is None else min(count, len(self._accepted))):
+            segment, what, *rest = self._accepted.popleft()
+            accepted_length = segment.accepted_length
+            if isinstance(what, int):
+                self.append(segment, what)
+                self.accepted_bytes -= what
+                segment.appends_in_flight -= 1
+                settled = not segment.appends_in_flight
+            else:
+                self.begin_merge(segment, what)
+                (settled,) = rest
+            segment.accepted_length = accepted_length
+            if settled:
+                self.index.expect_tails(-1)
+
+    def store(self, segment: SegmentState, length: int | None = None) -> None:
+        """The storage writer has written everything below ``length``, out of the read index."""
+        length = segment.durable_length if length is None else length
+        offset = segment.stored_length
+        if length > offset:
+            views = self.index.read_direct(segment, offset, length - offset)
+            assert views is not None
+            stored = self.storage.segments[segment.storage_name]
+            assert len(stored) == offset
+            stored += b"".join(views)
+            assert stored == self.bytes[segment][:length]
+            segment.stored_length = length
+        self.index.on_changed(segment)
+
+    def seal(self, segment: SegmentState) -> None:
+        segment.accepted_sealed = segment.sealed = True
+        self.index.on_changed(segment)
+
+    def truncate(self, segment: SegmentState, offset: int) -> None:
+        segment.accepted_start_offset = segment.start_offset = offset
+        self.index.on_changed(segment)
+
+    def truncate_in_storage(self, segment: SegmentState, offset: int) -> None:
+        """The storage writer has passed a truncation on."""
+        self.storage.starts[segment.storage_name] = offset
+
+    def begin_merge(self, target: SegmentState, source: SegmentState) -> None:
+        if not source.sealed:
+            self.seal(source)
+        offset = target.durable_length
+        source.accepted_merged = source.merged = True
+        self.bytes[target] += self.bytes[source]
+        target.accepted_length = target.durable_length = offset + source.durable_length
+        self.index.begin_merge(target, offset, source, source.durable_length)
+        self.index.on_changed(target)
+        self.index.on_changed(source)
+
+    def join_in_storage(self, target: SegmentState, source: SegmentState) -> None:
+        """The first half of completing a merge: long-term storage does not know the source any more."""
+        self.store(source)
+        self.storage.segments[target.storage_name] += self.storage.segments.pop(source.storage_name)
+
+    def complete_merge(self, target: SegmentState, source: SegmentState) -> None:
+        """The second half: the read index learns of it."""
+        target.stored_length += source.durable_length
+        source.deleted = source.accepted_deleted = source.stored_deleted = True
+        self.index.complete_merge(target, source)
+        self.index.on_changed(target)
+
+    def delete(self, segment: SegmentState) -> None:
+        segment.accepted_deleted = segment.deleted = True
+        self.index.on_changed(segment)
+        self.storage.segments.pop(segment.storage_name, None)
+        segment.stored_deleted = True
+        self.index.on_changed(segment)
+
+    def evict(self, segment: SegmentState) -> SegmentState:
+        """A segment that nobody uses, and all of which is stored, leaves memory and comes back at once.
+
+        Another object stands for it from then on.
+        """
+        assert segment.is_settled
+        self.index.drop(segment)
+        again = replace(segment)
+        segment.evicted = True
+        self.bytes[again] = self.bytes.pop(segment)
+        return again
+
+    async def read(self, segment: SegmentState, offset: int, length: int, *, wait: bool = False) -> bytes:
+        """Read once; a short answer is short."""
+        result = await self.index.read(segment, offset, length, wait=wait)
+        assert result.length <= length
+        return result.to_bytes()
+
+    async def read_exactly(self, segment: SegmentState, offset: int, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            piece = await self.read(segment, offset + len(data), length - len(data))
+            assert piece
+            data += piece
+        return data
+
+    def check(self) -> None:
+        self.cache.check()
+        self.index.check()
+        for segment in self.bytes:
+            segment.check()
+
+    async def close(self) -> None:
+        self.index.close()
+        self.storage.let_go()
+        await self.supervisor.stop()
+        self.cache.check()
+        assert self.task_failures == []
+
+
+def pattern(offset: int, length: int) -> bytes:
+    """Bytes which tell where they belong: each aligned group of four holds its number."""
+    first = offset // 4
+    words = array("I", range(first, (offset + length) // 4 + 1)).tobytes()
+    return words[offset - 4 * first : offset - 4 * first + length]
+
+
+async def settle() -> None:
+    """Let every callback and task that can run do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)

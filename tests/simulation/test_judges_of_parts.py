@@ -1,0 +1,227 @@
+"""The judges of `read_index` and `tables` can convict, too: some of these bugs we had."""
+
+import asyncio
+import logging
+
+import pytest
+
+from headrace.errors import EventTooLargeError, StorageReadError, ThrottledError
+from headrace.segmentstore.readindex import BlockCache, ContainerReadIndex, read_index
+from headrace.segmentstore.readindex.storage_fetches import StorageFetches
+from headrace.segmentstore.readindex.tail_waiters import TailWaiters
+from headrace.segmentstore.tables import open_tables
+from headrace.segmentstore.tables.compaction import TableCompactor
+from headrace.segmentstore.tables.compaction_plan import CompactionRound
+from headrace.segmentstore.tables.open_table import OpenTable
+from headrace.segmentstore.tables.open_tables import OpenTables
+from headrace.segmentstore.tables.table_state import TableState
+from headrace.segmentstore.tables.tables import ContainerTables
+from headrace.testing.queued_segments import QueuedSegmentAccess
+from headrace.testing.run_seeds import run_one
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logging.getLogger("headrace").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("headrace").setLevel(logging.NOTSET)
+
+
+# ---- read index
+
+
+def look_ahead_before_the_bytes_are_held(monkeypatch):
+    """We had it: to look ahead takes memory, maybe that of the bytes which are about to be answered."""
+    read, hold = ContainerReadIndex.read_nowait, BlockCache.hold
+    asking = []
+
+    def read_nowait(reads, segment, offset, length_max):
+        asking.append((reads, segment, offset))
+        try:
+            return read(reads, segment, offset, length_max)
+        finally:
+            asking.pop()
+
+    def hold_late(cache, pieces, blocks, size):
+        reads, segment, offset = asking[-1]
+        index = reads._indexes[segment]
+        if index in reads._runs and index.is_history(blocks[0]):
+            reads._read_ahead(index, offset, size)
+        return hold(cache, pieces, blocks, size)
+
+    monkeypatch.setattr(ContainerReadIndex, "read_nowait", read_nowait)
+    monkeypatch.setattr(BlockCache, "hold", hold_late)
+
+
+def answer_views_that_nobody_holds(monkeypatch):
+    monkeypatch.setattr(BlockCache, "hold", lambda cache, pieces, blocks, size: None)
+
+
+def keep_what_was_lent_for_a_look(monkeypatch):
+    def is_at_hand(reads, index, offset):
+        loan = reads._cache.lend(read_index.STORAGE_READ_ALIGNMENT)
+        if loan is None:
+            return False
+        block, memory = loan
+        begin, end, _ = reads._storage.read_at_once(index.state.storage_name, offset, 1, memory)
+        if begin < end:
+            reads._cache.take_back(block)
+        return begin < end
+
+    monkeypatch.setattr(ContainerReadIndex, "_is_at_hand", is_at_hand)
+
+
+def forget_who_waits_for_a_segment_that_goes(monkeypatch):
+    monkeypatch.setattr(TailWaiters, "fail_all", lambda waiters, error: None)
+
+
+def cache_what_arrives_for_a_segment_that_left(monkeypatch):
+    monkeypatch.setattr(StorageFetches, "forget", lambda fetches, index, error: None)
+
+
+# ---- tables
+
+
+def open_a_table_beside_the_appends_of_its_predecessor(monkeypatch):
+    """We had it: who opened the table next did not wait if the first one had been cancelled."""
+    honest = OpenTables._open
+
+    async def open_it(tables, name):
+        try:
+            return await honest(tables, name)
+        except asyncio.CancelledError:
+            tables._retired.pop(name, None)
+            raise
+
+    monkeypatch.setattr(OpenTables, "_open", open_it)
+
+
+def tell_of_a_predecessor(monkeypatch):
+    """We had it: whoever waited for a table of that name got the error of the one before."""
+
+    class NeverRaisedError(Exception):
+        pass
+
+    monkeypatch.setattr(open_tables, "HeadraceError", NeverRaisedError)
+
+
+def leave_the_line_twice(monkeypatch):
+    """We had it: a caller who was passed over before he noticed that he is cancelled met a ValueError."""
+
+    async def wait_room(table):
+        if len(table._waiting) >= table._config.waiting_count_max:
+            raise ThrottledError("too many")
+        turn = asyncio.get_running_loop().create_future()
+        table._waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                table.pass_turn()
+            else:
+                table._waiting.remove(turn)
+            raise
+
+    monkeypatch.setattr(OpenTable, "wait_room", wait_room)
+
+
+def take_in_only_what_somebody_waits_for(monkeypatch):
+    """We had it: an update whose caller had left was never taken into the index, and its table never idle."""
+
+    def is_idle(table):
+        busy = table._appending or table._waiting or table.compacting
+        return not busy and (table.retired or not table.state.in_flight_count)
+
+    monkeypatch.setattr(OpenTable, "is_idle", property(is_idle))
+
+
+def wait_for_what_a_retired_table_believes(monkeypatch):
+    """We had it: what is under way in a void state never comes."""
+
+    def is_idle(table):
+        if not table._appending and table.state.in_flight_count:
+            table.settle()
+        return not (table._appending or table._waiting or table.compacting or table.state.in_flight_count)
+
+    monkeypatch.setattr(OpenTable, "is_idle", property(is_idle))
+
+
+def confirm_what_is_not_durable(monkeypatch):
+    """We had it: a condition on the length was confirmed, without a write, before that length was durable."""
+
+    async def confirm(tables, table, expected_length):
+        table.pass_turn()
+        return True
+
+    monkeypatch.setattr(ContainerTables, "_confirm", confirm)
+
+
+def refuse_by_what_is_not_durable(monkeypatch):
+    monkeypatch.setattr(TableState, "find_durable_violation", TableState.find_violation)
+
+
+def judge_conditions_by_what_is_durable(monkeypatch):
+    monkeypatch.setattr(TableState, "find_accepted", lambda state, key: state.index.find(key))
+
+
+def tell_that_a_table_is_gone_at_once(monkeypatch):
+    """We had it, a storey higher: who tells it has to wait until it is durable."""
+
+    async def flush(access):
+        pass
+
+    monkeypatch.setattr(QueuedSegmentAccess, "flush", flush)
+
+
+def compact_only_what_the_log_takes_in_one_piece(monkeypatch):
+    """We had it: a round whose copies are too large for the log was made again and again, whole."""
+    honest = TableCompactor._run_round
+
+    async def run_round(compactor, table):
+        try:
+            await honest(compactor, table)
+        except EventTooLargeError as error:
+            raise StorageReadError("put off") from error
+
+    monkeypatch.setattr(TableCompactor, "_run_round", run_round)
+
+
+def move_what_was_superseded_meanwhile(monkeypatch):
+    def survivors(part, state):
+        return [entry for _, entry in part.candidates if not state.is_touched(entry.key)]
+
+    monkeypatch.setattr(CompactionRound, "survivors", survivors)
+
+
+#: Each with the scenario that has to find it, and in how many seeds.
+BUGS = [
+    (look_ahead_before_the_bytes_are_held, "read_index", 300),
+    (answer_views_that_nobody_holds, "read_index", 40),
+    (keep_what_was_lent_for_a_look, "read_index", 12),
+    (forget_who_waits_for_a_segment_that_goes, "read_index", 12),
+    (cache_what_arrives_for_a_segment_that_left, "read_index", 400),
+    (open_a_table_beside_the_appends_of_its_predecessor, "tables", 1500),
+    (tell_of_a_predecessor, "tables", 600),
+    (leave_the_line_twice, "tables", 200),
+    (take_in_only_what_somebody_waits_for, "tables", 400),
+    (wait_for_what_a_retired_table_believes, "tables", 1500),
+    (confirm_what_is_not_durable, "tables", 100),
+    (refuse_by_what_is_not_durable, "tables", 12),
+    (judge_conditions_by_what_is_durable, "tables", 24),
+    (tell_that_a_table_is_gone_at_once, "tables", 40),
+    (compact_only_what_the_log_takes_in_one_piece, "tables", 300),
+    (move_what_was_superseded_meanwhile, "tables", 400),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "scenario", "seeds"), BUGS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_planted_bug_is_found(plant, scenario, seeds, monkeypatch):
+    plant(monkeypatch)
+    for seed in range(seeds):
+        try:
+            run_one(scenario, seed)
+        except AssertionError:
+            return
+    pytest.fail(f"{seeds} seeds have not found it")
