@@ -6,6 +6,7 @@ exactly what was acknowledged.
 """
 
 import contextlib
+import itertools
 import random
 import shutil
 from dataclasses import replace
@@ -196,9 +197,9 @@ class FilledLog:
     def write(self, name, data):
         (self.directory / name).write_bytes(data)
 
-    def places(self, chance, count):
-        """Yield file and offset: half of them anywhere, half where something is written."""
-        for number in range(count):
+    def places(self, chance):
+        """Yield file and offset without end: half of them anywhere, half where something is written."""
+        for number in itertools.count():
             name = chance.choice(sorted(self.files))
             data = self.files[name]
             written = [at for at in range(0, len(data), 64) if any(data[at : at + 64])]
@@ -242,14 +243,16 @@ async def test_a_container_is_refused_or_serves_everything_over_a_log_with_any_b
     host, log = await fill_log(tmp_path)
     chance = random.Random(1)
     outcomes = {"refused": 0, "served": 0}
-    for name, offset in log.places(chance, 120):
+    for number, (name, offset) in enumerate(log.places(chance)):
+        # how much of the log is in use varies: a slow machine checkpoints and cuts it more often
+        if number >= 120 and min(outcomes.values()) > 20:
+            break
+        assert number < 1200, f"either hardly anything is noticed, or nothing harmless: {outcomes}"
         log.restore()
         data = bytearray(log.files[name])
         data[offset] ^= 1 << chance.randrange(8)
         log.write(name, bytes(data))
         outcomes[await judge(host)] += 1
-    assert outcomes["refused"] > 20
-    assert outcomes["served"] > 20
     log.restore()
     assert await judge(host) == "served"
 
@@ -257,7 +260,7 @@ async def test_a_container_is_refused_or_serves_everything_over_a_log_with_any_b
 async def test_a_container_is_refused_over_a_log_that_was_cut_anywhere(tmp_path):
     host, log = await fill_log(tmp_path)
     chance = random.Random(2)
-    for name, offset in log.places(chance, 60):
+    for name, offset in itertools.islice(log.places(chance), 60):
         log.restore()
         log.write(name, log.files[name][:offset])
         in_owner = name == "owner"  # half of it may go without loss
