@@ -18,10 +18,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import inspect
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.runtime.entropy import SeededEntropy
@@ -41,6 +44,9 @@ _LINES_SHOWN: Final = 30
 
 #: Virtual seconds that tasks get to end after the scenario has.
 _CLEANUP_S: Final = 600.0
+
+#: How many coroutines, and blocks of ``finally`` that await, may lie around the place where a task waits.
+_FINALLY_BLOCKS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +202,29 @@ def _bury(loop: SimulatedLoop) -> None:
     """
     heard = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # nobody is there to hear their complaints
-    for task in loop.unfinished_tasks():
-        coroutine = task.get_coro()
-        assert coroutine is not None
-        with contextlib.suppress(Exception, ProcessGoneError):
-            coroutine.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nor to run what they start
+        for task in loop.unfinished_tasks():
+            for _ in range(_FINALLY_BLOCKS_MAX):
+                if (innermost := _innermost_open(task.get_coro())) is None:
+                    break
+                with contextlib.suppress(Exception, ProcessGoneError):
+                    innermost.close()
     logging.disable(heard)
+
+
+def _innermost_open(coroutine: Any) -> CoroutineType[Any, Any, Any] | None:
+    """Return the innermost coroutine that is not closed along a chain of awaits.
+
+    To be closed first: one that still awaits something in its ``finally`` would fail those around it, and be
+    left behind by them.
+    """
+    found = None
+    while isinstance(coroutine, CoroutineType):
+        if inspect.getcoroutinestate(coroutine) != inspect.CORO_CLOSED:
+            found = coroutine
+        coroutine = coroutine.cr_await
+    return found
 
 
 @contextlib.contextmanager
