@@ -24,7 +24,11 @@ from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.operations import catalogue as ops
 
 MERGE_SOURCES_MAX: Final = 10_000
-"""Sources of one batch: each is a task of its own."""
+"""Sources of one batch."""
+
+MERGE_PORTION: Final = 500
+"""At most so many sources of a batch are on their way at once: each is a task, and two requests that may have
+to wait in a line of bounded length."""
 
 MERGED_NAMES_MAX: Final = 10_000
 """How many merged sources a container remembers, so that a repeated merge request is answered with
@@ -101,22 +105,23 @@ class SegmentMerges:
         sources: Sequence[SegmentState | None],
         whole: _Whole,
     ) -> list[int]:
-        started = [
-            self._start(target, name, source, (), whole) for name, source in zip(names, sources, strict=True)
-        ]
-        outcomes = await asyncio.gather(*started, return_exceptions=True)
-        if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
-            await self._log.flush()  # what removed a source may not be durable
-            self._tenure.check_owner()
-        target_is_gone = target.accepted_deleted or target.accepted_merged
         extents: list[Extent] = []
-        for outcome in outcomes:
-            if isinstance(outcome, NoSuchSegmentError) and not target_is_gone:
-                extents.append((None, extents[-1][1] if extents else target.durable_length))
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                extents.append(outcome)
+        at_once = max(1, min(MERGE_PORTION, self._log.requests_max // 4))
+        for first in range(0, len(names), at_once):
+            portion = zip(names[first : first + at_once], sources[first : first + at_once], strict=True)
+            started = [self._start(target, name, source, (), whole) for name, source in portion]
+            outcomes = await asyncio.gather(*started, return_exceptions=True)
+            if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
+                await self._log.flush()  # what removed a source may not be durable
+                self._tenure.check_owner()
+            target_is_gone = target.accepted_deleted or target.accepted_merged
+            for outcome in outcomes:
+                if isinstance(outcome, NoSuchSegmentError) and not target_is_gone:
+                    extents.append((None, extents[-1][1] if extents else target.durable_length))
+                elif isinstance(outcome, BaseException):
+                    raise outcome
+                else:
+                    extents.append(outcome)
         return _lengths_in_order(extents)
 
     async def _find_source(self, name: str) -> SegmentState | None:

@@ -332,6 +332,11 @@ class DurableLog:
             await self._wal.close()
 
     @property
+    def requests_max(self) -> int:
+        """How many requests of one priority may wait to be accepted."""
+        return self._limits.requests_max
+
+    @property
     def waits_for_space(self) -> bool:
         """Whether full storage holds the write-ahead log up now."""
         return self._wal.statistics().space_waiting > 0

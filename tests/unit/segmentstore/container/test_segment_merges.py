@@ -163,3 +163,27 @@ async def test_a_truncated_source_changes_nothing(container, batch):
     assert await read_all(container, U) == b"bytes"
     assert not (await container.resolve(A)).sealed
     assert not (await container.resolve(U)).sealed
+
+
+async def test_a_large_batch_does_not_fill_the_line_of_requests():
+    """It did, and was refused as not begun when a part of it was merged."""
+    bench = Bench()
+    bench.config = replace(bench.config, requests_max=16)
+    container = await bench.start()
+    sources = [f"s/{number}" for number in range(40)]
+    for name in (T, *sources):
+        await container.create(name, {})
+    for name in sources:
+        await append(container, name, name.encode())
+    target = await container.resolve(T)
+    processor = container.log.processor
+    has_memory = processor._has_memory
+    processor._has_memory = lambda: False
+    merging = asyncio.ensure_future(container.merge_batch(target, sources))
+    await until(lambda: processor._queue.count)
+    processor._has_memory = has_memory
+    processor.on_memory_freed()
+    content = "".join(sources).encode()
+    assert (await merging)[-1] == len(content)
+    assert await read_all(container, T) == content
+    await bench.stop()
