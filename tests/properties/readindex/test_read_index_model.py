@@ -106,9 +106,8 @@ class ReadIndexModel(RuleBasedStateMachine):
         segment = self.pick(choice)
         if segment.sealed or segment.durable_length > 300_000:
             return
-        if not stalled and self.world.cache.essential_share() > 0.4:
-            for number in range(2 * len(self.segments)):
-                self.storage_writer(number, 1.0)
+        if not stalled:
+            self._make_room()
         data = self.random.randbytes(size)
         try:
             self.loop.call_soon(lambda: None)
@@ -123,6 +122,12 @@ class ReadIndexModel(RuleBasedStateMachine):
 
     async def _append(self, segment: SegmentState, data: bytes) -> None:
         self.world.append(segment, data)
+
+    def _make_room(self) -> None:
+        """Store what there is, as a server does, if the cache holds much that it must not let go."""
+        if self.world.cache.essential_share() > 0.4:
+            for number in range(2 * len(self.segments)):
+                self.storage_writer(number, 1.0)
 
     @rule(choice=PICK, share=SHARES)
     def storage_writer(self, choice: int, share: float) -> None:
@@ -211,6 +216,7 @@ class ReadIndexModel(RuleBasedStateMachine):
         """The container ends and is recovered: what the log still holds comes again, from somewhere at or
         below what is stored.
         """
+        self._make_room()
         self.run(self._recover(cut))
 
     async def _recover(self, cut: float) -> None:
