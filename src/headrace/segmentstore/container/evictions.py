@@ -21,6 +21,7 @@ from headrace.errors import (
     ContainerOfflineError,
     CorruptionError,
     HeadraceError,
+    NoSuchSegmentError,
     WalWriteError,
 )
 from headrace.runtime.supervisor import Supervisor
@@ -38,6 +39,9 @@ _logger = logging.getLogger(__name__)
 
 _PAUSE_EVERY: Final = 256
 """Rows encoded without letting others run."""
+
+_DELETED_AT_ONCE: Final = 16
+"""Deletions on their way at once: the shortest line of requests that can be set has room for them."""
 
 
 class Surroundings(Protocol):
@@ -180,8 +184,12 @@ class Evictions:
 
     async def delete_stale_transients(self) -> None:
         """Delete scratch segments of connections to earlier owners."""
-        for state in plan.stale_transients(list(self._state.by_name.values()), self._state.epoch):
-            await self._surroundings.delete(state)
+        stale = plan.stale_transients(list(self._state.by_name.values()), self._state.epoch)
+        for begin in range(0, len(stale), _DELETED_AT_ONCE):
+            deletions = map(self._surroundings.delete, stale[begin : begin + _DELETED_AT_ONCE])
+            for outcome in await asyncio.gather(*deletions, return_exceptions=True):
+                if isinstance(outcome, BaseException) and not isinstance(outcome, NoSuchSegmentError):
+                    raise outcome
 
     async def _cut_log(self) -> None:
         """Make the log as short as storage allows, within a bounded time."""

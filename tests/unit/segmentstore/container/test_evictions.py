@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -19,6 +20,7 @@ from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.container.catalogue_row import decode_row, encode_row
+from headrace.segmentstore.container.evictions import Evictions
 from tests.unit.segmentstore.container.container_bench import Bench, Owner, append, read_all, until
 
 A, B = "s/a", "s/b"
@@ -415,6 +417,23 @@ async def test_stale_scratch_segments_go_and_live_ones_stay(bench):
     await container.create("s/a#transient.2", attributes)
     await bench.evict()
     assert container.find_segment("s/a#transient.2") is not None
+
+
+async def test_a_stale_scratch_segment_that_somebody_else_deletes_does_not_keep_the_others(bench):
+    attributes = {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT}
+    for number in range(40):
+        await bench.container.create(f"s/a#transient.{number}", attributes)
+    await bench.stop()
+    bench.container = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Evictions, "delete_stale_transients", AsyncMock())
+        container = await bench.start()
+    stale = [container.find_segment(f"s/a#transient.{number}") for number in range(40)]
+    outcomes = await asyncio.gather(
+        container.evictions.delete_stale_transients(), container.delete(stale[20]), return_exceptions=True
+    )
+    assert outcomes == [None, None]
+    assert all(segment.deleted for segment in stale)
 
 
 @pytest.mark.parametrize("call", ["delete", "merge"])
