@@ -22,7 +22,7 @@ async def test_holders_of_one_name_follow_each_other_in_order_of_arrival():
 async def test_holders_of_several_names_do_not_wait_for_each_other_for_ever():
     locks, log = SegmentLocks(), []
     names = [("a", "b"), ("b", "a"), ("a",), ("b", "c"), ("c", "a"), ("a", "a")] * 20
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(take_turns(locks, log, n, *pair) for n, pair in enumerate(names)))
     assert len(log) == 2 * len(names)
     assert len(locks) == 0

@@ -157,7 +157,7 @@ async def test_the_end_of_the_container_before_an_activation_has_begun_ends_thos
     await supervisor.stop()
     assert not loader.calls
     with pytest.raises(ContainerOfflineError):
-        await asyncio.wait_for(waiting, 1.0)
+        await asyncio.wait_for(waiting, 60)
     assert not len(activations)
 
 
@@ -173,7 +173,7 @@ async def test_the_end_of_the_container_before_an_eviction_has_begun_ends_those_
     assert not evictions.runs
     for call in waiting:
         with pytest.raises(ContainerOfflineError):
-            await asyncio.wait_for(call, 1.0)
+            await asyncio.wait_for(call, 60)
     with pytest.raises(ContainerOfflineError):
         await evictions.evict()
 

@@ -202,8 +202,8 @@ async def test_an_owner_that_raises_when_it_is_told_keeps_nobody_else_waiting(ca
     await asyncio.sleep(0)
     bench.wal.step(WalWriteError("broken"))
     assert [type(error) for error in good.failures + bench.failed] == [WalWriteError] * 2
-    await asyncio.wait_for(flushing, 5)
-    await asyncio.wait_for(bench.log.stop(), 5)
+    await asyncio.wait_for(flushing, 60)
+    await asyncio.wait_for(bench.log.stop(), 60)
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -496,7 +496,7 @@ async def test_a_bug_while_a_durable_frame_is_applied_ends_the_owner_and_tells_e
     with pytest.raises(WalWriteError):
         await request
     assert [type(error) for error in bench.failed] == [WalWriteError]
-    await asyncio.wait_for(bench.log.stop(), 5)
+    await asyncio.wait_for(bench.log.stop(), 60)
     with pytest.raises(ContainerOfflineError):
         bench.append(segment, owner, b"y", last=2)
 
@@ -508,7 +508,7 @@ async def test_a_bug_while_frames_are_sent_ends_the_owner_and_tells_everybody(mo
     monkeypatch.setattr(bench.wal, "append", lambda *_: {}["a bug"])
     await bench.settle()
     assert [type(error) for error in owner.failures + bench.failed] == [WalWriteError] * 2
-    await asyncio.wait_for(bench.log.stop(), 5)
+    await asyncio.wait_for(bench.log.stop(), 60)
 
 
 async def test_a_segment_whose_row_is_larger_than_all_frames_is_checkpointed_and_recovered():
