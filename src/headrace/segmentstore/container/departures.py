@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, StorageReadError
@@ -23,6 +25,8 @@ _logger = logging.getLogger(__name__)
 
 _FORGOTTEN_AT_ONCE: Final = 256
 """Segments whose rows are read together: with the largest rows, half of what one read of a table may take."""
+
+_NAMES_SAID_MAX: Final = 10
 
 
 class Departures:
@@ -40,6 +44,9 @@ class Departures:
         self._catalogue = catalogue
         self._config = config
         self._log_cut = asyncio.Event()
+        self._damaged: set[SegmentState] = set()
+        """Those that stay because their rows are damaged. They are looked at again, but not at each cut."""
+        self._look_again_at = 0.0
 
     def recover(self, segment: SegmentState) -> None:
         """A merged or deleted segment was recovered: storage lets go of it, if it has not done so before."""
@@ -83,26 +90,49 @@ class Departures:
     async def forget(self) -> bool:
         """Forget segments of which storage holds nothing any more; say whether there were any.
 
-        Their rows go first: a row without a segment in memory would be taken for one that was evicted.
+        Their rows go first: a row without a segment in memory would be taken for one that was evicted. Those
+        whose rows are damaged stay, which is said, and hold up nobody else.
 
         Raises:
-            StorageReadError: the catalogue does not answer, or is damaged; they stay.
+            StorageReadError: the catalogue does not answer, or is damaged as a whole; they stay.
         """
         departing = self._state.departing
-        gone = [state for state in departing if state.stored_deleted]
+        now = asyncio.get_running_loop().time()
+        if now >= self._look_again_at:
+            self._damaged.clear()
+        gone = [state for state in departing if state.stored_deleted and state not in self._damaged]
+        damaged: dict[SegmentState, CorruptionError] = {}
         for begin in range(0, len(gone), _FORGOTTEN_AT_ONCE):
             portion = gone[begin : begin + _FORGOTTEN_AT_ONCE]
             async with self._catalogue.changing:  # another caller may have been faster
-                await self._forget_some([state for state in portion if state in departing])
-        return bool(gone)
+                damaged |= await self._forget_some([state for state in portion if state in departing])
+        if damaged:
+            self._damaged |= damaged.keys()
+            self._look_again_at = now + self._config.retry_max_s
+            self._report(damaged)
+        return len(gone) > len(damaged)
 
-    async def _forget_some(self, gone: list[SegmentState]) -> None:
+    async def _forget_some(self, gone: list[SegmentState]) -> dict[SegmentState, CorruptionError]:
         try:
-            await self._catalogue.remove(gone)
+            damaged = await self._catalogue.remove(gone)
         except CorruptionError as error:
             raise StorageReadError(
                 f"the rows of {len(gone)} segments that are gone cannot be removed from the catalogue, "
                 f"so these stay in memory: {error}"
             ) from error
         for segment in gone:
-            self._state.forget(segment)
+            if segment not in damaged:
+                self._state.forget(segment)
+        return damaged
+
+    @staticmethod
+    def _report(damaged: Mapping[SegmentState, CorruptionError]) -> None:
+        names = ", ".join(repr(segment.name) for segment in islice(damaged, _NAMES_SAID_MAX))
+        more = f" and {len(damaged) - _NAMES_SAID_MAX} more" if len(damaged) > _NAMES_SAID_MAX else ""
+        _logger.error(
+            "the catalogue's rows of %d segments that are gone are damaged, they stay in memory: %s%s: %s",
+            len(damaged),
+            names,
+            more,
+            next(iter(damaged.values())),
+        )

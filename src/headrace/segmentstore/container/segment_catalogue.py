@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from headrace.errors import CorruptionError
 from headrace.limits import MIB
 from headrace.model.attributes import ROLLOVER_SIZE, SEGMENT_TYPE, TYPE_SYSTEM, TYPE_TABLE
 from headrace.model.tables import TableEntry, TableKey
@@ -107,21 +108,44 @@ class SegmentCatalogue:
             for segment, row in rows:
                 segment.catalogue_row = row
 
-    async def remove(self, segments: Sequence[SegmentState]) -> None:
-        """Remove the rows of segments that are gone. A row of another segment of the same name stays."""
-        wanted = [segment for segment in segments if not self.is_absent(segment.name)]
-        if not wanted:
-            return
-        entries = await self._tables.table_get(self.name, [segment.name.encode() for segment in wanted])
-        keys = [
-            TableKey(entry.key, entry.version)
-            for segment, entry in zip(wanted, entries, strict=True)
-            if entry is not None
-            and decode_row(segment.name, bytes(entry.value)).segment.segment_id == segment.segment_id
-        ]
+    async def remove(self, segments: Sequence[SegmentState]) -> dict[SegmentState, CorruptionError]:
+        """Remove the rows of segments that are gone. A row of another segment of the same name stays.
+
+        Answers those whose rows are damaged, and how; these rows stay.
+
+        Raises:
+            CorruptionError: the catalogue cannot be read at all.
+        """
+        damaged: dict[SegmentState, CorruptionError] = {}
+        keys: list[TableKey] = []
+        pending = [[segment for segment in segments if not self.is_absent(segment.name)]]
+        while pending:
+            wanted = pending.pop()
+            try:
+                keys += await self._find_own(wanted)
+            except CorruptionError as error:
+                if self.count() < 0:
+                    raise  # its index cannot be made: smaller portions would only read all of it again
+                if len(wanted) == 1:
+                    damaged[wanted[0]] = error
+                else:
+                    pending += wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]
         if keys:
             await self._tables.table_remove(self.name, keys)
             self._removals += 1
+        return damaged
+
+    async def _find_own(self, segments: Sequence[SegmentState]) -> list[TableKey]:
+        """Return the keys of the rows that are about these very segments. Raises as :meth:`find`."""
+        if not segments:
+            return []
+        entries = await self._tables.table_get(self.name, [segment.name.encode() for segment in segments])
+        return [
+            TableKey(entry.key, entry.version)
+            for segment, entry in zip(segments, entries, strict=True)
+            if entry is not None
+            and decode_row(segment.name, bytes(entry.value)).segment.segment_id == segment.segment_id
+        ]
 
     def count(self) -> int:
         """Return the number of rows; -1 while nobody has needed to know."""

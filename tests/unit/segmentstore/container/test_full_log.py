@@ -50,7 +50,7 @@ async def test_a_log_that_fills_up_before_a_row_leaves_the_catalogue_is_cut(monk
         container = bench.container
         await container.log.write_checkpoint()
         bench.logs.bytes_max = bench.logs.bytes_used
-        await remove(catalogue, segments)
+        return await remove(catalogue, segments)
 
     bench = Bench()
     container = await bench.start()
