@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -22,6 +22,11 @@ class Candidate:
     """Its row of the catalogue."""
     storage_rows: Mapping[str, bytes]
     """The rows of long-term storage in that row: they leave with it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About what its row takes in the log."""
+        return len(self.row) + len(self.state.name) + 32
 
 
 IsTableIdle = Callable[[SegmentState], bool]
@@ -74,15 +79,3 @@ def stale_transients(segments: Iterable[SegmentState], epoch: int) -> list[Segme
         and state.accepted_attributes.get(attr.CREATION_EPOCH, epoch) < epoch
         and not state.accepted_deleted
     ]
-
-
-def batches(candidates: Sequence[Candidate], bytes_max: int) -> Iterator[Sequence[Candidate]]:
-    """Cut candidates into portions whose rows have about ``bytes_max`` bytes, each at least one."""
-    begin = size = 0
-    for end, each in enumerate(candidates):
-        if size and size + len(each.row) > bytes_max:
-            yield candidates[begin:end]
-            begin, size = end, 0
-        size += len(each.row) + len(each.state.name) + 32
-    if begin < len(candidates):
-        yield candidates[begin:]

@@ -218,16 +218,23 @@ class Evictions:
         """Evict up to ``count_max`` segments last used before ``cutoff``; answer how many left."""
         is_table_idle = self._surroundings.is_table_idle
         chosen = plan.plan_eviction(self._state.by_name.values(), cutoff, count_max, is_table_idle)
-        candidates: list[plan.Candidate] = []
+        before = self.evicted
+        batch: list[plan.Candidate] = []
+        size = 0
         for number, state in enumerate(chosen):
             if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
                 await asyncio.sleep(0)
-            if state.last_used < cutoff and plan.is_evictable(state, is_table_idle):
-                candidate = self._make_candidate(state)
-                if len(candidate.row) <= self._row_bytes_max:
-                    candidates.append(candidate)
-        before = self.evicted
-        for batch in plan.batches(candidates, self._batch_bytes):
+            if state.last_used >= cutoff or not plan.is_evictable(state, is_table_idle):
+                continue
+            candidate = self._make_candidate(state)
+            if len(candidate.row) > self._row_bytes_max:
+                continue
+            if batch and size + len(candidate.row) > self._batch_bytes:  # all rows together may be too many
+                await self._evict_batch(batch)
+                batch, size = [], 0
+            batch.append(candidate)
+            size += candidate.size_bytes
+        if batch:
             await self._evict_batch(batch)
         return self.evicted - before
 

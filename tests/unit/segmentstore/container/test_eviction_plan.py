@@ -59,16 +59,6 @@ def test_a_table_goes_only_when_nothing_uses_it():
     assert chosen([segment(2)], idle=False) == [2]
 
 
-@pytest.mark.parametrize("bytes_max", [1, 100, 10_000])
-def test_portions_hold_every_row_once_in_order(bytes_max):
-    rows = [plan.Candidate(segment(n), n, bytes(n % 50), {}) for n in range(100)]
-    portions = list(plan.batches(rows, bytes_max))
-    assert [row for portion in portions for row in portion] == rows
-    assert all(portions)
-    assert len(portions) == {1: 100, 10_000: 1}.get(bytes_max, len(portions))
-    assert list(plan.batches([], 1)) == []
-
-
 @pytest.mark.parametrize(("active", "bound", "room"), [(100, 100, 25), (130, 100, 55), (4, 4, 1), (1, 1, 1)])
 def test_making_room_makes_enough(active, bound, room):
     assert plan.count_for_room(active, bound) == room
