@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.errors import ContainerOfflineError, HeadraceError
 from headrace.segmentstore.contract import MemoryLog, ReadIndex
@@ -28,6 +29,8 @@ from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher, SegmentStorage
 
 _logger = logging.getLogger(__name__)
+
+_OBJECTS_AT_ONCE: Final = 1000
 
 
 @dataclass(slots=True)
@@ -244,7 +247,8 @@ class StorageWriter:
         while True:
             await asyncio.sleep(self._config.garbage_interval_s)
             try:
-                await self._storage.collect_garbage()
+                while await self._storage.collect_garbage(_OBJECTS_AT_ONCE) >= _OBJECTS_AT_ONCE:
+                    pass  # there may be more: segments can be deleted faster than so many an interval
                 if not looked_for_leftovers:
                     await self._storage.collect_leftovers()
                     looked_for_leftovers = True

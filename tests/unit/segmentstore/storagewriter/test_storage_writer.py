@@ -1139,6 +1139,23 @@ async def test_ten_thousand_segments_are_stored():
 
 
 @simulated
+async def test_the_objects_of_three_thousand_deleted_segments_are_gone_soon_after_they_may():
+    world = make_world(writer_config=replace(CONFIG, flush_age_s=0.5))
+    names = [f"s{number}" for number in range(3000)]
+    async with running(world):
+        for name in names:
+            world.append(name, b"x")
+        await asyncio.sleep(5.0)
+        assert len(world.objects.objects) == len(names)
+        for name in names:
+            world.delete(name)
+        await asyncio.sleep(5.0)
+        assert all(segment.stored_deleted for segment in world.segments.values())
+        await asyncio.sleep(STORAGE.garbage_delay_s + CONFIG.garbage_interval_s + 1.0)
+        assert not world.objects.objects
+
+
+@simulated
 async def test_ten_thousand_checkpoints_behind_a_failing_segment_stay_few():
     world = make_world()
     heal = failing(world, "bad")
