@@ -187,6 +187,8 @@ class ContainerRegistry:
             except Exception as again:  # noqa: BLE001 - whatever it was, it is reported and retried
                 error = again
                 self._note_failed_start(container_id, again)
+                if self._stopping:  # its failure may have covered that this was cancelled, which happens once
+                    return
             else:
                 _logger.info("container %d runs again", container_id)
                 return

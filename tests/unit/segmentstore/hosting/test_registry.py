@@ -474,3 +474,30 @@ async def test_a_start_that_is_given_up_does_not_wait_for_ever_for_what_it_began
     assert world.registry.hangs
     answer.set()
     await world.registry.stop()
+
+
+async def test_a_restart_ends_with_the_registry_although_its_start_makes_an_error_of_the_cancellation():
+    world = World(1)
+    await world.registry.start()
+    begun = asyncio.Event()
+
+    async def start():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise WalWriteError("what was begun could not be undone")
+
+    def make(container_id, on_failed):
+        container = World.make(world, container_id, on_failed)
+        container.start = start
+        return container
+
+    world.registry._make = make
+    world.made[0].on_failed(world.made[0], WalWriteError("EIO"))
+    async with asyncio.timeout(10):
+        await begun.wait()
+        await world.registry.stop()
+    assert len(world.made) == 2
+    assert world.events.count(("stop", 0)) == 2
+    assert not world.registry._supervisor.statistics().running
