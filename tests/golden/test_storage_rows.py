@@ -52,7 +52,7 @@ def test_keys_are_what_they_always_were():
 
 def test_a_chunk_name_and_its_path_are_what_they_always_were():
     assert chunk_name("s/t/0.#epoch.0.5", 3, 100, "0123abcd", bytes(range(12))) == NAME
-    assert parse_chunk_name(NAME) == ChunkName("s/t/0.#epoch.0.5", 3, 100, "0123abcd")
+    assert parse_chunk_name(NAME) == ChunkName("s/t/0.#epoch.0.5", 3, 100, "0123abcd", "00010203")
     path = "s/t/0.#epoch.0.5.E-3-O-100.0123abcd000102030405060708090a0b.chunk"
     assert encode_chunk_path(NAME) == path
     assert decode_chunk_path(path) == NAME

@@ -407,19 +407,61 @@ async def test_leftovers_of_older_epochs_are_deleted_and_nothing_else():
         await dead.write("t", 0, [b"lost"], create=True)
     store.rows.inject = lambda _: None
     kept = dead.chunks("s")[0].name
-    incarnation = kept.rpartition(".")[2][:8]
     foreign = {
         "t.E-1-O-0." + "0" * 32: b"of metadata that was lost",
-        f"t.E-2-O-0.{incarnation}" + "0" * 24: b"of our own epoch",
-        f"t.E-3-O-0.{incarnation}" + "0" * 24: b"of a newer epoch",
         "README": b"no chunk at all",
     }
     store.objects.objects |= {name: bytearray(data) for name, data in foreign.items()}
-    assert len(store.objects.objects) == 6
+    assert len(store.objects.objects) == 4
     new = store.owner(2)
+    await new.write("u", 0, [b"ours"], create=True)
+    store.rows.inject = lambda _: Fault.FAIL
+    with pytest.raises(WalWriteError):
+        await new.write("t", 0, [b"on its way, or ours to delete"], create=True)
+    store.rows.inject = lambda _: None
+    foreign |= {name: b"" for name in store.objects.objects if ".E-2-" in name}
     assert await new.collect_leftovers() == 1
     assert set(store.objects.objects) == {kept, *foreign}
     assert new.statistics().leftovers_deleted == 1
+
+
+@pytest.mark.parametrize("owners_since", [1, 3])
+async def test_objects_newer_than_the_log_are_kept_and_so_is_all_that_no_row_names(owners_since, caplog):
+    """An older log was put back: what no row names is what was acknowledged since."""
+    store = Store()
+    await store.owner(1).write("s", 0, [b"as of the copy"], create=True)
+    kept = MemoryRowStore()
+    await kept.commit({key: store.rows.get(key) for key in store.rows.keys("")})
+    await store.owner(1).write("s", 14, [b" and then"])
+    for epoch in range(2, 2 + owners_since):
+        storage = store.owner(epoch)
+        await storage.write("s", storage.info("s").length, [b"newer"])
+    found = set(store.objects.objects)
+    store.rows = FaultyRowStore(kept)
+    for epoch in range(2, 9):
+        storage = store.owner(epoch)
+        await storage.write("s", storage.info("s").length, [b"other"])
+        assert await storage.collect_leftovers() == 0
+        assert found <= set(store.objects.objects)
+    assert sum("older log" in record.message for record in caplog.records) == 1
+    assert await read_all(storage, "s") == b"as of the copy" + 7 * b"other"
+    store.rows.inject = lambda _: Fault.FAIL
+    with pytest.raises(WalWriteError):
+        await storage.write("t", 0, [b"lost"], create=True)
+    store.rows.inject = lambda _: None
+    assert await store.owner(9).collect_leftovers() == 1, "those from now on are deleted again"
+
+
+async def test_more_leftovers_than_are_remembered_are_deleted_all(monkeypatch):
+    monkeypatch.setattr("headrace.storage.chunks.garbage_collector._LEFTOVERS_MAX", 3)
+    store = Store()
+    await store.owner(1).write("s", 0, [b"kept"], create=True)
+    (kept,) = store.objects.objects
+    incarnation = kept.rpartition(".")[2][:8]
+    names = [f"t.E-1-O-{offset}.{incarnation}" + "0" * 24 for offset in range(7)]
+    store.objects.objects |= {name: bytearray(b"lost") for name in names}
+    assert await store.owner(2).collect_leftovers() == 7
+    assert set(store.objects.objects) == {kept}
 
 
 async def test_a_leftover_that_cannot_be_deleted_keeps_no_other():

@@ -192,16 +192,16 @@ def find_orphans(
             skipped.append((path, error))
 
     owners = {report.incarnation: report for report in reports if report.incarnation}
-    everybody = all_checked and all(report.complete for report in reports)
+    everybody = all_checked and all(report.complete and report.rows_known for report in reports)
     for name, path in chunks.objects(on_skipped):
         parsed = parse_chunk_name(name)
         owner = owners.get(parsed.incarnation) if parsed is not None else None
+        if any(name in report.chunk_names for report in reports):
+            continue  # also of an earlier incarnation
         if owner is not None and parsed is not None:
-            if (
-                owner.rows_known
-                and name not in owner.chunk_names
-                and not (running and parsed.epoch >= owner.epoch)
-            ):
+            if parsed.epoch > owner.epoch and not running:
+                yield _later(parsed, owner, path)
+            elif owner.rows_known and not (running and parsed.epoch >= owner.epoch):
                 yield _orphan(parsed, owner, path)
         elif everybody:
             yield Finding(
@@ -223,4 +223,15 @@ def _orphan(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:
         f"no row of container {owner.container_id} names this object of epoch {parsed.epoch}",
         path,
         "nothing: left by an interrupted write, deleted some time after the next start",
+    )
+
+
+def _later(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:
+    return Finding(
+        Severity.DAMAGE,
+        "later object",
+        f"an object of epoch {parsed.epoch}, but the log of container {owner.container_id} knows owners up "
+        f"to epoch {owner.epoch}",
+        path,
+        "an older log was put back in place of a newer one: find the newer one; later data are missing",
     )

@@ -2,8 +2,8 @@
 
 ``<segment>.E-<epoch>-O-<offset>.<incarnation><random>``: the segment it was created for, the container epoch
 that created it, the offset of its first byte in that segment, eight hex digits naming the metadata it belongs
-to, and 24 random ones. An object is never written by another epoch than the one in its name. A merged segment
-keeps the chunks of its sources, under the sources' names.
+to, and 24 random ones, of which an owner draws the first eight once. An object is never written by another
+epoch than the one in its name. A merged segment keeps the chunks of its sources, under the sources' names.
 
 Source: docs/formats/chunk-names.md.
 """
@@ -18,6 +18,8 @@ from headrace.limits import INT64_MAX
 
 INCARNATION_CHARS: Final = 8
 RANDOM_BYTES: Final = 12
+OWNER_BYTES: Final = 4
+"""Of these: the same in all names that one owner makes."""
 
 CHUNK_SUFFIX_BYTES_MAX: Final = (
     len(".E--O-.") + 2 * len(str(INT64_MAX)) + INCARNATION_CHARS + 2 * RANDOM_BYTES
@@ -26,7 +28,7 @@ CHUNK_SUFFIX_BYTES_MAX: Final = (
 
 _NAME: Final = re.compile(
     r"(?P<segment>.+)\.E-(?P<epoch>\d{1,19})-O-(?P<offset>\d{1,19})"
-    r"\.(?P<incarnation>[0-9a-f]{8})[0-9a-f]{24}",
+    r"\.(?P<incarnation>[0-9a-f]{8})(?P<owner>[0-9a-f]{8})[0-9a-f]{16}",
     re.DOTALL | re.ASCII,
 )
 
@@ -39,6 +41,8 @@ class ChunkName:
     epoch: int
     offset: int
     incarnation: str
+    owner: str
+    """What the owner of that epoch has drawn for all its names."""
 
 
 def chunk_name(segment: str, epoch: int, offset: int, incarnation: str, random: bytes) -> str:
@@ -53,4 +57,6 @@ def parse_chunk_name(name: str) -> ChunkName | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    return ChunkName(found["segment"], int(found["epoch"]), int(found["offset"]), found["incarnation"])
+    return ChunkName(
+        found["segment"], int(found["epoch"]), int(found["offset"]), found["incarnation"], found["owner"]
+    )

@@ -16,7 +16,7 @@ from headrace.runtime.entropy import Entropy
 from headrace.storage.chunks.append_plan import AppendPiece, apply_append, plan_append, slice_buffers
 from headrace.storage.chunks.checksums import extend_checksums
 from headrace.storage.chunks.chunk_io import ChunkIO
-from headrace.storage.chunks.chunk_names import RANDOM_BYTES, chunk_name
+from headrace.storage.chunks.chunk_names import OWNER_BYTES, RANDOM_BYTES, chunk_name
 from headrace.storage.chunks.garbage import GarbageQueue
 from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
@@ -43,10 +43,16 @@ class ChunkWriter:
         self._entropy = entropy
         self._epoch = epoch
         self._block_bytes = block_bytes
+        self._owner = b""
         self._closed: set[str] = set()
         """Last chunks of their segments that get no more bytes although they are of this epoch."""
         self.failures = 0
         self.chunks_created = 0
+
+    @property
+    def owner(self) -> str:
+        """What the names of all objects made here have in common; empty if there are none yet."""
+        return self._owner.hex()
 
     def close_last(self, layout: SegmentLayout) -> None:
         """The outcome of a commit is unknown: the last chunk's object may be longer than committed."""
@@ -143,9 +149,10 @@ class ChunkWriter:
         piece.full_groups, piece.checksums = extend_checksums(tail, piece.chunk_offset, block_bytes, part)
 
     def _name_chunk(self, segment: str, offset: int) -> str:
-        return chunk_name(
-            segment, self._epoch, offset, self._incarnation.name, self._entropy.token(RANDOM_BYTES)
-        )
+        random = self._entropy.token(RANDOM_BYTES)
+        self._owner = self._owner or random[:OWNER_BYTES]
+        random = self._owner + random[OWNER_BYTES:]
+        return chunk_name(segment, self._epoch, offset, self._incarnation.name, random)
 
 
 def _describe_damage(error: ChunkOffsetError | NoSuchChunkError) -> str:

@@ -8,6 +8,9 @@ Three kinds of garbage, with three ways to find it:
 - *leftovers*: orphans of a dead owner, found by listing. An object is one if its name carries this metadata's
   incarnation and an epoch older than ours, and no row names it. Objects of other incarnations are never
   touched: they are what is left to restore from when the metadata was lost.
+
+An older log may have been put back in place of a newer one. Then the objects that no row names hold what was
+acknowledged since. Owners that this metadata never had give it away, see :func:`is_of_later_owner`.
 """
 
 from __future__ import annotations
@@ -144,4 +147,17 @@ def is_leftover(name: str, *, incarnation: str, epoch: int, get: Callable[[str],
         and parsed.incarnation == incarnation
         and parsed.epoch < epoch
         and get(chunk_key(name)) is None
+    )
+
+
+def is_of_later_owner(name: str, *, incarnation: str, epoch: int, owner: str) -> bool:
+    """Tell whether a listed object of this metadata was made by an owner that its log has never had.
+
+    ``epoch`` and ``owner`` are ours: nobody else has this epoch, and nobody we succeeded a higher one.
+    """
+    parsed = parse_chunk_name(name)
+    return (
+        parsed is not None
+        and parsed.incarnation == incarnation
+        and (parsed.epoch > epoch or (parsed.epoch == epoch and parsed.owner != owner))
     )

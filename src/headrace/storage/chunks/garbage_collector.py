@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from headrace.errors import StorageWriteError
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.config import SegmentStorageConfig
-from headrace.storage.chunks.garbage import GarbageQueue, is_leftover
+from headrace.storage.chunks.garbage import GarbageQueue, is_leftover, is_of_later_owner
+from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.metadata.contract import RowArchive, RowStore
 from headrace.storage.metadata.rows import chunk_key
+from headrace.storage.providers.contract import LIST_PAGE_OBJECTS_MAX
 
 _logger = logging.getLogger(__name__)
+
+#: Leftovers remembered while objects are listed; if there are more, they are listed again.
+_LEFTOVERS_MAX: Final = 10_000
 
 
 class GarbageCollector:
@@ -67,33 +73,66 @@ class GarbageCollector:
             self.objects_deleted += len(batch.chunks)
         return deleted
 
-    async def collect_leftovers(self, incarnation: str, epoch: int) -> int:
+    async def collect_leftovers(self, incarnation: Incarnation, epoch: int, owner: Callable[[], str]) -> int:
         """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
 
         Run it once after recovery, in the background: it pauses between pages of the listing. What cannot be
         deleted is tried again with the orphans, in calls of :meth:`collect`.
 
+        Nothing is deleted, now or later, if there are objects of later owners than this one (``epoch``, and
+        ``owner`` of the objects made here): what no row names then are data that this log has lost.
+
         Raises:
             StorageReadError: the listing broke off.
+            HeadraceError: later objects cannot be protected now.
         """
-        deleted = 0
+        total = 0
+        while True:
+            later, names = await self._list_leftovers(incarnation.name, epoch, owner)
+            if later:
+                await incarnation.renew()
+                _logger.error(
+                    "damaged data: %s was made by a later owner than the log knows: an older log was put "
+                    "back in place of a newer one, and what was written since is missing; no object is "
+                    "deleted as left over, put the newer log back",
+                    later,
+                )
+                return total
+            deleted = 0
+            for start in range(0, len(names), LIST_PAGE_OBJECTS_MAX):
+                deleted += await self._delete_leftovers(names[start : start + LIST_PAGE_OBJECTS_MAX])
+                await asyncio.sleep(self._config.leftovers_pause_s)
+            total += deleted
+            if len(names) < _LEFTOVERS_MAX or not deleted:
+                return total
+
+    async def _list_leftovers(
+        self, incarnation: str, epoch: int, owner: Callable[[], str]
+    ) -> tuple[str, list[str]]:
+        """Return an object of a later owner, if there is one, and those left over, as many as may be kept."""
+        names: list[str] = []
         async for page in self._io.list():
-            names = [
-                found.name
-                for found in page
-                if is_leftover(found.name, incarnation=incarnation, epoch=epoch, get=self._rows.get)
-            ]
-            names = await self._drop_archived(names)
-            try:
-                await self._io.delete(names)
-            except StorageWriteError as error:
-                _logger.warning("of %d leftovers some stay for now: %s", len(names), error)
-                self._garbage.orphans.extend(names)  # also those that are gone: deleting again is fine
-            else:
-                deleted += len(names)
-                self.leftovers_deleted += len(names)
+            for found in page:
+                name = found.name
+                if is_of_later_owner(name, incarnation=incarnation, epoch=epoch, owner=owner()):
+                    return name, []
+                if len(names) < _LEFTOVERS_MAX and is_leftover(
+                    name, incarnation=incarnation, epoch=epoch, get=self._rows.get
+                ):
+                    names.append(name)
             await asyncio.sleep(self._config.leftovers_pause_s)
-        return deleted
+        return "", names
+
+    async def _delete_leftovers(self, names: list[str]) -> int:
+        names = await self._drop_archived(names)
+        try:
+            await self._io.delete(names)
+        except StorageWriteError as error:
+            _logger.warning("of %d leftovers some stay for now: %s", len(names), error)
+            self._garbage.orphans.extend(names)  # also those that are gone: deleting again is fine
+            return 0
+        self.leftovers_deleted += len(names)
+        return len(names)
 
     async def _drop_archived(self, names: list[str]) -> list[str]:
         """Return those of ``names`` that are really nobody's.

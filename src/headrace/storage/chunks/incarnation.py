@@ -9,18 +9,31 @@ from headrace.storage.metadata.rows import INCARNATION_KEY, decode_incarnation_r
 
 
 class Incarnation:
-    """Drawn by the first owner of a row store, kept by all later ones. Raises: DataCorruptionError."""
+    """Drawn by the first owner of a row store, kept by later ones; see :meth:`renew`.
+
+    Raises:
+        DataCorruptionError: its row is damaged.
+    """
 
     def __init__(self, rows: RowStore, entropy: Entropy) -> None:
         self._rows = rows
+        self._entropy = entropy
         row = rows.get(INCARNATION_KEY)
         self._committed = row is not None
-        self.name = (
-            entropy.token(INCARNATION_CHARS // 2).hex() if row is None else decode_incarnation_row(row)
-        )
+        self.name = self._draw() if row is None else decode_incarnation_row(row)
 
     async def commit(self) -> None:
         """Make it durable, before any object is created: or a crash would leave one that is nobody's."""
         if not self._committed:
             await self._rows.commit({INCARNATION_KEY: encode_incarnation_row(self.name)})
             self._committed = True
+
+    async def renew(self) -> None:
+        """Draw another one, durably: no object so far that no row names is garbage to anybody any more."""
+        name = self._draw()
+        await self._rows.commit({INCARNATION_KEY: encode_incarnation_row(name)})
+        self.name = name
+        self._committed = True
+
+    def _draw(self) -> str:
+        return self._entropy.token(INCARNATION_CHARS // 2).hex()

@@ -411,9 +411,12 @@ class ChunkedSegmentStorage:
     async def collect_leftovers(self) -> int:
         """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
 
-        Run it once after recovery, in the background: it pauses between pages of the listing.
+        Run it once after recovery, in the background: it pauses between pages of the listing. Deletes nothing
+        if the log is older than its objects, see :meth:`GarbageCollector.collect_leftovers`.
         """
-        return await self._collector.collect_leftovers(self._incarnation.name, self._epoch)
+        return await self._collector.collect_leftovers(
+            self._incarnation, self._epoch, lambda: self._writer.owner
+        )
 
     def _load_garbage(self) -> None:
         if not self._garbage_loaded:

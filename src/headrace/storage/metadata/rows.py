@@ -6,7 +6,8 @@ version and ends with the crc32c of all bytes before, so that a damaged row is r
 =================  ===================================  ===================================================
 Key                Row                                  Life
 =================  ===================================  ===================================================
-``i``              IncarnationRow                       written before the first object, then unchanged
+``i``              IncarnationRow                       written before the first object; drawn anew if the
+                                                        log turns out to be older than its objects
 ``s/<segment>``    SegmentRow                           from create to delete or concat
 ``c/<chunk>``      ChunkRow                             from the commit that makes it part of a segment until
                                                         its object is deleted

@@ -165,6 +165,25 @@ def test_objects_are_garbage_if_no_row_names_them(store):
     assert list(find_orphans(store.files, [report], all_checked=True)) == []
 
 
+def test_objects_of_owners_that_the_log_never_had_say_that_it_is_an_older_one(store):
+    report = store.check()
+    later = store.write(f"demo/s.5.E-2-O-3.{INCARNATION}{1:024x}", b"acknowledged since")
+    (finding,) = find_orphans(store.files, [report], all_checked=True)
+    assert (finding.severity, finding.where) == (Severity.DAMAGE, str(later))
+    assert "of epoch 2, but the log of container 0 knows owners up to epoch 1" in finding.what
+    assert not list(find_orphans(store.files, [report], all_checked=True, running=True)), "a new owner's"
+
+
+def test_what_rows_name_is_no_garbage_though_it_was_made_under_an_earlier_incarnation(store):
+    report = store.check()
+    report.incarnation = "89abcdef"
+    assert not list(find_orphans(store.files, [report], all_checked=True))
+    left = store.write(name_of(77, 3), b"kept for ever")
+    assert [f.where for f in find_orphans(store.files, [report], all_checked=True)] == [str(left)]
+    report.rows_known = False
+    assert not list(find_orphans(store.files, [report], all_checked=True))
+
+
 class ClosedDirectory(ReadOnlyFiles):
     """One directory that nobody may list."""
 
