@@ -1,15 +1,15 @@
 """Refuses to begin a container anew whose log was lost: its segments would be answered as "no such segment".
 And refuses to pass over a log that is there: the same would be said of nearly all segments.
 
-A log that is not there is normal in a new directory, and after a crash of the very first start. Nobody can
-have written anything then: requests are accepted when all logs exist. So a chunk or a segment, other than
-those that containers make for themselves, proves that the missing log existed once. A log beyond the number
-of containers proves that the number is not the one the data were made with.
+A log that is not there, or that nobody has ever taken, is normal in a new directory, and after a crash of the
+very first start. Nobody can have written anything then: requests are accepted when all logs exist. So a chunk
+or a segment, other than those that containers make for themselves, proves that the missing log existed once.
+A log beyond the number of containers proves that the number is not the one the data were made with.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import os
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
@@ -19,8 +19,8 @@ from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
-
-_OWNER_FILE: Final = "owner"
+from headrace.wal.file.owner_format import OWNER_FILE_BYTES
+from headrace.wal.file.owner_record import OWNER_FILE
 
 
 def check_logs(files: Filesystem, directory: str, containers: int) -> None:
@@ -34,7 +34,7 @@ def check_logs(files: Filesystem, directory: str, containers: int) -> None:
     if surplus:
         raise DataCorruptionError(surplus, path=f"{directory}/{FILE_NAME}")
     logs = [f"{directory}/wal/container-{number}" for number in range(containers)]
-    missing = [log for log in logs if not files.exists(f"{log}/{_OWNER_FILE}") and not _has_files(files, log)]
+    missing = [log for log in logs if not _is_begun(files, log)]
     if not missing:
         return
     looking = ReadOnlyFiles(files)
@@ -50,8 +50,21 @@ def check_logs(files: Filesystem, directory: str, containers: int) -> None:
         )
 
 
-def _has_files(files: Filesystem, log: str) -> bool:
-    return files.exists(log) and bool(files.listdir(log))
+def _is_begun(files: Filesystem, log: str) -> bool:
+    """Whether anybody has ever taken this log. A start that died may leave an owner file without a record."""
+    names = files.listdir(log) if files.exists(log) else []
+    return not _is_blank(files, f"{log}/{OWNER_FILE}") if names == [OWNER_FILE] else bool(names)
+
+
+def _is_blank(files: Filesystem, path: str) -> bool:
+    """Whether a file holds nothing but zeros, and no more than an owner file has."""
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        buffer = bytearray(OWNER_FILE_BYTES + 1)
+        count = files.pread_into(fd, memoryview(buffer), 0)
+    finally:
+        files.close(fd)
+    return count <= OWNER_FILE_BYTES and not any(buffer)
 
 
 def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:

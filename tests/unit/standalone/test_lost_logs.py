@@ -74,6 +74,28 @@ async def test_a_first_start_that_died_goes_on(tmp_path):
     check_logs(FILES, str(tmp_path), 4)
 
 
+@pytest.mark.parametrize("size", [0, 4096, 24576])
+async def test_a_first_start_that_died_before_it_wrote_an_owner_record_goes_on(tmp_path, size):
+    for number in (0, 1):
+        (tmp_path / f"wal/container-{number}").mkdir(parents=True)
+    (tmp_path / "wal/container-0/owner").write_bytes(bytes(size))
+    check_logs(FILES, str(tmp_path), 4)
+    for number in (0, 2, 3):
+        await make_log(tmp_path, number)
+    check_logs(FILES, str(tmp_path), 4)
+
+
+async def test_a_log_of_which_a_blank_owner_file_is_left_is_lost_if_another_was_used(tmp_path):
+    await make_log(tmp_path, 0, OWN, USED)
+    (tmp_path / "wal/container-1").mkdir()
+    for content in (b"", bytes(24576)):
+        (tmp_path / "wal/container-1/owner").write_bytes(content)
+        with pytest.raises(DataCorruptionError, match="the log of this container is missing"):
+            check_logs(FILES, str(tmp_path), 2)
+    (tmp_path / "wal/container-1/owner").write_bytes(bytes(4096) + b"x")
+    check_logs(FILES, str(tmp_path), 2)  # whoever takes the log judges that
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 async def test_a_log_that_is_lost_while_another_was_used_is_named(tmp_path, lost):
     for number in range(2):
