@@ -11,6 +11,7 @@ from headrace.cli.output import print_json, print_line, progress
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.segmentstore.inspection.container_check import check_container, find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
+from headrace.standalone.lost_logs import find_unmade
 
 _GARBAGE_SHOWN: Final = 10_000
 _LOOKS_MAX: Final = 3
@@ -37,9 +38,11 @@ def run(chosen: argparse.Namespace) -> None:
     """Check containers; raises DataCorruptionError at the end if anything is damaged."""
     data = open_data(chosen)
     reports, strays = _check(data, chosen)
-    if data.holder and any(report.damaged for report in reports):
-        reports, strays = _look_again(data, chosen, reports)
-    damaged = sum(report.damaged for report in reports) + len(strays.damage)
+    if _count_damage(reports, strays):
+        data.find_holder()  # a server may have started meanwhile
+        if data.holder:
+            reports, strays = _look_again(data, chosen, reports)
+    damaged = _count_damage(reports, strays)
     if data.problem:
         damaged += 1
     if chosen.json:
@@ -52,15 +55,35 @@ def run(chosen: argparse.Namespace) -> None:
         raise SnapshotLostError(f"the logs in {data.directory} do not hold still: a running server cuts them")
 
 
+def _count_damage(reports: list[CheckReport], strays: Strays) -> int:
+    return sum(report.damaged for report in reports) + len(strays.damage)
+
+
 def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckReport], Strays]:
     containers = data.chosen(chosen.container)
-    reports = [_check_one(data, container_id, deep=chosen.deep) for container_id in containers]
+    unmade = _find_unmade(data)
+    reports = [
+        CheckReport(container_id, complete=True, begun=False)
+        if container_id in unmade
+        else _check_one(data, container_id, deep=chosen.deep)
+        for container_id in containers
+    ]
     # Without a true record nobody knows which containers there are: an object may be that of a lost one.
     everything = containers == data.containers and not data.problem
     strays = Strays()
     for finding in find_orphans(data.chunks, reports, all_checked=everything, running=data.may_change):
         strays.add(finding)
     return reports, strays
+
+
+def _find_unmade(data: InspectedData) -> list[int]:
+    """Return the containers that have no log because the very first start has not come to its end."""
+    if data.problem:
+        return []
+    try:
+        return find_unmade(data.files, data.directory, len(data.containers))
+    except (DataCorruptionError, SnapshotLostError, OSError):
+        return []  # the check of the container says more
 
 
 def _check_one(data: InspectedData, container_id: int, *, deep: bool) -> CheckReport:
@@ -147,6 +170,8 @@ def _print(data: InspectedData, reports: list[CheckReport], strays: Strays) -> N
         print_line(f"garbage: and {strays.garbage_left_out} objects more")
     for report in reports:
         state = "not checked behind the log" if not report.complete else "clean"
+        if not report.begun:
+            state = "has no log yet, the very first start did not come to its end"
         if report.damaged and report.complete:
             state = _count(report.damaged)
         print_line(

@@ -44,7 +44,7 @@ class InspectedData:
         """Whether a running server uses the directory; None if the system does not tell."""
         self.holder = ""
         """Who uses it, or may do so: on another machine, or where ``locked`` is not known. Empty: nobody."""
-        self._find_holder()
+        self.find_holder()
         self.containers = self._find_containers()
 
     @property
@@ -100,8 +100,9 @@ class InspectedData:
             raise InvalidArgumentError(f"{self.directory} holds no data of a server")
         return found
 
-    def _find_holder(self) -> None:
-        """Ask the kernel whether the lock is held; what its file says only names somebody."""
+    def find_holder(self) -> None:
+        """Ask the kernel whether the lock is held now; what its file says only names somebody."""
+        self.locked, self.holder = False, ""
         path = f"{self.directory}/{LOCK_NAME}"
         if not self.files.exists(path):
             return

@@ -33,10 +33,19 @@ def check_logs(files: Filesystem, directory: str, containers: int) -> None:
     surplus = describe_surplus(find_logs(files, directory), containers)
     if surplus:
         raise DataCorruptionError(surplus, path=f"{directory}/{FILE_NAME}")
+    find_unmade(files, directory, containers)
+
+
+def find_unmade(files: Filesystem, directory: str, containers: int) -> list[int]:
+    """Return the containers whose logs the next start makes. Reads only if there are any.
+
+    Raises:
+        DataCorruptionError: one of these existed once; or one that is there is damaged.
+    """
     logs = [f"{directory}/wal/container-{number}" for number in range(containers)]
     missing = [log for log in logs if not _is_begun(files, log)]
     if not missing:
-        return
+        return []
     looking = ReadOnlyFiles(files)
     there = [number for number, log in enumerate(logs) if log not in missing]
     if _has_chunks(directory, looking) or any(_was_used(number, logs[number], looking) for number in there):
@@ -48,6 +57,7 @@ def check_logs(files: Filesystem, directory: str, containers: int) -> None:
             f"{hidden} cannot be looked into: it is a link, or may not be read by this user",
             path=missing[0],
         )
+    return [number for number, log in enumerate(logs) if log in missing]
 
 
 def _is_begun(files: Filesystem, log: str) -> bool:

@@ -1,6 +1,7 @@
 """``headrace check container``: data directories whose make-up is in doubt, and those of running servers."""
 
 import json
+import shutil
 
 import pytest
 
@@ -95,6 +96,43 @@ def test_data_of_a_newer_format_are_not_judged(data, check):
     assert "data of format 2, this version of Headrace reads format 1" in err
 
 
+# ------------------------------------------------------------------------------------------ a first start
+
+
+def leave_nothing(log):
+    shutil.rmtree(log)
+
+
+def leave_directory(log):
+    shutil.rmtree(log)
+    log.mkdir()
+
+
+def leave_blank_owner(log):
+    leave_directory(log)
+    (log / "owner").write_bytes(bytes(4096))
+
+
+@pytest.mark.parametrize("leave", [leave_nothing, leave_directory, leave_blank_owner])
+def test_what_a_first_start_that_died_has_left_is_no_damage(data, check, leave):
+    for number in (0, 1):
+        leave(data / "wal" / f"container-{number}")
+        code, out, _ = check()
+        assert (code, out.count("damage:")) == (0, 0)
+        assert f"container {number}: 0 frames" in out
+        assert out.count("has no log yet, the very first start did not come to its end") == number + 1
+        assert code == check("--container", "1")[0]
+
+
+@pytest.mark.parametrize("leave", [leave_nothing, leave_directory, leave_blank_owner])
+def test_a_log_of_which_nothing_is_left_is_damage_if_there_are_chunks(data, check, stranger, leave):
+    leave(data / "wal" / "container-1")
+    code, out, _ = check()
+    assert code == 6
+    assert "damage: container 1: " in out
+    assert "no log yet" not in out
+
+
 # ------------------------------------------------------------------------------------------ a running server
 
 
@@ -139,6 +177,23 @@ def test_damage_is_told_although_its_lengths_grow(check, looks, found, expected)
     code, out, err = check()
     assert code == 6
     assert f"damage: container 0: {expected} | the place at 9" in out
+    assert "looking again" in err
+
+
+def test_a_server_that_starts_meanwhile_is_looked_at_as_one_that_runs(check, looks, data, monkeypatch):
+    looks += [[("chunk", 5)], []]
+    look = check_container.check_container
+    lock = DirectoryLock(OsFilesystem(), str(data), describe_process(SystemClock()))
+
+    def start(*words, **more):
+        monkeypatch.setattr(check_container, "check_container", look)
+        lock.acquire()
+        return look(*words, **more)
+
+    monkeypatch.setattr(check_container, "check_container", start)
+    code, out, err = check()
+    lock.release()
+    assert (code, "damage" in out) == (0, False)
     assert "looking again" in err
 
 

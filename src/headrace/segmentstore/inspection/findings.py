@@ -57,6 +57,9 @@ class CheckReport:
     complete: bool = False
     """False: the log cannot be replayed, so nothing behind it was checked."""
 
+    begun: bool = True
+    """False: nobody has ever taken the log, so there is nothing to check."""
+
     frames: int = 0
     operations: int = 0
     segments: int = 0
