@@ -63,21 +63,24 @@ class FrameSupply:
         frames alone for a large one from its refusal on.
         """
         if size_in_frame < self._builder.content_bytes_max:
-            return self._wal.frames_free > 0 and self._kept.leaves(1)
-        if self.suffices(size_in_frame):
-            self._kept.release()
+            return self._wal.frames_free > 0 and self._kept.leaves(1, is_request=False)
+        free, needed = self._wal.frames_free, self._builder.frames_needed(size_in_frame)
+        if needed > free + self._dispatch.frames_held:
             return True
-        self._kept.keep(self._builder.frames_needed(size_in_frame))
+        if free >= needed and self._kept.let_in(needed):
+            return True
+        self._kept.keep(needed)
         return False
 
     def passes_requests(self, size_in_frame: int) -> bool:
         """Whether a block may go in front of the requests that wait: some wait for it, if it is large."""
         return self._blocks.have_turn or (
-            size_in_frame >= self._builder.content_bytes_max and self._kept.active
+            size_in_frame >= self._builder.content_bytes_max
+            and self._kept.are_wanted(self._builder.frames_needed(size_in_frame))
         )
 
     def leaves_blocks(self, size_bytes: int) -> bool:
         """Whether a request that may be delayed takes no frame whose turn belongs to a block."""
         return self._fits_open(size_bytes) or (
-            not self._blocks.have_turn and self._kept.leaves(self._needed(size_bytes))
+            not self._blocks.have_turn and self._kept.leaves(self._needed(size_bytes), is_request=True)
         )

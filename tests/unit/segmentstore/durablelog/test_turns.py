@@ -120,10 +120,37 @@ async def test_a_large_request_has_its_turn_beside_everybody_else(crowd, size, w
     assert min(crowd.done.values()) >= 5, crowd.done
 
 
+@pytest.mark.parametrize("writers", [1, 3])
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_a_larger_block_has_its_turn_beside_large_ones(crowd, writers, others, is_first):
+    if is_first:
+        crowd.write("larger", ALL)
+    for number in range(writers):
+        crowd.write(f"large {number}", 500)
+    if not is_first:
+        crowd.write("larger", ALL)
+    for _ in range(others):
+        crowd.write("small", SMALL)
+        for number in range(3):
+            crowd.call(f"caller {number}", SMALL - 200)
+    await crowd.frames(500)
+    assert min(crowd.done.values()) >= 5, crowd.done
+
+
+async def test_of_small_blocks_beside_a_large_one_each_has_its_turn(crowd):
+    crowd.write("large", 1200)
+    for number in range(3):
+        crowd.write(f"small {number}", 200)
+    await crowd.frames(500)
+    assert min(crowd.done.values()) >= 5, crowd.done
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_nobody_starves_however_they_are_mixed(crowd, seed):
     chance = random.Random(seed)
-    kinds = [(crowd.call, SMALL - 200), (crowd.call, LARGE), (crowd.call, 40), (crowd.write, LARGE)]
+    kinds = [(crowd.call, SMALL - 200), (crowd.call, LARGE), (crowd.call, 40)]
+    kinds += [(crowd.write, size) for size in (40, 200, 900, LARGE)]
     starts = [chance.choice(kinds) for _ in range(chance.randint(2, 7))]
     starts.insert(chance.randrange(len(starts) + 1), (crowd.write, SMALL))
     for number, (start, size) in enumerate(starts):
