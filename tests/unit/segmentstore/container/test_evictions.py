@@ -436,6 +436,18 @@ async def test_a_stale_scratch_segment_that_somebody_else_deletes_does_not_keep_
     assert all(segment.deleted for segment in stale)
 
 
+async def test_a_start_does_not_wait_for_the_log_once_for_each_scratch_segment_that_is_left():
+    bench = Bench(active_segments_max=2000)
+    await bench.start()
+    attributes = {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT}
+    names = [f"s/a#transient.{number}" for number in range(1000)]
+    await asyncio.gather(*(bench.container.create(name, attributes) for name in names))
+    container = await bench.start()
+    assert not any(name in container.state.by_name for name in names)
+    assert container.log.processor.statistics().frames_durable < 100
+    await bench.stop()
+
+
 @pytest.mark.parametrize("call", ["delete", "merge"])
 async def test_a_cancelled_caller_does_not_keep_a_departed_segment_in_memory(bench, call):
     container = bench.container
