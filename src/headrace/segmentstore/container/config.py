@@ -70,7 +70,13 @@ class ContainerConfig:
         4096, low=1, high=1_000_000, help="A metadata checkpoint is written after so many frames of the log,"
     )
     checkpoint_bytes: int = tunable(
-        64 * MIB, low=64 * KIB, high=64 * GIB, help="or after so many bytes, whichever comes first."
+        64 * MIB, low=64 * KIB, high=64 * GIB, help="or after so many bytes, whichever comes first,"
+    )
+    checkpoint_departures: int = tunable(
+        25_000,
+        low=1,
+        high=10_000_000,
+        help="or after so many segments were deleted or merged, and as many bytes as the last one had.",
     )
     checkpoint_part_bytes: int = tunable(
         256 * KIB, low=4 * KIB, high=1 * MIB, help="A checkpoint travels in parts of this size."

@@ -27,6 +27,8 @@ class ContainerState:
 
     departing: dict[SegmentState, None] = field(default_factory=dict)
     """Merged and deleted segments, as far as is accepted, until :meth:`forget`."""
+    departures: int = 0
+    """How many operations have begun a departure."""
     active_max: int = 0
     """New segments and activations are refused beyond so many in ``by_name``; 0 is no bound."""
 
@@ -67,6 +69,11 @@ class ContainerState:
         state.evicted = True
         state.accepted_deleted = True  # whoever still holds it is stopped by the check for that
         return state
+
+    def depart(self, state: SegmentState) -> None:
+        """A segment was merged or deleted, as far as is accepted."""
+        self.departing[state] = None
+        self.departures += 1
 
     def forget(self, state: SegmentState) -> None:
         """Storage has let go of a merged or deleted segment: nothing refers to it any more."""

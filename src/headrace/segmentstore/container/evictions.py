@@ -40,8 +40,8 @@ _logger = logging.getLogger(__name__)
 _PAUSE_EVERY: Final = 256
 """Rows encoded without letting others run."""
 
-_DELETED_AT_ONCE: Final = 16
-"""Deletions on their way at once: the shortest line of requests that can be set has room for them."""
+_DELETED_AT_ONCE: Final = 100
+"""Scratch segments whose deletions wait for the log together."""
 
 
 class Surroundings(Protocol):
@@ -185,8 +185,9 @@ class Evictions:
     async def delete_stale_transients(self) -> None:
         """Delete scratch segments of connections to earlier owners."""
         stale = plan.stale_transients(list(self._state.by_name.values()), self._state.epoch)
-        for begin in range(0, len(stale), _DELETED_AT_ONCE):
-            deletions = map(self._surroundings.delete, stale[begin : begin + _DELETED_AT_ONCE])
+        at_once = min(_DELETED_AT_ONCE, self._log.requests_max)
+        for begin in range(0, len(stale), at_once):
+            deletions = map(self._surroundings.delete, stale[begin : begin + at_once])
             for outcome in await asyncio.gather(*deletions, return_exceptions=True):
                 if isinstance(outcome, BaseException) and not isinstance(outcome, NoSuchSegmentError):
                     raise outcome

@@ -74,7 +74,11 @@ class ContainerTiers:
             self.supervisor,
             memory_log_max=config.memory_log_max,
             limits=ProcessorLimits(config.requests_max, config.unstored_bytes_max, config.throttle),
-            policy=CheckpointPolicy(config.checkpoint_frames, config.checkpoint_bytes),
+            policy=CheckpointPolicy(
+                config.checkpoint_frames,
+                config.checkpoint_bytes,
+                departures_max=config.checkpoint_departures,
+            ),
             checkpoint_part_bytes=config.checkpoint_part_bytes,
             on_failed=self._end,
         )

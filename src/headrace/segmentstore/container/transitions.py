@@ -307,10 +307,10 @@ def accept(container: ContainerState, operation: Operation) -> None:
             source = container.by_id[operation.source_id]
             source.accepted_merged = True
             source.checkpoint_row = None
-            container.departing[source] = None
+            container.depart(source)
         case ops.Delete():
             segment.accepted_deleted = True
-            container.departing[segment] = None
+            container.depart(segment)
         case ops.UpdateAttributes():
             _set_values(segment.accepted_attributes, operation.values)
 

@@ -140,7 +140,7 @@ class DurableLog:
         """
         kept, self._kept = self._kept, {}
         live = [each for each in kept.items() if each[0] not in self.departed_in_log]
-        at_once = min(_CONFIRMED_AT_ONCE, self._limits.requests_max)  # so many may wait for frames
+        at_once = min(_CONFIRMED_AT_ONCE, self.requests_max)
         for begin in range(0, len(live), at_once):
             confirmations = [
                 self.submit(
@@ -161,10 +161,10 @@ class DurableLog:
         checkpoints = 0
         for record in self._wal.records():
             # What is recovered counts: a container that fails again and again does not let its log grow.
-            self._policy.on_frame(len(record.payload))
+            self._policy.on_frame(len(record.payload), self._container.departures)
             if len(self._truncation) != checkpoints:
                 checkpoints = len(self._truncation)
-                self._policy.on_begin()
+                self._policy.on_begin(self._container.departures)
             for view in reader.feed(record.address, record.payload):
                 try:
                     replay.feed(decode(view), reader.frame_time_ms, reader.start_address)
@@ -196,6 +196,11 @@ class DurableLog:
             propose, size_bytes, segments=segments, deletes=deletes, critical=critical
         )
 
+    @property
+    def requests_max(self) -> int:
+        """So many may be asked for at once: all of them may have to wait for frames."""
+        return self._limits.requests_max
+
     async def flush(self) -> None:
         """Wait until everything accepted so far is durable, or the log has failed (or never started)."""
         if self._processor is not None:
@@ -204,7 +209,7 @@ class DurableLog:
     # -------------------------------------------------------------------------------------- checkpoints
 
     def _on_frame_durable(self, size_bytes: int) -> None:
-        if self._policy.on_frame(size_bytes) and not self._checkpointing:
+        if self._policy.on_frame(size_bytes, self._container.departures) and not self._checkpointing:
             self._checkpointing = True
             with contextlib.suppress(ClosedError):  # the container stops: what it still accepted is enough
                 self._supervisor.spawn("metadata checkpoint", self._write_due_checkpoint())
@@ -233,12 +238,12 @@ class DurableLog:
             if newest is None or newest.end_sequence != self._container.sequence:
                 await self._write_checkpoint()
             else:
-                self._policy.on_begin()
+                self._policy.on_begin(self._container.departures)
                 self._checkpointing = False
 
     async def _write_checkpoint(self) -> int:
         self._checkpointing = True
-        self._policy.on_begin()
+        self._policy.on_begin(self._container.departures)
         written = 0
         try:
             begin, snapshot = await self._begin_checkpoint()
@@ -330,11 +335,6 @@ class DurableLog:
             if self._processor is not None:
                 self._processor.close()
             await self._wal.close()
-
-    @property
-    def requests_max(self) -> int:
-        """How many requests of one priority may wait to be accepted."""
-        return self._limits.requests_max
 
     @property
     def waits_for_space(self) -> bool:

@@ -1,6 +1,9 @@
 """Many segments with large rows of the catalogue that are deleted at about the same time."""
 
 import asyncio
+import dataclasses
+
+import pytest
 
 from headrace.limits import TABLE_BATCH_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
@@ -32,3 +35,24 @@ async def test_deleted_segments_are_forgotten_however_large_their_rows_are_toget
         assert container.segment_statistics().catalogue_rows == 0
     finally:
         await bench.stop()
+
+
+@pytest.mark.parametrize("way", ["deleted", "merged"])
+async def test_segments_that_come_and_go_do_not_pile_up_until_the_log_is_long(way):
+    bench = Bench()
+    bench.config = dataclasses.replace(bench.config, checkpoint_departures=200)
+    container = await bench.start()
+    target = await container.create("s/target", {})
+    most = 0
+    for wave in range(60):
+        names = [f"s/{wave}-{number}" for number in range(50)]
+        segments = await asyncio.gather(*(container.create(name, {}) for name in names))
+        if way == "deleted":
+            await asyncio.gather(*map(container.delete, segments))
+        else:
+            await container.merge_batch(target, names)
+        await asyncio.sleep(0.005)  # a log takes some time
+        most = max(most, len(container.state.departing))
+    assert container.log.statistics().checkpoints >= 5
+    assert most < 1000, "of 3,000"
+    await bench.stop()

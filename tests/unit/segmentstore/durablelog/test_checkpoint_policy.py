@@ -42,3 +42,27 @@ def test_checkpoints_larger_than_the_bounds_do_not_follow_one_another_without_en
             policy.on_end(50, 5000)
             checkpoints += 1
     assert 1 < checkpoints * 5000 <= written
+
+
+def frames_until_departures_make_it_due(policy, size_bytes, each, before=0):
+    count = 1
+    while not policy.on_frame(size_bytes, before + count * each):
+        count += 1
+    return count
+
+
+def test_departures_make_it_due_and_are_counted_from_its_beginning_on():
+    policy = CheckpointPolicy(1000, 10**9, 5, departures_max=100)
+    assert frames_until_departures_make_it_due(policy, 10, 2) == 50
+    policy.on_begin(100)
+    policy.on_end(1, 10)
+    assert frames_until_departures_make_it_due(policy, 10, 4, before=100) == 25
+    policy.on_begin(200)
+    assert frames_until_departures_make_it_due(policy, 10, 50, before=200) == 5, "of so few frames never"
+
+
+def test_departures_ask_for_no_more_checkpoints_than_half_of_what_is_written():
+    policy = CheckpointPolicy(1000, 10**9, 5, departures_max=10)
+    policy.on_begin()
+    policy.on_end(5, 5000)
+    assert frames_until_departures_make_it_due(policy, 100, 10) == 50
