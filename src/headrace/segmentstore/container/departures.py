@@ -28,6 +28,9 @@ _FORGOTTEN_AT_ONCE: Final = 256
 
 _NAMES_SAID_MAX: Final = 10
 
+_MANY: Final = 1000
+"""So many more than at the last look are reason for the next one."""
+
 
 class Departures:
     """The departing segments of one container."""
@@ -43,7 +46,9 @@ class Departures:
         self._log = log
         self._catalogue = catalogue
         self._config = config
-        self._log_cut = asyncio.Event()
+        self._look = asyncio.Event()
+        self._left = 0
+        """How many there were after the last look."""
         self._damaged: set[SegmentState] = set()
         """Those that stay because their rows are damaged. They are looked at again, but not at each cut."""
         self._look_again_at = 0.0
@@ -58,11 +63,16 @@ class Departures:
             self._log.memory_log.add(StoredDelete(self._state.next_sequence(), segment))
 
     def on_log_cut(self) -> None:
-        """The log was cut; before that nobody needs to be forgotten. Have :meth:`run` look."""
-        self._log_cut.set()
+        """The log was cut: have :meth:`run` look."""
+        self._look.set()
+
+    def on_progress(self) -> None:
+        """Storage took something over. It may be what keeps the log from being cut that it does not take."""
+        if len(self._state.departing) >= self._left + _MANY:
+            self._look.set()
 
     async def run(self) -> None:
-        """Forget behind each cut of the log, for ever; what fails is tried again, later and later.
+        """Forget behind each cut of the log, and when many are gone; what fails is tried again, ever later.
 
         This is no part of cutting: what leaves the catalogue is written into the log. If that is full, only
         another cut makes room.
@@ -72,8 +82,8 @@ class Departures:
         """
         failures = 0
         while True:
-            await self._log_cut.wait()
-            self._log_cut.clear()
+            await self._look.wait()
+            self._look.clear()
             try:
                 await self.forget()
             except FATAL:
@@ -83,9 +93,10 @@ class Departures:
                 _logger.warning("forgetting segments that are gone failed %d times: %s", failures, error)
                 pause = self._config.retry_initial_s * 2 ** min(failures, 30)
                 await asyncio.sleep(min(self._config.retry_max_s, pause))
-                self._log_cut.set()
+                self._look.set()
             else:
                 failures = 0
+            self._left = len(self._state.departing)
 
     async def forget(self) -> bool:
         """Forget segments of which storage holds nothing any more; say whether there were any.

@@ -112,7 +112,7 @@ class ContainerTiers:
             self.storage,
             self._on_stored,
             self._config.storage_writer,
-            on_progress=self.log.processor.on_memory_freed,
+            on_progress=self._on_storage_progress,
         )
         self.supervisor.spawn("storage writer", self.writer.run())
         self.supervisor.spawn("departures", self._departures.run())
@@ -141,6 +141,10 @@ class ContainerTiers:
         await self.log.acknowledge(sequence)
         self._departures.on_log_cut()
         self._on_log_cut()
+
+    def _on_storage_progress(self) -> None:
+        self.log.processor.on_memory_freed()
+        self._departures.on_progress()
 
     async def flush_storage(self) -> None:
         """Bring everything into long-term storage now, so that the log can be cut."""
