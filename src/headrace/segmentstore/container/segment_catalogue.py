@@ -63,7 +63,8 @@ class SegmentCatalogue:
         must not be written for a segment that is being forgotten."""
         self._tables = tables
         self._segment: SegmentState | None = None
-        self._removals = 0
+        self._losses = 0
+        """How often rows were removed, or replaced by those of other segments."""
 
     async def open(self, container: Creator) -> None:
         """Find the table, or make it in a new container; keep it in memory from now on."""
@@ -92,19 +93,22 @@ class SegmentCatalogue:
         if self.is_absent(name):
             return None
         while True:
-            removals = self._removals
+            losses = self._losses
             [entry] = await self._tables.table_get(self.name, [name.encode()])
             if entry is None or self.is_absent(name):  # it may have been removed while it was read
                 return None
-            if removals == self._removals:
+            if losses == self._losses:
                 return decode_row(name, bytes(entry.value))
-            # It may have been removed, and what is there now be the row of another segment of that name.
+            # It may be gone, and what is there now be the row of another segment of that name.
 
     async def put(self, rows: Sequence[tuple[SegmentState, bytes]]) -> None:
         """Write rows; durable, all of them, when it returns."""
         if rows:
             entries = [TableEntry(segment.name.encode(), row) for segment, row in rows]
+            # Of segments whose row is known it is their own that is replaced.
+            replaces = any(each.catalogue_row is None and not self.is_absent(each.name) for each, _ in rows)
             await self._tables.table_update(self.name, entries)
+            self._losses += replaces
             for segment, row in rows:
                 segment.catalogue_row = row
 
@@ -132,7 +136,7 @@ class SegmentCatalogue:
                     pending += wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]
         if keys:
             await self._tables.table_remove(self.name, keys)
-            self._removals += 1
+            self._losses += 1
         return damaged
 
     async def _find_own(self, segments: Sequence[SegmentState]) -> list[TableKey]:

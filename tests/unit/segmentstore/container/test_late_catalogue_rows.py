@@ -2,6 +2,7 @@
 
 import asyncio
 
+from headrace.segmentstore.container.departures import Departures
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 A = "s/a"
@@ -36,6 +37,47 @@ async def test_a_row_that_comes_late_does_not_bring_a_deleted_segment_back():
     await asyncio.gather(late, return_exceptions=True)
     assert await read_all(container, A) == b"acknowledged"
     assert (await container.resolve(A)).segment_id == second.segment_id
+    container = await bench.start()
+    assert await read_all(container, A) == b"acknowledged"
+    await bench.stop()
+
+
+async def test_nor_does_one_that_was_replaced_by_the_row_of_the_next_segment_of_its_name(monkeypatch):
+    """The deleted segment is still departing when its successor is evicted, so its row is never removed."""
+    bench = Bench()
+    container = await bench.start()
+    get, slow, calls = container.tables.table_get, asyncio.Event(), []
+
+    async def table_get(segment, keys):
+        entries = await get(segment, keys)
+        calls.append(keys)
+        if len(calls) == 1:
+            await slow.wait()
+        return entries
+
+    async def wait_for_storage(_):
+        return False
+
+    first = await container.create(A, {})
+    await append(container, A, b"deleted")
+    await bench.evict(A)
+    forget = Departures.forget
+    monkeypatch.setattr(Departures, "forget", wait_for_storage)
+    await container.delete(await container.resolve(A))
+    container.tables.table_get = table_get
+    late = asyncio.ensure_future(container.resolve(A))
+    asked = asyncio.ensure_future(container.resolve(A))
+    await until(lambda: calls)
+    second = await container.create(A, {})
+    await container.append(second, b"acknowledged")
+    await bench.evict(A)
+    monkeypatch.setattr(Departures, "forget", forget)
+    await container.log.write_checkpoint()
+    await until(lambda: first.segment_id not in container.state.by_id)
+    slow.set()
+    for found in await asyncio.gather(late, asked):
+        assert found.segment_id == second.segment_id
+    assert await read_all(container, A) == b"acknowledged"
     container = await bench.start()
     assert await read_all(container, A) == b"acknowledged"
     await bench.stop()
