@@ -101,7 +101,7 @@ class OperationProcessor:
         self._loop = asyncio.get_running_loop()
         self._stats = ProcessorStatistics()
         self._queue = RequestQueue(limits.requests_max)
-        self._blocks = WaitingBlocks(self._loop, self._stats, self._on_blocks_asked)
+        self._blocks = WaitingBlocks(self._loop, self._stats, self._on_blocks_asked, self._has_room)
         self._builder = FrameBuilder(wal)
         self._turn = LoopTurn(self._loop)
         self._runs = AppendRuns(container, self._builder, read_index, self._turn, self._stats)
@@ -191,7 +191,7 @@ class OperationProcessor:
             self._watch_memory()
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:
-        """Who waits with ``resume`` is gone. It may also be called already, later on the loop."""
+        """Who waits with ``resume`` is gone."""
         self._blocks.remove(resume)
 
     def on_memory_freed(self) -> None:
@@ -253,6 +253,10 @@ class OperationProcessor:
 
     def _may_wake(self) -> bool:
         return self._runs.ended or (not self._throttle.closed and self._has_memory())
+
+    def _has_room(self) -> bool:
+        """Whether a block might go in that does not fit the open frame."""
+        return self._runs.ended or (self._wal.frames_free > 0 and self._may_wake())
 
     # -------------------------------------------------------------------------------------- requests
 

@@ -3,6 +3,7 @@
 Requests wait in lines (:mod:`.request_queue`), blocks in the sockets of their connections. When room comes
 while both wait, they go first by turns: neither keeps the other out. In a turn of the blocks each connection
 that waits is asked once, on the loop, and takes what it finds; who found nothing is asked first next time.
+Once nothing is left the others are not asked: each would look at all that its buffer holds, for every frame.
 
 Source: ``docs/flows/append.md``, "Turns".
 """
@@ -18,14 +19,20 @@ Resume = Callable[[], None]
 
 
 class WaitingBlocks:
-    """Who waits, and the round in which they are asked. ``on_round_over`` hears of its end."""
+    """Who waits, and the round in which they are asked. ``on_round_over`` hears of its end.
+
+    ``has_room`` says whether anybody might find more than a rest of the open frame.
+    """
 
     __slots__ = (
         "_asked",
+        "_called",
         "_first",
+        "_has_room",
         "_loop",
         "_on_round_over",
         "_others",
+        "_refused",
         "_stats",
         "_taken",
         "are_first",
@@ -39,13 +46,19 @@ class WaitingBlocks:
         loop: asyncio.AbstractEventLoop,
         stats: ProcessorStatistics,
         on_round_over: Callable[[], None],
+        has_room: Callable[[], bool],
     ) -> None:
         self._loop = loop
         self._stats = stats
+        self._has_room = has_room
         self._on_round_over = on_round_over
         self._first: dict[Resume, None] = {}
         """Those who were asked and took nothing."""
         self._others: dict[Resume, None] = {}
+        self._called: dict[Resume, None] = {}
+        """Those who are going to be asked."""
+        self._refused = False
+        """Whether somebody who was asked in this round has to wait again."""
         self._asked: Resume | None = None
         """Who is being asked."""
         self._taken = 0
@@ -65,6 +78,7 @@ class WaitingBlocks:
 
     def add(self, resume: Resume) -> None:
         """``resume`` is to be called, once, when there is room."""
+        self._refused |= resume == self._asked
         if resume == self._asked and self._stats.blocks == self._taken:
             self._first[resume] = None
         elif resume not in self._first:
@@ -73,12 +87,14 @@ class WaitingBlocks:
     def remove(self, resume: Resume) -> None:
         self._first.pop(resume, None)
         self._others.pop(resume, None)
+        self._called.pop(resume, None)
 
     def begin_round(self, *, have_turn: bool) -> None:
         """Ask everybody. Not within a round."""
         assert not self.in_round
         self.in_round = True
         self.have_turn = have_turn
+        self._refused = False
         self.call()
         self._loop.call_soon(self._end_round)
 
@@ -88,9 +104,16 @@ class WaitingBlocks:
         self._first.clear()
         self._others.clear()
         for resume in waiting:
+            self._called[resume] = None
             self._loop.call_soon(self._call, resume)
 
     def _call(self, resume: Resume) -> None:
+        if resume not in self._called:
+            return
+        del self._called[resume]
+        if self._refused and not self._has_room():
+            self._first[resume] = None
+            return
         self._asked, self._taken = resume, self._stats.blocks
         try:
             resume()

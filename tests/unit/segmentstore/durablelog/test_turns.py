@@ -146,6 +146,36 @@ async def test_of_small_blocks_beside_a_large_one_each_has_its_turn(crowd):
     assert min(crowd.done.values()) >= 5, crowd.done
 
 
+async def test_of_many_who_wait_no_more_are_asked_than_there_is_room_for(crowd):
+    for number in range(100):
+        crowd.write(f"writer {number}", SMALL)
+    before = crowd.processor.statistics().capacity_waits
+    await crowd.frames(300)
+    assert crowd.processor.statistics().capacity_waits - before <= 3 * 300
+    assert min(crowd.done.values()) >= 2, crowd.done
+
+
+async def test_those_who_were_not_asked_go_on_when_there_is_memory_again(crowd):
+    for number in range(20):
+        crowd.write(f"writer {number}", 40)
+    index = crowd.bench.index
+    append = crowd.bench.append
+
+    def append_and_fill(*arguments, **options):
+        append(*arguments, **options)
+        index.unstored += ProcessorLimits().unstored_bytes_max // 2
+
+    crowd.bench.append = append_and_fill
+    await crowd.frames(5)
+    before = dict(crowd.done)
+    for _ in range(40):
+        index.unstored = 0
+        crowd.processor.on_memory_freed()
+        await crowd.frames(1)
+    assert all(crowd.done[name] > before[name] for name in before), crowd.done
+    index.unstored = 0
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_nobody_starves_however_they_are_mixed(crowd, seed):
     chance = random.Random(seed)
