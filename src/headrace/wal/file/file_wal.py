@@ -19,6 +19,7 @@ from headrace.errors import (
     DirectoryLockedError,
     FencedOutError,
     HeadraceError,
+    WalWriteError,
 )
 from headrace.runtime.blocking import SystemThreads, Threads
 from headrace.runtime.clock import Clock, SystemClock
@@ -364,18 +365,12 @@ class FileWal:
         await left
 
     async def truncate(self, address: int) -> None:
-        """Drop records before ``address``: at once for readers of the log, by whole files on disk.
-
-        Raises:
-            FencedOutError: a newer owner has taken the log; nothing was dropped.
-            DirectoryLockedError: somebody is in the way for too long; nothing was dropped. May be repeated.
-            WalWriteError: whether the records are dropped is unknown.
-        """
+        """Drop records before ``address``; see ``Wal.truncate``. By whole files on disk."""
         assert self._truncation is not None
         try:
             await self._truncation.advance(address)
         except OSError as error:
-            raise translate_error(error, f"truncating the log in {self._directory}") from error
+            raise WalWriteError(f"truncating the log in {self._directory} failed: {error}") from error
 
     # ---- ending
 

@@ -110,8 +110,8 @@ class SegmentFiles:
                 if error.errno != errno.EINVAL or not self.direct:
                     raise
                 self.direct = False
-                self._filesystem.close(fd)
-                fd = -1
+                failed, fd = fd, -1
+                self._filesystem.close(failed)
                 fd = self._open(draft, os.O_RDWR, synchronous=True)
                 self._write(fd, data, 0)
             self._filesystem.fsync(fd)
@@ -119,7 +119,8 @@ class SegmentFiles:
             self._filesystem.fsync_directory(self.directory)
         except BaseException:
             if fd >= 0:
-                self._filesystem.close(fd)
+                with contextlib.suppress(OSError):  # the error on its way says more
+                    self._filesystem.close(fd)
             self._discard(draft)
             self._discard(path)  # its name may not be durable: nobody has relied on it
             raise

@@ -6,8 +6,10 @@ import errno
 import pytest
 
 from headrace.errors import StorageFullError, WalWriteError
-from headrace.wal.file.segment_format import is_draft_name, parse_name
-from tests.unit.wal.world import History, Machine, append_some, read_all
+from headrace.testing.filesystem import SimulatedFilesystem
+from headrace.wal.file.segment_files import SegmentFiles
+from headrace.wal.file.segment_format import FileHead, is_draft_name, parse_name
+from tests.unit.wal.world import DIRECTORY, History, Machine, append_some, read_all
 
 
 def contents(start, count):
@@ -127,3 +129,30 @@ def test_a_log_that_waits_for_room_for_a_name_leaves_no_files_behind(truncated, 
         await reopen(machine, history)
 
     machine.run(scenario())
+
+
+def test_a_file_that_neither_syncs_nor_closes_leaves_nothing_behind():
+    machine = Machine()
+    files = SegmentFiles(DIRECTORY, SimulatedFilesystem(machine.disk))
+    SimulatedFilesystem(machine.disk).mkdir(DIRECTORY)
+    machine.disk.fail("fsync", path=".draft")
+    machine.disk.fail("close", path=".draft")
+    with pytest.raises(OSError, match=r"draft"):
+        files.create(FileHead(bytes(16), 1, 1, 1, 1, 1 << 20))
+    assert file_names(machine) == []
+
+
+def test_a_draft_that_does_not_close_is_closed_once():
+    """It is opened again where direct writes fail; its number may be somebody else's file by then."""
+    machine = Machine()
+    filesystem = SimulatedFilesystem(machine.disk)
+    filesystem.mkdir(DIRECTORY)
+    closed = []
+    close = filesystem.close
+    filesystem.close = lambda fd: (closed.append(fd), close(fd))
+    machine.disk.fail("pwrite", error=errno.EINVAL, path=".draft")
+    machine.disk.fail("close", path=".draft")
+    with pytest.raises(OSError, match=r"draft"):
+        SegmentFiles(DIRECTORY, filesystem).create(FileHead(bytes(16), 1, 1, 1, 1, 1 << 20))
+    assert len(closed) == 1
+    assert file_names(machine) == []

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, WalWriteError
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal import FileWal
@@ -238,3 +238,21 @@ async def test_a_rest_that_waited_behind_a_truncation_does_not_take_its_place(tm
     await again.open()
     history.check(read_all(again))
     await again.close()
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_a_truncation_that_fails_says_that_its_outcome_is_unknown(error):
+    """Also for lack of space: what the directory cannot store is gone all the same, or not."""
+    machine, history = Machine(wal=NO_SPARES), History()
+
+    async def scenario():
+        wal = await machine.open()
+        await append_some(wal, history, contents(0, 12))
+        machine.disk.fail("fsync_directory", error=error, count=1)
+        with pytest.raises(WalWriteError):
+            await wal.truncate(11)
+        await wal.truncate(11)
+        await wal.close()
+
+    machine.run(scenario())
+    assert history.errors == []
