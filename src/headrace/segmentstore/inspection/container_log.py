@@ -70,7 +70,7 @@ class ContainerLog:
                 yield from self._readable_prefix(reader, short)
                 raise DataCorruptionError(log.problem)
             for extent in log.recovered.extents:
-                cursor = RecordCursor(reader.read_at, extent.file, short)
+                cursor = RecordCursor(reader.read_at, extent.file, short, extent.start_offset)
                 yield from self._extent_frames(extent, cursor, log.recovered.truncation_sequence)
         except FileNotFoundError as error:
             raise SnapshotLostError(f"the log in {self.directory} was cut while it was read") from error

@@ -291,7 +291,8 @@ class FileWal:
         reader = FileReader(self._directory, self._filesystem)
         try:
             for extent in self._recovered.extents:
-                yield from self._extent_records(extent, RecordCursor(reader.read_at, extent.file, log))
+                cursor = RecordCursor(reader.read_at, extent.file, log, extent.start_offset)
+                yield from self._extent_records(extent, cursor)
         except (OSError, DataCorruptionError) as error:
             fence = self._commit.find_fence()
             if fence is not None:  # a newer owner may remove what is being read

@@ -62,8 +62,8 @@ class FoundFile(NamedTuple):
 
 @dataclass(slots=True)
 class LogExtent:
-    """The living records of one file: sequences ``first_sequence <= s < end_sequence``, from ``offset``
-    on.
+    """The living records of one file: sequences ``first_sequence <= s < end_sequence``, from
+    ``start_offset`` on.
     """
 
     file: FoundFile
@@ -73,6 +73,7 @@ class LogExtent:
     durable_sequence: int
     doubtful: deque[tuple[int, int]] = field(default_factory=deque)
     """Sequence and offset of the last records, those that none of the file vouches for."""
+    start_offset: int = DATA_OFFSET
 
 
 class UnprovenRecords(NamedTuple):
@@ -377,7 +378,14 @@ class _Recovery:
         while sequence != end:
             record = cursor.next_record()
             if record is None or record[0].sequence != sequence or record[0].kind != KIND_DATA:
-                break
+                later = self._find_needed(extent.file, extent.end_offset, sequence, end)
+                if later is None:
+                    break
+                extent.start_offset, sequence = later
+                extent.first_sequence, extent.end_offset = sequence, extent.start_offset
+                cursor = RecordCursor(self._read, extent.file, self._log, extent.start_offset)
+                doubtful.clear()
+                continue
             doubtful.append((sequence, extent.end_offset))
             sequence += 1
             extent.durable_sequence = record[0].durable_sequence
@@ -385,6 +393,23 @@ class _Recovery:
             while doubtful and doubtful[0][0] <= extent.durable_sequence:
                 doubtful.popleft()
         extent.end_sequence = sequence
+
+    def _find_needed(
+        self, file: FoundFile, offset: int, sequence: int, end: int | None
+    ) -> tuple[int, int] | None:
+        """Return place and sequence of the next record from which on all that is needed may be there.
+
+        Nobody needs what is truncated: damage there is passed over, if there is a whole record behind it that
+        does not lie above the truncation point.
+        """
+        truncation = self._result.truncation_sequence
+        last = truncation if end is None else min(truncation, end - 1)
+        if sequence >= last:
+            return None
+        for at, header in find_records(self._read, file, self._log, offset):
+            if header.kind == KIND_DATA and sequence < header.sequence <= last:
+                return at, header.sequence
+        return None
 
     def _corruption(self, message: str, file: FoundFile, offset: int) -> DataCorruptionError:
         return DataCorruptionError(message, path=f"{self._path}/{file.name}", offset=offset)

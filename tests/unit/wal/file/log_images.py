@@ -125,7 +125,7 @@ def recover_files(files, log_id=LOG_ID) -> tuple[RecoveredLog, dict[int, bytes]]
     log = recover_log(found, log_id, read, "/log")
     records = {}
     for extent in log.extents:
-        cursor = RecordCursor(read, extent.file, short_log_id(log_id))
+        cursor = RecordCursor(read, extent.file, short_log_id(log_id), extent.start_offset)
         for sequence in range(extent.first_sequence, extent.end_sequence):
             record = cursor.next_record()
             assert record is not None

@@ -375,3 +375,42 @@ def test_find_records_yields_each_record_once_with_its_place():
 
 def _file(image):
     return FoundFile(image.name, image.number, image.epoch)
+
+
+class TestDamageBelowTheTruncationPoint:
+    """Nobody needs these records: that one of them cannot be read keeps no log from being opened."""
+
+    @pytest.mark.parametrize(
+        ("damaged", "truncation"), [({2}, 4), ({3}, 4), ({2, 3}, 4), ({2, 4}, 5), ({2, 3, 5}, 6), ({5}, 7)]
+    )
+    def test_is_passed_over(self, damaged, truncation):
+        image = Image(1, 1, 1).add_many(1, 2, 3, 4, 5, 6, 7).mark(1, truncation)
+        for sequence in damaged:
+            image.damage(sequence)
+        log, records = recover(image, Image(2, 1, 1).add(8))
+        assert records == expect(*range(truncation, 9))
+        assert log.next_sequence == 9
+
+    def test_is_passed_over_in_an_older_epoch(self):
+        image = Image(1, 1, 1).add_many(1, 2, 3, 4, 5).mark(1, 4).damage(2)
+        log, records = recover(image, Image(2, 2, 5).add(5))
+        assert records == expect(4) | expect(5, epoch=2)
+        assert log.next_sequence == 6
+
+    def test_of_whatever_size_is_passed_over(self):
+        image = Image(1, 1, 1).add_many(1, 2, 3, 4, 5).mark(1, 4)
+        image.data[image.offsets[2] : image.offsets[4]] = bytes(image.offsets[4] - image.offsets[2])
+        assert recover(image)[1] == expect(4, 5)
+
+    @pytest.mark.parametrize("damaged", [4, 5])
+    def test_hides_none_behind_it(self, damaged):
+        image = Image(1, 1, 1).add_many(1, 2, 3, 4, 5, 6).mark(1, 4).damage(2).damage(damaged)
+        with pytest.raises(DataCorruptionError, match=r"record \d is damaged"):
+            recover(image)
+
+    def test_does_not_make_proven_what_is_not(self):
+        image = Image(1, 1, 1).add_many(1, 2, 3, 4).add_many(5, 6, durable=4).mark(1, 4).damage(2)
+        log, records = recover(image)
+        assert records == expect(4, 5, 6)
+        (unproven,) = log.unproven
+        assert (unproven.start, unproven.end) == (image.offsets[5], image.position)

@@ -11,8 +11,12 @@ import pytest
 
 from headrace.errors import HeadraceError, WalWriteError
 from headrace.runtime.filesystem import OsFilesystem
+from headrace.segmentstore.inspection.container_log import ContainerLog
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal import FileWal
+from headrace.wal.config import BLOCK_BYTES
+from headrace.wal.file.segment_format import DATA_OFFSET
+from headrace.wal.record_format import RECORD_HEADER_BYTES
 from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
 
 NO_SPARES = dataclasses.replace(SMALL, spare_files_max=0)
@@ -253,6 +257,31 @@ def test_a_truncation_that_fails_says_that_its_outcome_is_unknown(error):
             await wal.truncate(11)
         await wal.truncate(11)
         await wal.close()
+
+    machine.run(scenario())
+    assert history.errors == []
+
+
+def test_a_log_goes_on_whose_damage_lies_below_its_truncation_point():
+    machine, history = Machine(), History()
+
+    async def scenario():
+        wal = await machine.open()
+        await append_some(wal, history, contents(0, 5))
+        await wal.truncate(4)
+        await wal.close()
+        (path,) = [path for path, _ in machine.disk.files() if path.endswith("000000000001-000000000001.wal")]
+        machine.disk.flip_bit(path, DATA_OFFSET + BLOCK_BYTES + RECORD_HEADER_BYTES)
+        frames = [
+            frame.address for frame in ContainerLog(DIRECTORY, SimulatedFilesystem(machine.disk)).frames()
+        ]
+        assert frames == [4, 5]
+        for expected in (4, 5, 6, 7):
+            wal = await machine.open()
+            assert read_all(wal) == [(at, b"%05d" % (at - 1)) for at in range(expected, expected + 2)]
+            await append_some(wal, history, contents(expected + 1, 1))
+            await wal.truncate(expected + 1)
+            await wal.close()
 
     machine.run(scenario())
     assert history.errors == []
