@@ -20,7 +20,8 @@ class ReadOnlyFiles:
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
         if flags & _WRITING:
             _refuse(path)
-        return self._files.open(path, flags, mode)
+        # Of a pipe without a writer the opening would never return; what is read from one is an OSError.
+        return self._files.open(path, flags | os.O_NONBLOCK, mode)
 
     def close(self, fd: int) -> None:
         self._files.close(fd)

@@ -46,3 +46,16 @@ def test_reading_works(tmp_path):
     assert files.exists(str(tmp_path))
     assert not files.is_link(str(tmp_path))
     assert files.free_bytes(str(tmp_path)) > 0
+
+
+def test_a_pipe_in_place_of_a_file_is_an_error_and_not_waited_for(tmp_path):
+    """Opening one for reading lasts until somebody opens it for writing."""
+    path = tmp_path / "000000000001-000000000001.wal"
+    os.mkfifo(path)
+    files = ReadOnlyFiles()
+    fd = files.open(str(path), os.O_RDONLY)
+    try:
+        with pytest.raises(OSError, match="seek"):
+            files.pread_into(fd, memoryview(bytearray(1)), 0)
+    finally:
+        files.close(fd)
