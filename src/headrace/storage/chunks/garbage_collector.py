@@ -18,7 +18,8 @@ from headrace.storage.providers.contract import LIST_PAGE_OBJECTS_MAX
 
 _logger = logging.getLogger(__name__)
 
-#: Leftovers remembered while objects are listed; if there are more, they are listed again.
+#: Leftovers remembered while objects are listed, also those that the archive will claim; if there are more,
+#: objects are listed again.
 _LEFTOVERS_MAX: Final = 10_000
 
 
@@ -86,25 +87,31 @@ class GarbageCollector:
             StorageReadError: the listing broke off.
             HeadraceError: later objects cannot be protected now.
         """
-        total = 0
-        while True:
-            later, names = await self._list_leftovers(incarnation.name, epoch, owner)
-            if later:
-                await incarnation.renew()
-                _logger.error(
-                    "damaged data: %s was made by a later owner than the log knows: an older log was put "
-                    "back in place of a newer one, and what was written since is missing; no object is "
-                    "deleted as left over, put the newer log back",
-                    later,
-                )
-                return total
-            deleted = 0
+        later, names = await self._list_leftovers(incarnation.name, epoch, owner)
+        if later:
+            await incarnation.renew()
+            _logger.error(
+                "damaged data: %s was made by a later owner than the log knows: an older log was put "
+                "back in place of a newer one, and what was written since is missing; no object is "
+                "deleted as left over, put the newer log back",
+                later,
+            )
+            return 0
+        deleted = 0
+        if len(names) < _LEFTOVERS_MAX:
             for start in range(0, len(names), LIST_PAGE_OBJECTS_MAX):
                 deleted += await self._delete_leftovers(names[start : start + LIST_PAGE_OBJECTS_MAX])
                 await asyncio.sleep(self._config.leftovers_pause_s)
-            total += deleted
-            if len(names) < _LEFTOVERS_MAX or not deleted:
-                return total
+            return deleted
+        async for page in self._io.list():  # nearly all may be of inactive segments, and hide the others
+            names = [
+                found.name
+                for found in page
+                if is_leftover(found.name, incarnation=incarnation.name, epoch=epoch, get=self._rows.get)
+            ]
+            deleted += await self._delete_leftovers(names)
+            await asyncio.sleep(self._config.leftovers_pause_s)
+        return deleted
 
     async def _list_leftovers(
         self, incarnation: str, epoch: int, owner: Callable[[], str]

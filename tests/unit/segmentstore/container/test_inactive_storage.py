@@ -99,6 +99,25 @@ async def test_chunks_of_inactive_segments_are_not_left_over_but_others_under_th
         assert await read_all(container, name) == name.encode()
 
 
+async def test_more_chunks_of_inactive_segments_than_are_remembered_hide_nothing_that_is_left_over(
+    bench, monkeypatch
+):
+    monkeypatch.setattr("headrace.storage.chunks.garbage_collector._LEFTOVERS_MAX", 3)
+    container = bench.container
+    inactive = [f"s/a{number}" for number in range(5)]
+    await fill(container, *inactive)
+    incarnation = container.tiers.storage._incarnation.name
+    await bench.evict(*inactive)
+    leftovers = {chunk_name("s/gone.99", 1, offset, incarnation, bytes(12)) for offset in range(5)}
+    for name in leftovers:
+        await bench.chunks.create(name, [memoryview(b"x")])
+    container = await bench.start()
+    assert await container.tiers.storage.collect_leftovers() == 5
+    assert not {found.name async for page in bench.chunks.list() for found in page} & leftovers
+    for name in inactive:
+        assert await read_all(container, name) == name.encode()
+
+
 async def test_after_many_rows_were_read_what_carries_the_name_of_an_inactive_segment_is_kept(bench):
     container = bench.container
     await fill(container, A, B)
