@@ -285,7 +285,21 @@ class _Recovery:
                 living.append(image)
             else:
                 self._result.dead.append(image.file)
+        self._check_none_vanished(images, living, began, ends)
         return living
+
+    def _check_none_vanished(
+        self, images: list[_Image], living: list[_Image], began: dict[int, int], ends: dict[int, int]
+    ) -> None:
+        """Refuse an older epoch that had records and shows none: those of the one before would pass for
+        them, if its owner wrote on without knowing.
+        """
+        shown = {image.file.epoch for image in living}
+        for image in images:
+            epoch = image.file.epoch
+            end = ends.get(epoch, 0)
+            if epoch not in shown and end > max(began[epoch], self._result.truncation_sequence):
+                raise self._corruption(f"record {began[epoch]} is damaged", image.file, DATA_OFFSET)
 
     def _skip_truncated(self, images: list[_Image]) -> list[_Image]:
         """Drop the files in front of the one in which the truncation point lies."""

@@ -305,6 +305,13 @@ class TestOlderOwners:
         _, records = recover(Image(1, 1, 1).add_many(1, 2), Image(2, 2, 3), Image(3, 3, 3).add(3))
         assert records == expect(1, 2) | expect(3, epoch=3)
 
+    def test_what_they_wrote_too_late_does_not_pass_for_what_the_next_owner_wrote_and_is_damaged(self):
+        first, third = Image(1, 1, 1).add_many(1, 2, 3), Image(3, 3, 4).add(4)
+        with pytest.raises(DataCorruptionError, match="record 3 is damaged"):
+            recover(first, Image(2, 2, 3).add(3).damage(3), third)
+        _, records = recover(first, Image(2, 2, 3).add(3).damage(3), third.mark(1, truncation=4))
+        assert records == expect(4, epoch=3), "unless nobody needs it"
+
     def test_an_owner_s_close_mark_is_no_record(self):
         log, records = recover(Image(1, 1, 1).add_many(1, 2).close(3), Image(2, 2, 3).add(3).close(4))
         assert records == expect(1, 2) | expect(3, epoch=2)
