@@ -279,9 +279,10 @@ class SegmentContainer:
         return await self._merges.merge(target, source_name, updates)
 
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
-        """Merge sources in this order, all in flight at once; a source that is gone is skipped.
+        """Merge sources in this order, many in flight at once; a source that is gone is skipped.
 
-        Answers the length of the target after each. Raises as :meth:`merge`, for the target only.
+        Answers the length of the target after each. Raises as :meth:`merge`, for the target only. What
+        refuses the rest of a batch of several portions leaves those in front of it merged.
         """
         self._tenure.check_online()
         return await self._merges.merge_batch(target, source_names)

@@ -90,9 +90,8 @@ class SegmentMerges:
             for name in source_names:
                 source = await self._find_source(name)
                 sources.append(source)
-            whole = _Whole(target, sources)
-            whole.look()
-            return await self._merge_all(target, source_names, sources, whole)
+            _Whole(target, sources).look()
+            return await self._merge_all(target, source_names, sources)
         finally:
             target.users -= 1
             for source in sources:
@@ -103,12 +102,12 @@ class SegmentMerges:
         target: SegmentState,
         names: Sequence[str],
         sources: Sequence[SegmentState | None],
-        whole: _Whole,
     ) -> list[int]:
         extents: list[Extent] = []
         at_once = max(1, min(MERGE_PORTION, self._log.requests_max // 4))
         for first in range(0, len(names), at_once):
             portion = zip(names[first : first + at_once], sources[first : first + at_once], strict=True)
+            whole = _Whole(target, sources[first:])  # one may have been truncated since the portion before
             started = [self._start(target, name, source, (), whole) for name, source in portion]
             outcomes = await asyncio.gather(*started, return_exceptions=True)
             if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
@@ -288,7 +287,9 @@ def check_count(source_names: Sequence[str]) -> None:
 
 
 class _Whole:
-    """Refuses sources that no merge takes, all of one request or none, before any is sealed."""
+    """Refuses sources that no merge takes, all of one request or none, before any is sealed; in a later
+    portion of a batch, all that are left.
+    """
 
     def __init__(self, target: SegmentState, sources: Sequence[SegmentState | None]) -> None:
         self._target = target

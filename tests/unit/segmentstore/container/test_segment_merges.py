@@ -187,3 +187,21 @@ async def test_a_large_batch_does_not_fill_the_line_of_requests():
     assert (await merging)[-1] == len(content)
     assert await read_all(container, T) == content
     await bench.stop()
+
+
+async def test_a_source_that_is_truncated_while_a_batch_is_under_way_is_not_sealed_nor_is_what_follows(
+    container, monkeypatch
+):
+    monkeypatch.setattr(segment_merges, "MERGE_PORTION", 1)
+    target, truncated = await container.resolve(T), await container.resolve(A)
+    names = ["s/first", A, U]
+    await container.create(names[0], {})
+    for name in names:
+        await append(container, name, b"bytes")
+    outcomes = await asyncio.gather(
+        container.merge_batch(target, names), container.truncate(truncated, 1), return_exceptions=True
+    )
+    assert isinstance(outcomes[0], InvalidArgumentError)
+    assert await read_all(container, T) == b"bytes", "the portion in front of it"
+    assert not truncated.sealed
+    assert not (await container.resolve(U)).sealed
