@@ -42,7 +42,7 @@ class WalConfig:
         low=4 * KIB,
         high=64 * MIB,
         simulate=(4 * KIB,),
-        help="How much of a new file is zeroed at a time, a multiple of 4096.",
+        help="How much of a new file is zeroed at a time at most, a multiple of 4096: less in a quiet log.",
     )
     zero_ahead_bytes: int = tunable(
         16 * MIB,

@@ -20,6 +20,7 @@ from headrace.wal.contract import WalStatistics
 from headrace.wal.file.segment_files import SegmentFile, SegmentFiles, translate_error
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead
 from headrace.wal.file.space_wait import SpaceWait
+from headrace.wal.file.zero_steps import ZeroSteps
 
 
 class LogTail:
@@ -55,6 +56,9 @@ class LogTail:
         self._next_number = head.number + 1
         self._spare: deque[SegmentFile] = deque()
         self._zeroing: tuple[SegmentFile, int, int] | None = None
+        self._steps = ZeroSteps(config.zero_step_bytes)
+        self._placed = 0
+        """Bytes of all records placed so far."""
         self._busy = False
         self._wanted = False
         self._refused = False
@@ -92,6 +96,7 @@ class LogTail:
             if start < zero_end and zero_start < start + padded:
                 return None
         file.position = start + padded
+        self._placed += padded
         file.zeroed_until = max(file.zeroed_until, file.position)
         if file.position >= self._work_at:
             self._kick()
@@ -195,7 +200,7 @@ class LogTail:
         start = file.zeroed_until
         if start >= target:
             return False
-        end = min(start + self._config.zero_step_bytes, self._config.segment_file_bytes)
+        end = min(start + self._steps.begin(self._placed), self._config.segment_file_bytes)
         self._zeroing = (file, start, end)
         self._busy = True
         self._work.submit(self._files.zero, (file, start, end), self._on_zeroed)
@@ -205,6 +210,7 @@ class LogTail:
         assert self._zeroing is not None
         file, _, end = self._zeroing
         self._zeroing = None
+        self._steps.end(self._placed)
         self._busy = False
         # Not being able to work ahead is no failure yet: the record that finds no room will tell.
         file.zeroed_until = end if error is None else self._config.segment_file_bytes
