@@ -14,13 +14,38 @@ from headrace.errors import (
     SegmentTruncatedError,
     StorageReadError,
 )
+from headrace.limits import KIB
 from headrace.runtime.open_file import FileSpan, OpenFile
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.segment_state import SegmentState
-from headrace.segmentstore.readindex import BlockCache, CacheConfig, ContainerReadIndex, ReadIndexConfig
+from headrace.segmentstore.readindex import (
+    BlockCache,
+    CacheConfig,
+    ContainerReadIndex,
+    ReadIndexConfig,
+    prefetch_policy,
+    read_index,
+    read_plan,
+    segment_index,
+    storage_fetches,
+)
 from headrace.segmentstore.readindex.read_index import WITHOUT_ROOM
 
 BLOCK: Final = 4096
+
+#: Constants, see ``replaced``, with which segments of some hundred kilobytes do what large ones do.
+SMALL_SIZES: Final = {
+    (prefetch_policy, "PIECE_BYTES"): 8 * KIB,
+    (prefetch_policy, "WINDOW_BYTES_MAX"): 64 * KIB,
+    (storage_fetches, "PIECE_BYTES"): 8 * KIB,
+    (read_plan, "STORAGE_READ_ALIGNMENT"): 2 * KIB,
+    (read_plan, "SEQUENTIAL_READ_ALIGNMENT"): 8 * KIB,
+    (read_index, "STORAGE_READ_ALIGNMENT"): 2 * KIB,
+    (read_index, "SEQUENTIAL_READ_ALIGNMENT"): 8 * KIB,
+    (read_index, "AT_ONCE_BYTES_MIN"): 8 * KIB,
+    (read_index, "AT_ONCE_BYTES_MAX"): 32 * KIB,
+    (segment_index, "MERGE_COPY_BYTES_MAX"): 2 * KIB,
+}
 
 
 def small_cache(blocks: int, **config: Any) -> BlockCache:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -23,29 +23,13 @@ from headrace.errors import (
 from headrace.limits import KIB
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.readindex import (
-    ContainerReadIndex,
-    prefetch_policy,
-    read_index,
-    read_plan,
-    segment_index,
-    storage_fetches,
-)
-from tests.unit.segmentstore.readindex.world import BLOCK, World, settle, small_cache
+from headrace.segmentstore.readindex import ContainerReadIndex
+from headrace.testing.read_index_world import BLOCK, SMALL_SIZES, World, settle, small_cache
+from headrace.testing.replaced_constants import replaced
 
 SIZES = st.sampled_from([1, 100, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 20_000, 40_000])
 SHARES = st.sampled_from([0, 0.1, 0.3, 0.5, 0.8, 0.99, 1])
 PICK = st.integers(0, 1 << 16)
-SMALL = {
-    (prefetch_policy, "PIECE_BYTES"): 8 * KIB,
-    (prefetch_policy, "WINDOW_BYTES_MAX"): 64 * KIB,
-    (storage_fetches, "PIECE_BYTES"): 8 * KIB,
-    (read_plan, "STORAGE_READ_ALIGNMENT"): 2 * KIB,
-    (read_plan, "SEQUENTIAL_READ_ALIGNMENT"): 8 * KIB,
-    (read_index, "AT_ONCE_BYTES_MIN"): 8 * KIB,
-    (read_index, "AT_ONCE_BYTES_MAX"): 32 * KIB,
-    (segment_index, "MERGE_COPY_BYTES_MAX"): 2 * KIB,
-}
 
 
 @dataclass(slots=True)
@@ -62,9 +46,8 @@ class ReadIndexModel(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.random = random.Random(4711)
-        self.patch = pytest.MonkeyPatch()
-        for (module, name), value in SMALL.items():
-            self.patch.setattr(module, name, value)
+        self.small = contextlib.ExitStack()
+        self.small.enter_context(replaced(SMALL_SIZES))
         self.readings: list[Reading] = []
         self.held: list[tuple[ReadResult, bytes]] = []
         self.pending: dict[SegmentState, list[tuple[int, SegmentState]]] = {}
@@ -396,7 +379,7 @@ class ReadIndexModel(RuleBasedStateMachine):
                 assert self.world.cache.statistics().used_bytes == 0
                 assert self.world.cache.statistics().pinned_bytes == 0
         finally:
-            self.patch.undo()
+            self.small.close()
             self.loop.close()
 
 

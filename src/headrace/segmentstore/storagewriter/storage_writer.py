@@ -31,6 +31,7 @@ from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher, 
 _logger = logging.getLogger(__name__)
 
 _OBJECTS_AT_ONCE: Final = 1000
+"""Objects deleted by one call; one that deletes fewer has come to the end of what is due."""
 
 
 @dataclass(slots=True)

@@ -25,15 +25,8 @@ from headrace.limits import KIB
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.readindex import (
-    BlockCache,
-    prefetch_policy,
-    read_index,
-    read_plan,
-    segment_index,
-    storage_fetches,
-)
-from headrace.testing.read_index_world import BLOCK, World, small_cache
+from headrace.segmentstore.readindex import BlockCache
+from headrace.testing.read_index_world import BLOCK, SMALL_SIZES, World, small_cache
 from headrace.testing.reduction import ALL, Reduction
 from headrace.testing.replaced_constants import replaced
 from headrace.testing.simulation import Simulation
@@ -44,19 +37,6 @@ STEPS: Final = 300
 
 #: What may be left out of a run.
 FAULTS: Final = ("cancel", "damage", "evict", "fail", "hang", "slow", "warm")
-
-_SMALL: Final = {
-    (prefetch_policy, "PIECE_BYTES"): 8 * KIB,
-    (prefetch_policy, "WINDOW_BYTES_MAX"): 64 * KIB,
-    (storage_fetches, "PIECE_BYTES"): 8 * KIB,
-    (read_plan, "STORAGE_READ_ALIGNMENT"): 2 * KIB,
-    (read_plan, "SEQUENTIAL_READ_ALIGNMENT"): 8 * KIB,
-    (read_index, "STORAGE_READ_ALIGNMENT"): 2 * KIB,
-    (read_index, "SEQUENTIAL_READ_ALIGNMENT"): 8 * KIB,
-    (read_index, "AT_ONCE_BYTES_MIN"): 8 * KIB,
-    (read_index, "AT_ONCE_BYTES_MAX"): 32 * KIB,
-    (segment_index, "MERGE_COPY_BYTES_MAX"): 2 * KIB,
-}
 
 _NAMES: Final = tuple(f"s{number}" for number in range(8))
 _SEGMENTS_MAX: Final = 6
@@ -447,7 +427,7 @@ def _may_be_refused(reading: Reading, error: BaseException) -> bool:
 async def turmoil(sim: Simulation, reduction: Reduction = ALL) -> Turmoil:
     """Do everything to read indexes, step by step; then store, close, and look what is left."""
     entropy = SeededEntropy(f"read index-{sim.seed}")
-    with replaced(_SMALL):
+    with replaced(SMALL_SIZES):
         world = Turmoil(entropy, min(CONTAINERS, reduction.clients), reduction.without)
         for _ in range(min(choose(entropy, (STEPS // 5, STEPS // 2, STEPS)), reduction.steps)):
             await world.step()

@@ -14,6 +14,17 @@ from tests.unit.segmentstore.container.container_bench import Bench, append, rea
 T, U, A = "s/t", "s/u", "s/a"
 
 
+def withhold_memory(processor):
+    """Let everybody wait in line until the function that is returned is called."""
+    has_memory, processor._has_memory = processor._has_memory, lambda: False
+
+    def give():
+        processor._has_memory = has_memory
+        processor.on_memory_freed()
+
+    return give
+
+
 @pytest.fixture
 async def container():
     bench = Bench()
@@ -84,15 +95,13 @@ async def test_an_empty_source_that_could_not_be_sealed_is_not_deleted():
         await container.create(name, {})
     target, source = await container.resolve(T), await container.resolve(A)
     processor = container.log.processor
-    has_memory = processor._has_memory
-    processor._has_memory = lambda: False
+    give_memory = withhold_memory(processor)
     waiting = asyncio.ensure_future(append(container, U, b"takes the only place in the line"))
     await until(lambda: processor._queue.count)
     updates = [AttributeUpdate(b"k" * 16, UpdateKind.REPLACE, 1, 0)]
     merging = asyncio.ensure_future(container.merge(target, A, updates))
     await asyncio.sleep(0)
-    processor._has_memory = has_memory
-    processor.on_memory_freed()
+    give_memory()
     await until(lambda: merging.done() or target.accepted_attributes.get(b"k" * 16))
     await append(container, A, b"acknowledged")
     with pytest.raises(ThrottledError):
@@ -115,20 +124,17 @@ async def test_updates_of_an_empty_source_are_not_made_if_its_deletion_finds_no_
     target, source = await container.resolve(T), await container.resolve(A)
     await container.seal(source)
     processor = container.log.processor
-    has_memory = processor._has_memory
-    processor._has_memory = lambda: False
+    give_memory = withhold_memory(processor)
     updates = [AttributeUpdate(b"k" * 16, UpdateKind.ACCUMULATE, 1)]
     merging = asyncio.ensure_future(container.merge(target, A, updates))
     await until(lambda: processor._queue.count)
-    processor._has_memory = has_memory
-    processor.on_memory_freed()  # the source is found to be empty
-    processor._has_memory = lambda: False
+    give_memory()  # the source is found to be empty
+    give_memory = withhold_memory(processor)
     waiting = container.log.submit(
         partial(transitions.propose_truncate, await container.resolve(U), offset=0)
     )
     await until(lambda: processor._queue.count == 2)
-    processor._has_memory = has_memory
-    processor.on_memory_freed()
+    give_memory()
     await waiting
     with pytest.raises(ThrottledError):
         await merging
@@ -177,12 +183,10 @@ async def test_a_large_batch_does_not_fill_the_line_of_requests():
         await append(container, name, name.encode())
     target = await container.resolve(T)
     processor = container.log.processor
-    has_memory = processor._has_memory
-    processor._has_memory = lambda: False
+    give_memory = withhold_memory(processor)
     merging = asyncio.ensure_future(container.merge_batch(target, sources))
     await until(lambda: processor._queue.count)
-    processor._has_memory = has_memory
-    processor.on_memory_freed()
+    give_memory()
     content = "".join(sources).encode()
     assert (await merging)[-1] == len(content)
     assert await read_all(container, T) == content

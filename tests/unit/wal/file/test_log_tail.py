@@ -4,12 +4,13 @@ import asyncio
 import errno
 
 from headrace.errors import FencedOutError, StorageFullError, WalWriteError
-from headrace.limits import KIB
+from headrace.limits import KIB, MIB
 from headrace.wal import WalConfig, WalStatistics
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.segment_files import SegmentFile
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead
 from headrace.wal.file.space_wait import PAUSE_S
+from headrace.wal.file.zero_steps import STEP_BYTES_MIN
 
 CONFIG = WalConfig(
     frame_bytes_max=512,
@@ -103,6 +104,31 @@ def test_zeroing_goes_on_in_steps_until_it_is_far_enough_ahead():
     assert bench.tail.current.zeroed_until == 28672
     bench.place()
     assert bench.doing == [("zero", 28672, 36864)]
+
+
+def test_steps_are_small_until_so_much_is_written_that_they_would_fall_behind():
+    config = WalConfig(segment_file_bytes=64 * MIB, zero_step_bytes=4 * MIB, zero_ahead_bytes=16 * MIB)
+    bench = Bench(config)
+
+    def steps(count, written):
+        """The sizes of so many steps, with records of so many bytes behind each beginning."""
+        sizes = []
+        while len(sizes) < count:
+            if bench.doing and bench.doing[0][0] == "zero":
+                _, begin, end = bench.doing[0]
+                sizes.append(end - begin)
+            bench.place(written)
+            if bench.doing:
+                bench.work.answer()
+        return sizes
+
+    bench.tail.start()
+    while bench.doing:  # nothing is written yet
+        assert [kind for kind, *_ in bench.doing] == ["zero"]
+        bench.work.answer()
+    assert bench.tail.current.zeroed_until == DATA_OFFSET + 16 * MIB
+    assert set(steps(3, 4 * KIB)) == {STEP_BYTES_MIN}
+    assert steps(6, 2 * MIB)[-1] == 4 * MIB
 
 
 def test_a_record_never_overlaps_a_step_in_progress():
