@@ -7,12 +7,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
+import pytest
+
 from headrace.errors import CacheFullError, HeadraceError
 from headrace.limits import KIB, MIB
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
@@ -205,5 +208,54 @@ def test_a_log_with_more_merged_and_deleted_bytes_than_the_cache_holds_is_recove
         await container.flush_storage()
         assert world.failures == []
         await world.stop()
+
+    simulate(1, scenario, limit_s=600)
+
+
+def test_logs_that_hold_more_than_the_cache_together_are_recovered_one_behind_the_other():
+    """The cache was made smaller, or filled at different times: none may keep others out."""
+
+    async def scenario(sim):
+        world = Containers(sim, 3)
+        world.cache = cache_of(64 * MIB)
+        world.containers = [world.make(number, world.cache) for number in range(3)]
+        await world.start()
+        for container in world.containers:
+            for number in range(20):
+                await container.append(container.find_segment("s"), bytes([number]) * (256 * KIB))
+        await world.stop()  # storage hangs: all of it is left to the logs
+
+        cache = cache_of(CACHE_BYTES)
+        world.chunks = FaultyChunkProvider(MemoryChunkProvider())
+        registry = ContainerRegistry(3, lambda number, _: world.make(number, cache))
+        await registry.start()
+        assert any("CacheFullError" in found.last_failure for found in registry.health())
+        for container in registry.running():
+            segment = container.find_segment("s")
+            for number in range(20):
+                result = await container.read(segment, number * 256 * KIB, 10, wait=False)
+                assert result.to_bytes() == bytes([number]) * 10
+        cache.check()
+        assert world.failures == []
+        await registry.stop()
+
+    simulate(1, scenario, limit_s=600)
+
+
+def test_a_log_that_holds_more_than_the_whole_cache_says_what_to_do():
+    async def scenario(sim):
+        world = Containers(sim, 1)
+        world.cache = cache_of(64 * MIB)
+        world.containers = [world.make(0, world.cache)]
+        await world.start()
+        for _ in range(40):
+            await world.containers[0].append(world.containers[0].find_segment("s"), bytes(256 * KIB))
+        await world.stop()
+
+        cache = cache_of(CACHE_BYTES)
+        registry = ContainerRegistry(1, lambda number, _: world.make(number, cache))
+        with pytest.raises(CacheFullError, match="cache_bytes"):
+            await registry.start()
+        assert cache.statistics().used_bytes == 0
 
     simulate(1, scenario, limit_s=600)

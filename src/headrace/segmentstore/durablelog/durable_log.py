@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from headrace.errors import ClosedError, DataCorruptionError, HeadraceError, ThrottledError
+from headrace.errors import CacheFullError, ClosedError, DataCorruptionError, HeadraceError, ThrottledError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
@@ -115,10 +115,17 @@ class DurableLog:
             DataCorruptionError: the log contradicts itself.
             FencedOutError: a newer owner exists.
             StorageFullError: no room to take ownership.
+            CacheFullError: what the log holds and storage does not is more than the cache has room for now.
         """
         await self._wal.open()
         self._container.epoch = self._wal.epoch
-        recovered = self.replay(on_storage_rows)
+        try:
+            recovered = self.replay(on_storage_rows)
+        except CacheFullError as error:
+            raise CacheFullError(
+                "the cache has no room for what the log holds and long-term storage does not; there is some "
+                f"once other containers have stored theirs, or with more cache_bytes ({error})"
+            ) from error
         self._processor = OperationProcessor(
             self._wal,
             self._container,

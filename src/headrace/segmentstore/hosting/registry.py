@@ -4,17 +4,20 @@ When a container ends by itself its neighbours never notice. It is opened anew f
 meanwhile its segments answer ContainerOfflineError. The pause is short for one that ran well, and grows while
 it does not start or ends soon after: each start reads its log and writes a file. Damaged data is not retried:
 a container that met corruption stays offline until a person has looked, because a restart could bury the
-evidence. A first start on a full disk is repeated in the same way; any other failure of it ends the process.
+evidence. A first start is repeated in the same way on a full disk, and while the cache is full of what others
+have not stored yet; any other failure of it ends the process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.errors import (
+    CacheFullError,
     ClosedError,
     ContainerOfflineError,
     CorruptionError,
@@ -27,6 +30,10 @@ from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.container.tenure import describe_failure
 
 _logger = logging.getLogger(__name__)
+
+STARTS_MAX: Final = 4
+"""So many containers are started side by side. A start mostly waits for the disk, some thirty writes in turn;
+what is read of a log and not stored yet takes memory, which those that run already hand on meanwhile."""
 
 OnFailed = Callable[[SegmentContainer, BaseException], None]
 MakeContainer = Callable[[int, OnFailed], SegmentContainer]
@@ -82,23 +89,41 @@ class ContainerRegistry:
         """After a stop: a container has not ended. Its log, and a thread that writes to it, are in use."""
 
     async def start(self) -> None:
-        """Start every container, however long it takes until there is space for its log.
+        """Start every container, a few side by side, however long it takes until there is space for its log,
+        and room in the cache for what the log holds and storage does not.
 
         Any other failure stops those started and is raised.
         """
+        waiting = iter(range(self.container_count))
+        starts = Supervisor(
+            "starts of containers", lambda _name, _error: None
+        )  # whatever it is, it is raised
         try:
-            for container_id in range(self.container_count):
-                await self._start_patiently(container_id)
+            workers = [
+                starts.spawn(f"{number}", self._start_each(waiting))
+                for number in range(min(STARTS_MAX, self.container_count))
+            ]
+            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+            for worker in workers:
+                if worker.done():
+                    worker.result()
         except BaseException:
+            await starts.stop()
             await self.stop()
             raise
+
+    async def _start_each(self, waiting: Iterator[int]) -> None:
+        for container_id in waiting:
+            await self._start_patiently(container_id)
 
     async def _start_patiently(self, container_id: int) -> None:
         delay_s = self._delay_s
         while True:
             try:
                 await self._start_one(container_id)
-            except StorageFullError as error:
+            except (StorageFullError, CacheFullError) as error:
+                if isinstance(error, CacheFullError) and not self._running and not self._starting:
+                    raise  # it has the cache for itself: nobody will make room
                 self._note_failed_start(container_id, error)
             else:
                 return

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from headrace.errors import (
+    CacheFullError,
     ContainerOfflineError,
     DataCorruptionError,
     FencedOutError,
@@ -79,9 +80,68 @@ async def test_any_other_failure_of_a_first_start_is_raised_and_stops_the_others
     with pytest.raises(type(error)):
         await world.registry.start()
     assert world.registry.running() == []
-    assert sorted(world.events) == sorted(
-        [("start", 0), ("start", 1), ("start", 1), ("stop", 0), ("stop", 1), ("stop", 1)]
+    begun = [("start", 0), ("start", 1), ("start", 1), ("start", 2)]
+    assert sorted(world.events) == sorted(begun + [("stop", number) for _, number in begun])
+
+
+async def test_containers_start_side_by_side_but_not_all_at_once():
+    world = World(3 * registry.STARTS_MAX)
+    open_now, most = 0, 0
+
+    class Slow(Container):
+        async def start(self):
+            nonlocal open_now, most
+            open_now += 1
+            most = max(most, open_now)
+            for _ in range(1 + self.container_id % 3):
+                await asyncio.sleep(0)
+            open_now -= 1
+            await super().start()
+
+    world.registry._make = lambda container_id, on_failed: Slow(container_id, on_failed, [], world.events)
+    await world.registry.start()
+    assert most == registry.STARTS_MAX
+    assert sorted(world.events) == [("start", number) for number in range(3 * registry.STARTS_MAX)]
+    assert all(found.online for found in world.registry.health())
+    await world.registry.stop()
+
+
+async def test_a_start_that_fails_waits_for_those_beside_it_before_all_are_stopped():
+    world = World(3, c1=[DataCorruptionError("damaged")])
+    given_up = []
+
+    class Slow(Container):
+        async def start(self):
+            if self.container_id == 1:
+                return await super().start()
+            self.events.append(("start", self.container_id))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                given_up.append(self.container_id)
+
+    world.registry._make = lambda container_id, on_failed: Slow(
+        container_id, on_failed, world.errors.get(container_id, []), world.events
     )
+    with pytest.raises(DataCorruptionError, match="damaged"):
+        await world.registry.start()
+    assert sorted(given_up) == [0, 2]
+    for number in range(3):
+        assert world.events.count(("start", number)) == world.events.count(("stop", number)) == 1
+
+
+async def test_a_first_start_without_room_in_the_cache_is_repeated_while_others_can_make_room():
+    full = CacheFullError("all 4 bytes of cache are essential")
+    world = World(3, c1=[full, full], c2=[full])
+    await world.registry.start()
+    assert all(found.online for found in world.registry.health())
+    assert "CacheFullError" in world.registry.health()[1].last_failure
+    await world.registry.stop()
+
+    alone = World(1, c0=[full])
+    with pytest.raises(CacheFullError):
+        await alone.registry.start()
 
 
 async def test_a_start_that_waits_for_space_ends_when_it_is_cancelled_and_leaves_nothing_running():
@@ -118,7 +178,7 @@ async def test_a_container_that_ends_is_started_again_unless_that_could_bury_or_
 
 
 async def test_a_container_held_up_by_a_full_disk_says_so_while_it_starts_and_while_it_runs():
-    world = World(2)
+    world = World(registry.STARTS_MAX + 1)
     going_on = asyncio.Event()
 
     class HeldUp(Container):
@@ -130,15 +190,16 @@ async def test_a_container_held_up_by_a_full_disk_says_so_while_it_starts_and_wh
     world.registry._make = lambda container_id, on_failed: HeldUp(container_id, on_failed, [], world.events)
     starting = asyncio.ensure_future(world.registry.start())
     await asyncio.sleep(0)
+    await asyncio.sleep(0)
     assert [(found.online, found.waits_for_space) for found in world.registry.health()] == [
-        (False, True),
+        *[(False, True)] * registry.STARTS_MAX,
         (False, False),  # its turn has not come
     ]
     going_on.set()
     await starting
-    assert [found.waits_for_space for found in world.registry.health()] == [True, True]
+    assert all(found.waits_for_space for found in world.registry.health())
     world.registry.running()[0].waits_for_space = False
-    assert [found.waits_for_space for found in world.registry.health()] == [False, True]
+    assert [found.waits_for_space for found in world.registry.health()].count(False) == 1
     await world.registry.stop()
 
 
