@@ -1,9 +1,12 @@
 """Whatever happens to the store, what clients are told is what a correct segment would have told them."""
 
 import asyncio
+import gc
+import logging
 import os
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from typing import get_args
 
@@ -16,7 +19,8 @@ from headrace.testing.failures import TimeLimitError
 from headrace.testing.faults.host_faults import HostFault
 from headrace.testing.history import Outcome
 from headrace.testing.linearizability import NotLinearizableError
-from headrace.testing.run_seeds import main, run_one
+from headrace.testing.run_seeds import draw_time, main, run_one
+from headrace.testing.scenarios.catalogue import SCENARIOS
 from headrace.testing.scenarios.writers import storm
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
@@ -48,6 +52,21 @@ def test_clients_are_told_what_a_correct_segment_would_tell_them(seed):
     appended = [o for o in history.operations if isinstance(o.call, AppendCall) and o.outcome is Outcome.OK]
     assert len(appended) == 2 * 3 * 25
     assert sum(injected.values()) > 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_of_a_run_stays_behind(seed, monkeypatch):
+    """A store that died while it started begins to stop its containers when its tasks are buried."""
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # what is logged holds errors
+    worlds = []
+
+    async def scenario(sim):
+        worlds.append(weakref.ref(sim.loop))
+        await storm(sim)
+
+    simulate(seed, scenario, network=SCENARIOS["writers"].network, loop_time=draw_time(seed))
+    gc.collect()
+    assert worlds[0]() is None
 
 
 @pytest.mark.parametrize("seed", range(2))

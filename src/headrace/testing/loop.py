@@ -19,12 +19,13 @@ such) then iterate alike in every run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import heapq
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextvars import Context, copy_context
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
@@ -259,6 +260,20 @@ class SimulatedLoop(NumberedLoop):
     # ---- running
 
     def run_forever(self) -> None:
+        try:
+            with self.entered():
+                while not self._stopping:
+                    self._run_once()
+        finally:
+            self._stopping = False
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be the loop of whatever code runs within, without running anything of one's own.
+
+        Code that begins a task while no loop runs is given a real loop by asyncio, which makes it, never runs
+        it and keeps the task, and with it all that the task knows of, for the life of the process.
+        """
         assert not self._closed
         assert not self._running
         hooks = sys.get_asyncgen_hooks()
@@ -266,10 +281,8 @@ class SimulatedLoop(NumberedLoop):
         try:
             sys.set_asyncgen_hooks(firstiter=self._on_generator, finalizer=self._on_generator_dropped)
             asyncio._set_running_loop(self)  # noqa: SLF001 - asyncio offers it to authors of loops
-            while not self._stopping:
-                self._run_once()
+            yield
         finally:
-            self._stopping = False
             self._running = False
             asyncio._set_running_loop(None)  # noqa: SLF001 - as above
             sys.set_asyncgen_hooks(*hooks)

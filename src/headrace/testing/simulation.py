@@ -36,6 +36,7 @@ from headrace.testing.loop import SimulatedLoop
 from headrace.testing.loop_time import LoopTime
 from headrace.testing.network import SimulatedNetwork
 from headrace.testing.network_config import NetworkConfig
+from headrace.testing.tasks import SimulatedTask
 from headrace.testing.trace import Trace
 
 T = TypeVar("T")
@@ -178,7 +179,8 @@ def _end_tasks(loop: SimulatedLoop) -> None:
 
 
 def _raise_failures(loop: SimulatedLoop) -> None:
-    gc.collect()  # a task that failed unseen says so when it is dropped
+    with loop.entered():
+        gc.collect()  # a task that failed unseen says so when it is dropped
     if not loop.failures:
         return
     message, cause = loop.failures[0]
@@ -198,19 +200,26 @@ def _explain(error: BaseException, simulation: Simulation) -> None:
 def _bury(loop: SimulatedLoop) -> None:
     """End what is left now, in order: killed processes, and after a failure the rest too.
 
-    Otherwise it would end when the garbage collector likes, in the middle of something else.
+    Otherwise it would end when the garbage collector likes, in the middle of something else. What runs of it
+    finds its loop and its process as they were.
     """
     heard = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # nobody is there to hear their complaints
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), loop.entered():
         warnings.simplefilter("ignore")  # nor to run what they start
-        for task in loop.unfinished_tasks():
-            for _ in range(_FINALLY_BLOCKS_MAX):
-                if (innermost := _innermost_open(task.get_coro())) is None:
-                    break
-                with contextlib.suppress(Exception, ProcessGoneError):
-                    innermost.close()
+        for _ in range(2):  # what the first ones begin has not run, and begins nothing when it is ended
+            for task in loop.unfinished_tasks():
+                _close(task)
     logging.disable(heard)
+
+
+def _close(task: SimulatedTask) -> None:
+    """End the coroutine of a task that will not run any more. Idempotent."""
+    for _ in range(_FINALLY_BLOCKS_MAX):
+        if (innermost := _innermost_open(task.get_coro())) is None:
+            return
+        with contextlib.suppress(Exception, ProcessGoneError):
+            task.get_context().run(innermost.close)
 
 
 def _innermost_open(coroutine: Any) -> CoroutineType[Any, Any, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any
 
 from headrace.testing.process import CURRENT_PROCESS, SimulatedProcess
@@ -47,8 +47,9 @@ class SimulatedTask(asyncio.Task[Any]):
     ) -> None:
         self._serial = loop.next_serial()
         self._process = CURRENT_PROCESS.get() if context is None else context.get(CURRENT_PROCESS)
+        self._context = copy_context() if context is None else context
         name = f"task-{self._serial}" if name is None else name
-        super().__init__(coroutine, loop=loop, name=name, context=context)
+        super().__init__(coroutine, loop=loop, name=name, context=self._context)
 
     def __hash__(self) -> int:
         return self._serial
@@ -66,6 +67,10 @@ class SimulatedTask(asyncio.Task[Any]):
     @property
     def process(self) -> SimulatedProcess | None:
         return self._process
+
+    def get_context(self) -> Context:
+        """Return the context of its steps. What asyncio has of that name, it has since Python 3.12."""
+        return self._context
 
     @property
     def place(self) -> str:

@@ -1,13 +1,17 @@
 import asyncio
+import gc
 import os
 import subprocess
 import sys
+import weakref
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
 
 from headrace.testing.failures import DeadlockError
 from headrace.testing.host import HostDownError
+from headrace.testing.process import current_host
 from headrace.testing.simulation import simulate
 
 STORM = Path(__file__).with_name("storm.py")
@@ -213,3 +217,78 @@ def test_cancelling_the_question_cancels_the_work():
 
     simulate(0, scenario)
     assert cancelled == [True]
+
+
+def test_nothing_of_a_run_stays_behind_when_the_dead_begin_tasks_as_they_are_buried():
+    begun = []
+
+    async def stop():
+        await asyncio.Event().wait()
+
+    async def serve(sim):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            begun.append(asyncio.ensure_future(stop()).get_loop() is sim.loop)
+            await asyncio.gather(stop(), stop())
+
+    async def scenario(sim):
+        worlds.append(weakref.ref(sim.loop))
+        host = sim.host("a")
+        host.spawn("serve", serve(sim))
+        await asyncio.sleep(1)
+        host.kill()
+
+    worlds = []
+    simulate(0, scenario)
+    gc.collect()
+    assert begun == [True]
+    assert worlds[0]() is None
+
+
+def test_nothing_of_a_run_stays_behind_when_the_collector_ends_what_begins_tasks():
+    begun = []
+
+    async def stop():
+        await asyncio.Event().wait()
+
+    async def wait(sim):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            begun.append(asyncio.ensure_future(stop()).get_loop() is sim.loop)
+
+    async def scenario(sim):
+        worlds.append(weakref.ref(sim.loop))
+        circle = [wait(sim)]
+        circle.append(circle)
+        circle[0].send(None)
+
+    worlds = []
+    simulate(0, scenario)
+    gc.collect()
+    assert begun == [True]
+    assert worlds[0]() is None
+
+
+def test_the_dead_are_buried_with_the_context_that_they_lived_in():
+    place = ContextVar("place", default="outside")
+    found = []
+
+    async def work():
+        token = place.set("inside")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            found.append((current_host(), place.get()))
+            place.reset(token)
+            found.append(place.get())
+
+    async def scenario(sim):
+        host = sim.host("a")
+        host.spawn("work", work())
+        await asyncio.sleep(1)
+        host.kill()
+
+    simulate(0, scenario)
+    assert found == [("a", "inside"), "outside"]
