@@ -41,6 +41,11 @@ loop."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
+_AT_ONCE: Final = os.O_NONBLOCK
+"""Opening what should be a chunk file. It changes nothing for a file; a pipe in its place, without anybody at
+its other end, would keep the thread for ever. What is read from one, or written at an offset, is an OSError.
+"""
+
 
 class Wanted:
     """Whether the caller of a create still waits; the loop says no, the thread looks.
@@ -127,7 +132,7 @@ def append_file(
     beside: Callable[[], None] | None,
 ) -> None:
     try:
-        descriptor = files.open(path, os.O_WRONLY)
+        descriptor = files.open(path, os.O_WRONLY | _AT_ONCE)
     except FileNotFoundError:
         raise NoSuchChunkError(name) from None
     except OSError as error:
@@ -203,7 +208,7 @@ def drop_from_cache(files: Filesystem, root: str, stale: Sequence[StaleRange]) -
     dropped = 0
     for name, offset, length in stale:
         try:
-            descriptor = files.open(f"{root}/{encode_chunk_path(name)}", os.O_RDONLY)
+            descriptor = files.open(f"{root}/{encode_chunk_path(name)}", os.O_RDONLY | _AT_ONCE)
             try:
                 files.drop_cached(descriptor, offset, length)
                 dropped += length
@@ -265,7 +270,7 @@ def read_file(
     """
     begun = done
     try:
-        descriptor = files.open(path, os.O_RDONLY)
+        descriptor = files.open(path, os.O_RDONLY | _AT_ONCE)
         try:
             if len(view) < length:
                 view = memoryview(bytearray(length))
