@@ -91,14 +91,18 @@ class ChunkIO:
         """Return the file that :meth:`read_at_once` has read from, if there is one."""
         return self._provider.open_file(chunk)
 
-    async def delete(self, chunks: Sequence[str]) -> None:
-        """Delete objects, several at a time. Raises: StorageWriteError if one is left."""
+    async def delete(self, chunks: Sequence[str]) -> dict[str, StorageWriteError]:
+        """Delete objects, several at a time; return those that may be left, and why."""
+        left: dict[str, StorageWriteError] = {}
         for start in range(0, len(chunks), self._parallel_max):
             batch = chunks[start : start + self._parallel_max]
             answers = await asyncio.gather(*map(self._delete, batch), return_exceptions=True)
-            for answer in answers:
-                if answer is not None:
+            for name, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, StorageWriteError):
+                    left[name] = answer
+                elif answer is not None:
                     raise answer
+        return left
 
     async def _delete(self, chunk: str) -> None:
         try:

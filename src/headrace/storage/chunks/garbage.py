@@ -16,7 +16,7 @@ acknowledged since. Owners that this metadata never had give it away, see :func:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import ThrottledError
@@ -44,12 +44,12 @@ class GarbageRun:
 
 
 @dataclass(slots=True)
-class GarbageBatch:
-    """Objects to delete now, and the rows to commit when they are gone."""
+class GarbagePart:
+    """The first chunks of a run, to be deleted now, and what is left of the run when they are."""
 
     number: int
     chunks: list[str]
-    rows: Rows
+    checksum_keys: list[str]
     rest: GarbageRow | None
 
 
@@ -92,30 +92,25 @@ class GarbageQueue:
         self._runs[run.number] = run
 
     def next_batch(
-        self, get: Callable[[str], bytes | None], now: float, count_max: int
-    ) -> GarbageBatch | None:
-        """Return up to ``count_max`` chunks of the oldest run that is due, or None.
+        self,
+        get: Callable[[str], bytes | None],
+        now: float,
+        count_max: int,
+        without: Container[int] = (),
+    ) -> list[GarbagePart]:
+        """Return up to ``count_max`` chunks of the oldest runs that are due; none of the runs ``without``.
 
         Raises:
-            DataCorruptionError: a chunk row of the run is missing or damaged.
+            DataCorruptionError: a chunk row of a run is missing or damaged.
         """
-        run = next((run for run in self._runs.values() if run.not_before <= now), None)
-        if run is None:
-            return None
-        chunks: list[str] = []
-        rows: Rows = {}
-        name = run.row.first_chunk
-        for _ in range(min(count_max, run.row.chunk_count)):
-            chunk, following = load_chunk(name, get)
-            chunks.append(name)
-            rows[chunk_key(name)] = None
-            for group in range(full_group_count(chunk.length, chunk.block_bytes)):
-                rows[checksum_key(name, group)] = None
-            name = following
-        count = run.row.chunk_count - len(chunks)
-        rest = GarbageRow(name, count) if count else None
-        rows[garbage_key(run.number)] = encode_garbage_row(rest) if rest else None
-        return GarbageBatch(run.number, chunks, rows, rest)
+        parts: list[GarbagePart] = []
+        for run in self._runs.values():
+            if not count_max or (parts and run.not_before > now):
+                break  # nearly all of them are in the order in which they become due
+            if run.not_before <= now and run.number not in without:
+                parts.append(_take_part(run, get, count_max))
+                count_max -= len(parts[-1].chunks)
+        return parts
 
     def resync(self, number: int, get: Callable[[str], bytes | None], now: float) -> None:
         """The outcome of a commit is unknown: believe what the store says about run ``number``."""
@@ -125,18 +120,61 @@ class GarbageQueue:
             row = decode_garbage_row(data, garbage_key(number))
             self._runs[number] = GarbageRun(number, row, now + self._delay_s)
 
-    def finish(self, batch: GarbageBatch) -> None:
-        """The objects of ``batch`` are deleted and its rows committed."""
-        if batch.rest is None:
-            del self._runs[batch.number]
+    def finish(self, part: GarbagePart) -> None:
+        """The objects of ``part`` are deleted and its rows committed."""
+        if part.rest is None:
+            del self._runs[part.number]
         else:
-            self._runs[batch.number].row = batch.rest
+            self._runs[part.number].row = part.rest
 
-    def defer(self, batch: GarbageBatch, until: float) -> None:
-        """An object of ``batch`` could not be deleted: others first, this run again at ``until``."""
-        run = self._runs.pop(batch.number)
+    def defer(self, number: int, until: float) -> None:
+        """An object of a run could not be deleted: others first, this run again at ``until``."""
+        run = self._runs.pop(number)
         run.not_before = until
-        self._runs[batch.number] = run
+        self._runs[number] = run
+
+    def add_leftovers(self, names: Sequence[str]) -> int:
+        """Note leftovers with the orphans, as many as there is room for; return how many that are.
+
+        They may not push out an orphan: only the next owner would find it.
+        """
+        room = (self.orphans.maxlen or 0) - len(self.orphans)
+        self.orphans.extend(names[:room])
+        return min(room, len(names))
+
+
+def plan_commits(parts: Sequence[GarbagePart], rows_max: int) -> list[Rows]:
+    """Return the commits that forget deleted ``parts``, one behind the other.
+
+    One holds up to ``rows_max`` rows, or those of the chunks and the run of one part. The checksums of a
+    large chunk may need several: its own row goes last, so that whoever comes after a crash in between does
+    it again.
+    """
+    commits: list[Rows] = [{}]
+    for part in parts:
+        for key in part.checksum_keys:
+            if len(commits[-1]) >= rows_max:
+                commits.append({})
+            commits[-1][key] = None
+        ends: Rows = dict.fromkeys(map(chunk_key, part.chunks))
+        ends[garbage_key(part.number)] = encode_garbage_row(part.rest) if part.rest else None
+        if len(commits[-1]) + len(ends) > rows_max:
+            commits.append({})
+        commits[-1].update(ends)
+    return [rows for rows in commits if rows]
+
+
+def _take_part(run: GarbageRun, get: Callable[[str], bytes | None], count_max: int) -> GarbagePart:
+    chunks: list[str] = []
+    keys: list[str] = []
+    name = run.row.first_chunk
+    for _ in range(min(count_max, run.row.chunk_count)):
+        chunk, following = load_chunk(name, get)
+        chunks.append(name)
+        keys += [checksum_key(name, n) for n in range(full_group_count(chunk.length, chunk.block_bytes))]
+        name = following
+    count = run.row.chunk_count - len(chunks)
+    return GarbagePart(run.number, chunks, keys, GarbageRow(name, count) if count else None)
 
 
 def is_leftover(name: str, *, incarnation: str, epoch: int, get: Callable[[str], bytes | None]) -> bool:

@@ -7,10 +7,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.errors import StorageWriteError
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.config import SegmentStorageConfig
-from headrace.storage.chunks.garbage import GarbageQueue, is_leftover, is_of_later_owner
+from headrace.storage.chunks.garbage import (
+    GarbagePart,
+    GarbageQueue,
+    is_leftover,
+    is_of_later_owner,
+    plan_commits,
+)
 from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.metadata.contract import RowArchive, RowStore
 from headrace.storage.metadata.rows import chunk_key
@@ -21,6 +26,9 @@ _logger = logging.getLogger(__name__)
 #: Leftovers remembered while objects are listed, also those that the archive will claim; if there are more,
 #: objects are listed again.
 _LEFTOVERS_MAX: Final = 10_000
+
+#: Rows of deleted chunks that go in one commit; one chunk may have more of them than a commit can hold.
+_ROWS_MAX: Final = 1000
 
 
 class GarbageCollector:
@@ -54,25 +62,35 @@ class GarbageCollector:
         failed: set[int] = set()
         while deleted < objects_max:
             count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
-            batch = self._garbage.next_batch(self._rows.get, loop.time(), count_max)
-            if batch is None or batch.number in failed:
+            parts = self._garbage.next_batch(self._rows.get, loop.time(), count_max, failed)
+            if not parts:
                 break
-            try:
-                await self._io.delete(batch.chunks)
-            except StorageWriteError:
-                failed.add(batch.number)
-                self._garbage.defer(batch, loop.time() + self._config.garbage_retry_s)
-                continue
-            try:
-                await self._rows.commit(batch.rows)
-            except BaseException:
-                self._garbage.resync(batch.number, self._rows.get, loop.time())
-                raise
-            self._garbage.finish(batch)
-            self._on_deleted(batch.chunks)
-            deleted += len(batch.chunks)
-            self.objects_deleted += len(batch.chunks)
+            left = await self._io.delete([name for part in parts for name in part.chunks])
+            gone: list[GarbagePart] = []
+            for part in parts:
+                if left.keys().isdisjoint(part.chunks):
+                    gone.append(part)
+                else:
+                    failed.add(part.number)
+                    self._garbage.defer(part.number, loop.time() + self._config.garbage_retry_s)
+            await self._forget(gone)
+            deleted += sum(len(part.chunks) for part in gone)
         return deleted
+
+    async def _forget(self, parts: Sequence[GarbagePart]) -> None:
+        """Remove the rows of what was deleted: those of many short runs together."""
+        try:
+            for rows in plan_commits(parts, _ROWS_MAX):
+                await self._rows.commit(rows)
+        except BaseException:
+            now = asyncio.get_running_loop().time()
+            for part in parts:
+                self._garbage.resync(part.number, self._rows.get, now)
+            raise
+        for part in parts:
+            self._garbage.finish(part)
+            self._on_deleted(part.chunks)
+            self.objects_deleted += len(part.chunks)
 
     async def collect_leftovers(self, incarnation: Incarnation, epoch: int, owner: Callable[[], str]) -> int:
         """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
@@ -132,14 +150,18 @@ class GarbageCollector:
 
     async def _delete_leftovers(self, names: list[str]) -> int:
         names = await self._drop_archived(names)
-        try:
-            await self._io.delete(names)
-        except StorageWriteError as error:
-            _logger.warning("of %d leftovers some stay for now: %s", len(names), error)
-            self._garbage.orphans.extend(names)  # also those that are gone: deleting again is fine
-            return 0
-        self.leftovers_deleted += len(names)
-        return len(names)
+        left = await self._io.delete(names)
+        if left:
+            kept = self._garbage.add_leftovers(list(left))
+            _logger.warning(
+                "of %d leftovers %d stay for now, %d of these until the next start: %s",
+                len(names),
+                len(left),
+                len(left) - kept,
+                next(iter(left.values())),
+            )
+        self.leftovers_deleted += len(names) - len(left)
+        return len(names) - len(left)
 
     async def _drop_archived(self, names: list[str]) -> list[str]:
         """Return those of ``names`` that are really nobody's.
@@ -156,12 +178,12 @@ class GarbageCollector:
         orphans = self._garbage.orphans
         deleted = 0
         while orphans and deleted < objects_max:
-            name = orphans.popleft()
-            try:
-                await self._io.delete([name])
-            except StorageWriteError:
-                orphans.append(name)
+            count = min(len(orphans), self._config.garbage_batch_chunks, objects_max - deleted)
+            names = [orphans.popleft() for _ in range(count)]
+            left = await self._io.delete(names)
+            deleted += count - len(left)
+            if left:
+                orphans.extend(left)
                 break  # enough for this time; the others would probably fail as well
-            deleted += 1
         self.objects_deleted += deleted
         return deleted

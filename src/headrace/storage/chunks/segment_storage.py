@@ -56,6 +56,9 @@ _logger = logging.getLogger(__name__)
 
 _READ_ATTEMPTS = 3
 
+ORPHANS_MAX = 10_000
+"""Objects made for nothing that are remembered for deletion; the next owner finds others."""
+
 
 @dataclass(slots=True)
 class StoredSegmentInfo:
@@ -134,7 +137,9 @@ class ChunkedSegmentStorage:
         self._layouts = KeptLayouts(rows.get, epoch, self._config)
         self._checksums = ChecksumGroups(rows.get)
         self._garbage = GarbageQueue(
-            runs_max=self._config.garbage_runs_max, orphans_max=10_000, delay_s=self._config.garbage_delay_s
+            runs_max=self._config.garbage_runs_max,
+            orphans_max=ORPHANS_MAX,
+            delay_s=self._config.garbage_delay_s,
         )
         self._garbage_loaded = False
         self._incarnation = Incarnation(self._rows, entropy)

@@ -1,0 +1,162 @@
+"""Garbage in quantities: many short runs, chunks with more rows than a commit takes, objects that stay."""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import EventTooLargeError, StorageWriteError, WalWriteError
+from headrace.runtime.entropy import SeededEntropy
+from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
+from headrace.storage.metadata.memory_store import MemoryRowStore
+from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.simulation import simulate
+from headrace.testing.storage_faults import Fault, FaultyChunkProvider, FaultyRowStore
+
+ROWS_MAX = 20
+
+
+class BoundedRows(MemoryRowStore):
+    """Rows in a log whose frames hold a commit of ``ROWS_MAX`` rows, and which takes its time."""
+
+    def __init__(self):
+        super().__init__()
+        self.commits = 0
+        self.commit_s = 0.0
+
+    async def commit(self, changes):
+        if len(changes) > ROWS_MAX:
+            raise EventTooLargeError(len(changes), ROWS_MAX)
+        self.commits += 1
+        await asyncio.sleep(self.commit_s)
+        await super().commit(changes)
+
+
+class Store:
+    def __init__(self):
+        self.objects = MemoryChunkProvider()
+        self.provider = FaultyChunkProvider(self.objects)
+        self.bounded = BoundedRows()
+        self.rows = FaultyRowStore(self.bounded)
+
+    def owner(self, epoch, **config):
+        settings = SegmentStorageConfig(**{"block_bytes": 1, "garbage_delay_s": 0.0} | config)
+        return ChunkedSegmentStorage(self.provider, self.rows, epoch, SeededEntropy(epoch), settings)
+
+
+@pytest.fixture(autouse=True)
+def _small_commits(monkeypatch):
+    monkeypatch.setattr("headrace.storage.chunks.garbage_collector._ROWS_MAX", ROWS_MAX)
+
+
+def test_a_thousand_short_segments_are_forgotten_in_a_few_commits():
+    async def scenario(sim):
+        store = Store()
+        storage = store.owner(1)
+        for number in range(1000):
+            await storage.write(f"s{number}", 0, [b"x"], create=True)
+            await storage.delete(f"s{number}")
+        store.bounded.commits, store.bounded.commit_s = 0, 0.01
+        began = sim.loop.time()
+        assert await storage.collect_garbage() == 1000
+        assert store.bounded.commits < 150, "ten runs a commit, not one"
+        assert sim.loop.time() - began < 2.0
+        assert not store.objects.objects
+        assert set(store.bounded.rows) == {"i"}
+
+    simulate(0, scenario)
+
+
+async def test_one_object_of_many_that_cannot_be_deleted_keeps_only_its_own_run():
+    store = Store()
+    storage = store.owner(1, garbage_retry_s=0.0)
+    for number in range(50):
+        await storage.write(f"s{number}", 0, [b"xyz"], create=True)
+        await storage.delete(f"s{number}")
+    store.provider.inject = lambda call: Fault.FAIL if call.name.startswith("s7.") else None
+    assert await storage.collect_garbage() == 49
+    assert [name[:3] for name in store.objects.objects] == ["s7."]
+    assert len(store.rows.keys("g/")) == len(store.rows.keys("c/")) == 1
+    store.provider.inject = lambda _: None
+    assert await storage.collect_garbage() == 1
+    assert set(store.bounded.rows) == {"i"}
+
+
+async def write_large_chunks(storage, names):
+    """Chunks whose checksums alone need more rows than a commit takes; written a little at a time."""
+    for name in names:
+        for offset in range(0, 12_800, 2560):
+            await storage.write(name, offset, [b"x" * 2560], create=True)
+
+
+async def test_a_chunk_with_more_rows_than_a_commit_takes_is_forgotten_in_several():
+    store = Store()
+    storage = store.owner(1)
+    await write_large_chunks(storage, "ab")
+    assert len(store.rows.keys("k/a")) == 50
+    await storage.delete("a")
+    await storage.delete("b")
+    assert await storage.collect_garbage() == 2
+    assert set(store.bounded.rows) == {"i"}
+    assert not store.objects.objects
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_REPLY])
+@pytest.mark.parametrize("failing", range(1, 7))
+async def test_the_next_owner_goes_on_where_forgetting_a_large_chunk_ended(fault, failing):
+    store = Store()
+    storage = store.owner(1)
+    await write_large_chunks(storage, "ab")
+    await storage.delete("a")
+    await storage.delete("b")
+    commits = 0
+
+    def fail_one(_):
+        nonlocal commits
+        commits += 1
+        return fault if commits == failing else None
+
+    store.rows.inject = fail_one
+    with pytest.raises(WalWriteError):
+        await storage.collect_garbage()
+    assert commits == failing
+    store.rows.inject = lambda _: None
+    again = store.owner(2)
+    while await again.collect_garbage():
+        pass
+    assert set(store.bounded.rows) == {"i"}
+    assert not store.objects.objects
+
+
+async def test_leftovers_that_cannot_be_deleted_push_out_no_orphan(monkeypatch):
+    monkeypatch.setattr("headrace.storage.chunks.segment_storage.ORPHANS_MAX", 5)
+    store = Store()
+    await store.owner(1).write("s", 0, [b"kept"], create=True)
+    (kept,) = store.objects.objects
+    incarnation = kept.rpartition(".")[2][:8]
+    left = {f"t.E-1-O-{offset}.{incarnation}" + "0" * 24 for offset in range(20)}
+    store.objects.objects |= {name: bytearray(b"lost") for name in left}
+    storage = store.owner(2)
+    store.provider.inject = lambda call: Fault.LOSE_REPLY if call.kind == "create" else None
+    for _ in range(2):
+        with pytest.raises(StorageWriteError):
+            await storage.write("u", 0, [b"given up"], create=True)
+    store.provider.inject = lambda call: Fault.FAIL if call.name in left else None
+    assert await storage.collect_leftovers() == 0
+    assert storage.statistics().orphans == 5
+    while await storage.collect_garbage():
+        pass
+    assert set(store.objects.objects) == left | {kept}
+
+
+async def test_orphans_that_cannot_be_deleted_keep_no_others():
+    store = Store()
+    storage = store.owner(1)
+    store.provider.inject = lambda call: Fault.LOSE_REPLY if call.kind == "create" else None
+    for number in range(40):
+        with pytest.raises(StorageWriteError):
+            await storage.write(f"s{number}", 0, [b"given up"], create=True)
+    stuck = set(list(store.objects.objects)[:30])
+    store.provider.inject = lambda call: Fault.FAIL if call.name in stuck else None
+    await storage.collect_garbage()
+    assert set(store.objects.objects) == stuck
