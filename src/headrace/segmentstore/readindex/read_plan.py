@@ -72,7 +72,7 @@ def plan_read(index: SegmentIndex, offset: int, length_max: int) -> ReadPlan:
     if length <= 0:
         return ReadPlan(Need.TAIL, index, offset, 0)
     while True:  # a source was merged before whatever it lies in: there is an end
-        covered = index.covered_until(offset)
+        covered = index.covered_until(offset, offset + length)
         if covered > offset:
             return ReadPlan(Need.CACHED, index, offset, min(length, covered - offset), redirect)
         found = index.redirects.find(offset)

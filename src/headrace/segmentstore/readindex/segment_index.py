@@ -210,10 +210,10 @@ class SegmentIndex:
     def is_history(self, block: int) -> bool:
         return self._cache.classes[block] == HISTORY
 
-    def covered_until(self, offset: int) -> int:
-        """Return the first offset from ``offset`` on which is not cached."""
+    def covered_until(self, offset: int, limit: int) -> int:
+        """Return the first offset from ``offset`` on which is not cached; looks no further than ``limit``."""
         for first, block in self.entries.from_floor(offset):
-            if first > offset:
+            if first > offset or offset >= limit:
                 break
             offset = max(offset, first + self._memory.lengths[block])
         return offset
@@ -234,7 +234,7 @@ class SegmentIndex:
         end = min(offset + len(data), self.stored)
         position = max(offset, self.start)
         while position < end:
-            covered = self.covered_until(position)
+            covered = self.covered_until(position, end)
             if covered > position:
                 position = covered
                 continue
@@ -367,7 +367,7 @@ class SegmentIndex:
         for source_offset, block in moved:
             offset = redirect.offset + source_offset
             end = offset + self._memory.lengths[block]
-            if end <= self.start or end > redirect.end or self.next_overlap(offset, end):
+            if end <= self.start or end > redirect.end or self.overlaps(offset, end):
                 cache.free(block)
                 continue
             self.entries.insert(offset, block)
@@ -380,15 +380,14 @@ class SegmentIndex:
                 self._count_unstored(end - max(offset, self.stored))
         redirect.parked.wake_all()
 
-    def next_overlap(self, offset: int, end: int) -> bool:
-        """Whether anything of ``[offset, end)`` is cached."""
-        return self.covered_until(offset) > offset or self.next_cached_entry(offset) < end
-
-    def next_cached_entry(self, offset: int) -> float:
-        for first, _ in self.entries.from_floor(offset):
+    def overlaps(self, offset: int, end: int) -> bool:
+        """Whether anything of ``[offset, end)`` is cached. O(log entries)."""
+        for first, block in self.entries.from_floor(offset):
             if first > offset:
-                return first
-        return float("inf")
+                return first < end
+            if first + self._memory.lengths[block] > offset:
+                return True
+        return False
 
     def forget_entries(self) -> None:
         """Let go of all entries without freeing them: somebody else owns the extents now."""

@@ -99,7 +99,7 @@ class StorageFetches:
         end = min(end, index.state.stored_length)
         position = start
         while position < end:
-            covered = index.covered_until(position)
+            covered = index.covered_until(position, end)
             pending = self._find(index, position)
             redirect = index.redirects.find(position)
             if covered > position:

@@ -101,6 +101,9 @@ class SegmentAggregator:
     changes: int = 0
     """Items of the queue that are no appends."""
 
+    seal_queued: bool = False
+    """Whether one of them is a seal; behind it only truncations and a deletion may come."""
+
     since: float = 0.0
     """Loop time of the oldest operation in the queue."""
 
@@ -164,12 +167,13 @@ class SegmentAggregator:
     def add_seal(self, sequence: int) -> None:
         """No more bytes will come. Raises: DataCorruptionError if some are missing, or it was sealed."""
         complete = self.reach == self.segment.durable_length or self._may_be_elsewhere
-        if not complete or not self.segment.sealed or self._seal_queued:
+        if not complete or not self.segment.sealed or self.seal_queued:
             raise DataCorruptionError(
                 f"segment {self.segment.name!r} is sealed at {self.segment.durable_length}; "
                 f"operations cover {self.reach} bytes"
             )
         self.changes += 1
+        self.seal_queued = True
         self._push(PendingSeal(sequence))
 
     def add_truncate(self, sequence: int, offset: int) -> None:
@@ -211,7 +215,7 @@ class SegmentAggregator:
         """Note that the operations seen reach ``end`` now."""
         segment = self.segment
         if self.seen is not None:
-            continues = offset == self.seen and not self._seal_queued
+            continues = offset == self.seen and not self.seal_queued
         else:
             continues = offset <= max(segment.stored_length, self.claimed) or self._may_be_elsewhere
         if not continues or end > segment.durable_length:
@@ -222,11 +226,6 @@ class SegmentAggregator:
         self.seen = end
         if self.confirmed is None:
             self.confirmed = min(offset, self.claimed)
-
-    @property
-    def _seal_queued(self) -> bool:
-        """Whether a seal waits; behind it only truncations and a deletion may come."""
-        return self.changes > 0 and any(type(item) is PendingSeal for item in self.queue)
 
     @property
     def _may_be_elsewhere(self) -> bool:
@@ -286,6 +285,7 @@ class SegmentAggregator:
         self.totals.items -= len(self.queue)
         self.queue.clear()
         self.changes = 0
+        self.seal_queued = False
 
     def confirm(self, length: int) -> None:
         """Storage has the bytes below ``length`` as the log has them: forget appends that end there."""
@@ -305,6 +305,8 @@ class SegmentAggregator:
             self.queue.popleft()
             self.totals.items -= 1
             self.changes -= 1
+            if type(item) is PendingSeal:
+                self.seal_queued = False
 
     def check(self) -> None:
         """Assert the invariants: what storage does not have yet is contiguous and ends at ``reach``."""
@@ -313,6 +315,7 @@ class SegmentAggregator:
         sequences = [item.sequence for item in self.queue]
         assert sequences == sorted(sequences)
         assert self.changes == sum(type(item) is not PendingAppend for item in self.queue)
+        assert self.seal_queued == any(type(item) is PendingSeal for item in self.queue)
         at: int | None = None
         for item in self.queue:
             if isinstance(item, PendingAppend | PendingMerge):

@@ -10,6 +10,8 @@ from headrace.limits import MIB
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex.cache.block_layout import NO_BLOCK
 from headrace.segmentstore.readindex.cache.cache import BlockCache, CacheConfig
+from headrace.segmentstore.readindex.index_entries import IndexEntries
+from headrace.segmentstore.readindex.read_plan import Need, plan_read
 from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
 from tests.unit.segmentstore.readindex.world import BLOCK, pattern, small_cache
 
@@ -282,7 +284,7 @@ def test_history_is_inserted_only_into_gaps_and_only_where_it_is_stored():
     index.insert_history(9 * BLOCK, memoryview(pattern(9 * BLOCK, BLOCK)))
     index.insert_history(2 * BLOCK + 7, memoryview(pattern(2 * BLOCK + 7, 30 * BLOCK)))
     index.check()
-    assert index.covered_until(2 * BLOCK + 7) <= 20 * BLOCK
+    assert index.covered_until(2 * BLOCK + 7, 30 * BLOCK) <= 20 * BLOCK
     assert cached(index, 2 * BLOCK + 7, 9 * BLOCK) == pattern(2 * BLOCK + 7, 9 * BLOCK)
 
 
@@ -335,3 +337,52 @@ def test_a_hundred_thousand_entries_cost_bytes_not_objects():
     assert len(gc.get_objects()) - objects < 1000
     store(first, 50_000 * BLOCK)
     cache.check()
+
+
+def test_a_merge_ends_without_a_look_at_all_that_follows_in_the_cache(monkeypatch):
+    cache = small_cache(512)
+    target = make(cache)
+    sources = []
+    for number in range(200):
+        source = SegmentIndex(SegmentState(2 + number, f"t{number}"), cache, UnstoredBytes())
+        append(source, 1000)
+        target.state.durable_length += 1000
+        target.begin_merge(max(0, target.end), source, 1000)
+        sources.append(source)
+    steps = 0
+    from_floor = IndexEntries.from_floor
+
+    def count(entries, offset):
+        nonlocal steps
+        for entry in from_floor(entries, offset):
+            steps += 1
+            yield entry
+
+    monkeypatch.setattr(IndexEntries, "from_floor", count)
+    for source in sources:
+        target.complete_merge(source.merged_into)
+    assert steps <= 4 * len(sources)
+    target.check()
+    assert not target.overlaps(200_000, 300_000)
+    assert target.overlaps(199_999, 200_000)
+
+
+def test_what_is_cached_is_looked_for_only_as_far_as_asked(monkeypatch):
+    cache = small_cache(512, extent_bytes_max=BLOCK)
+    index = make(cache)
+    append(index, 300 * BLOCK)
+    assert index.covered_until(BLOCK, 2 * BLOCK) == 2 * BLOCK
+    assert index.covered_until(BLOCK, 1 << 40) == 300 * BLOCK
+    assert index.covered_until(300 * BLOCK, 1 << 40) == 300 * BLOCK
+    steps = 0
+    from_floor = IndexEntries.from_floor
+
+    def count(entries, offset):
+        nonlocal steps
+        for entry in from_floor(entries, offset):
+            steps += 1
+            yield entry
+
+    monkeypatch.setattr(IndexEntries, "from_floor", count)
+    assert plan_read(index, 10 * BLOCK, 3 * BLOCK).need is Need.CACHED
+    assert steps <= 5

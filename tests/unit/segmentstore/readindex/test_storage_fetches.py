@@ -57,7 +57,7 @@ async def test_reading_ahead_leaves_out_what_is_cached_or_on_its_way():
     assert await foreground == pattern(3 * MIB + 500, MIB - 500)
     await settle()
     setting.index.check()
-    assert setting.index.covered_until(2 * MIB) == 5 * MIB
+    assert setting.index.covered_until(2 * MIB, 8 * MIB) == 5 * MIB
 
 
 async def test_reading_ahead_takes_half_of_the_places_and_none_while_readers_wait_for_one():

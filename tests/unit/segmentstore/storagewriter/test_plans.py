@@ -1,5 +1,6 @@
 """The deciding parts of the storage writer, without loop or storage."""
 
+from collections import deque
 from dataclasses import replace
 from math import inf
 
@@ -52,6 +53,27 @@ def step_of(found):
 
 
 # ---- queue
+
+
+def test_queueing_a_merge_does_not_look_at_those_that_wait():
+    class Queue(deque):
+        looks = 0
+
+        def __iter__(self):
+            for item in super().__iter__():
+                Queue.looks += 1
+                yield item
+
+    found = aggregator(10_000, sealed=True)
+    found.queue = Queue()
+    for number in range(1000):
+        found.add_merge(10 + number, number * 10, 10, source_with(10))
+    found.add_seal(2000)
+    assert Queue.looks == 0
+    with pytest.raises(DataCorruptionError):
+        found.add_merge(2001, 10_000, 0, source_with(1))
+    found.clear()
+    assert not found.seal_queued
 
 
 def test_neighbouring_appends_become_one_item_until_it_is_large():
