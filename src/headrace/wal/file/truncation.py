@@ -59,6 +59,10 @@ class Truncation:
             _OlderFile(extent.file.name, extent.first_sequence, extent.end_offset - DATA_OFFSET)
             for extent in recovered.extents
         )
+        self._leaving: set[str] = set()
+        """Files whose removal was begun. Whoever asked may not have learned how that went: such a file may be
+        gone, and is no spare one any more."""
+
         self._vouched_sequence = 0
         self._marked_sequence = self.sequence
         """Highest that a mark may hold, whether or not whoever asked for it has learned how that went.
@@ -86,14 +90,17 @@ class Truncation:
             older = self._count_older(begun)
             own = self._count_own(begun) if older == len(self._older) else 0
             segments = self._commit.used_files[:own]
-            kept = min(own, self._tail.spare_room())
+            kept = [segment for segment in segments if segment.name not in self._leaving]
+            del kept[self._tail.spare_room() :]
             names = [self._older[index].name for index in range(older)]
-            names += [segment.name for segment in segments[kept:]]
+            names += [segment.name for segment in segments if segment not in kept]
 
+            self._leaving.update(names)
             await wait_for_lock(lambda: self._perform(sequence, segments, names))
+            self._leaving.difference_update(names)
             self._forget(older, own)
             self.sequence = self._tail.truncation_sequence = sequence
-            for segment in segments[:kept]:
+            for segment in kept:
                 self._tail.add_spare(segment)
 
     async def vouch(self) -> None:

@@ -285,3 +285,28 @@ def test_a_log_goes_on_whose_damage_lies_below_its_truncation_point():
 
     machine.run(scenario())
     assert history.errors == []
+
+
+@pytest.mark.parametrize("fails_at", range(1, 9))
+def test_a_file_that_a_failed_truncation_removed_is_not_recycled(fails_at):
+    """It was removed because there were spare ones; when the truncation is repeated there are none."""
+    wal_config = dataclasses.replace(SMALL, spare_files_max=1, zero_ahead_bytes=0)
+    machine, history = Machine(wal=wal_config), History()
+
+    async def scenario():
+        filesystem = FailingFilesystem(machine.disk)
+        wal = machine.make_wal(filesystem=filesystem)
+        await wal.open()
+        await append_some(wal, history, contents(0, 16))
+        await wal.truncate(6)  # the first file is the spare one from now on
+        filesystem.fails_at = fails_at
+        with contextlib.suppress(WalWriteError):
+            await wal.truncate(11)
+        filesystem.fails_at = 0
+        await append_some(wal, history, contents(16, 4))  # the spare one becomes the next one
+        await wal.truncate(11)
+        await append_some(wal, history, contents(20, 80))
+        await wal.close()
+
+    machine.run(scenario())
+    assert history.errors == []
