@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.limits import INT64_MAX
+from headrace.segmentstore.container.segment_merges import check_count
 from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire import commands as c
@@ -88,6 +89,7 @@ class SegmentSession:
 
     async def merge_batch(self, request: c.MergeSegmentsBatch) -> Reply:
         sources = request.source_segment_ids
+        check_count(sources)  # before an answer with 65,536 names is put together, which takes the loop long
         # Before anything is merged: an answer that fits no frame would tell of a refusal.
         encode(_merged(request, [INT64_MAX] * len(sources)))
         lengths = await self._store.merge_batch(request.target_segment_id, sources)

@@ -19,7 +19,8 @@ from headrace.errors import (
 from headrace.limits import WIRE_FRAME_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
-from headrace.segmentstore.ingress import transient_segments
+from headrace.segmentstore.container.segment_merges import MERGE_SOURCES_MAX
+from headrace.segmentstore.ingress import segment_session, transient_segments
 from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
@@ -598,6 +599,16 @@ async def test_a_batch_whose_answer_fits_no_frame_merges_nothing(home, store):
     replies = await peer.replies(200)
     assert [type(reply) for reply in replies] == [c.ErrorMessage]
     assert "source" in store.segments
+
+
+async def test_a_batch_of_too_many_merges_is_refused_before_its_answer_is_put_together(peer, monkeypatch):
+    encoded = []
+    monkeypatch.setattr(segment_session, "encode", encoded.append)
+    names = [f"n{number}" for number in range(MERGE_SOURCES_MAX + 1)]
+    (refusal,) = await peer.ask(c.MergeSegmentsBatch(5, SEGMENT, names, ""))
+    assert isinstance(refusal, c.ErrorMessage)
+    assert str(MERGE_SOURCES_MAX) in refusal.message
+    assert encoded == []
 
 
 async def test_a_transient_whose_deletion_finds_no_room_is_deleted_later(store, monkeypatch):
