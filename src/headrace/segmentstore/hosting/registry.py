@@ -120,11 +120,13 @@ class ContainerRegistry:
         delay_s = self._delay_s
         while True:
             try:
-                await self._start_one(container_id)
+                await self._start_one(container_id, patient=False)
             except (StorageFullError, CacheFullError) as error:
                 if isinstance(error, CacheFullError) and not self._running and not self._starting:
                     raise  # it has the cache for itself: nobody will make room
                 self._note_failed_start(container_id, error)
+                if any(found.container_id == container_id for found in self._ending):
+                    raise  # a disk that does not even let go of its log
             else:
                 return
             await asyncio.sleep(delay_s)
@@ -135,7 +137,8 @@ class ContainerRegistry:
         self._failures[container_id] = describe_failure(error)
         _logger.error("container %d did not start: %s", container_id, describe_failure(error))
 
-    async def _start_one(self, container_id: int) -> None:
+    async def _start_one(self, container_id: int, *, patient: bool) -> None:
+        """Start one container. ``patient``: if that fails, do not return before all of it has ended."""
         self._check_not_stopping()
         container = self._make(container_id, self._on_failed)
         self._starting[container] = None
@@ -144,11 +147,11 @@ class ContainerRegistry:
             self._raise_early(container, None)
             self._check_not_stopping()
         except Exception as error:
-            await self._wait_ended(container, self._begin_end(container))
+            await self._wait_ended(container, self._begin_end(container), patient=patient)
             self._raise_early(container, error)
             raise
         except BaseException:  # it is given up, by somebody whose patience has an end
-            await self._wait_ended(container, self._begin_end(container), self._patience_s)
+            await self._wait_ended(container, self._begin_end(container), patient=False)
             raise
         finally:
             del self._starting[container]
@@ -168,10 +171,21 @@ class ContainerRegistry:
         return ending
 
     async def _wait_ended(
-        self, container: SegmentContainer, ending: asyncio.Task[None], limit_s: float | None = None
+        self, container: SegmentContainer, ending: asyncio.Task[None], *, patient: bool
     ) -> None:
-        """Wait for the stop of one that failed. What that meets says less than what it failed of."""
-        await asyncio.wait([ending], timeout=limit_s)
+        """Wait for the stop of one that failed. What that meets says less than what it failed of.
+
+        Who is not ``patient`` waits no longer than a stop does; who is tells that it waits.
+        """
+        await asyncio.wait([ending], timeout=self._patience_s)
+        if not ending.done():
+            container_id = container.container_id
+            failure = self._failures[container_id]
+            _logger.error("container %d has failed, and its log does not answer", container_id)
+            self._failures[container_id] = f"{failure}; its log does not answer, and is waited for"
+            if patient:
+                await asyncio.wait([ending])
+                self._failures[container_id] = failure
         if ending.done() and not ending.cancelled() and (error := ending.exception()) is not None:
             _logger.error("container %d did not end in order", container.container_id, exc_info=error)
 
@@ -201,14 +215,14 @@ class ContainerRegistry:
         self, failed: SegmentContainer, ending: asyncio.Task[None], error: BaseException
     ) -> None:
         container_id = failed.container_id
-        await self._wait_ended(failed, ending)
+        await self._wait_ended(failed, ending, patient=True)
         while not isinstance(error, CorruptionError | FencedOutError):
             pause_s = self._pauses[container_id]
             self._pauses[container_id] = min(pause_s * 2, self._delay_max_s)
             await asyncio.sleep(pause_s)
             self._restarts[container_id] += 1
             try:
-                await self._start_one(container_id)
+                await self._start_one(container_id, patient=True)
             except Exception as again:  # noqa: BLE001 - whatever it was, it is reported and retried
                 error = again
                 self._note_failed_start(container_id, again)

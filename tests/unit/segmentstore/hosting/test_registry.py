@@ -537,6 +537,49 @@ async def test_a_start_that_is_given_up_does_not_wait_for_ever_for_what_it_began
     await world.registry.stop()
 
 
+@pytest.mark.parametrize("error", [WalWriteError("EIO"), FULL])
+async def test_a_first_start_that_fails_does_not_wait_for_ever_for_a_log_that_hangs(error, caplog):
+    world = World(2, c1=[error])
+    world.registry._patience_s = 0.02
+    answer = asyncio.Event()
+    make = world.make
+
+    def make_hanging(container_id, on_failed):
+        container = make(container_id, on_failed)
+        if container_id == 1:
+            container.stop = answer.wait
+        return container
+
+    world.registry._make = make_hanging
+    async with asyncio.timeout(10):
+        with pytest.raises(type(error)):
+            await world.registry.start()
+    assert world.registry.hangs
+    assert len(world.made) == 2, "nothing is started beside what hangs"
+    assert "container 1 has failed, and its log does not answer" in caplog.text
+    answer.set()
+    await world.registry.stop()
+    assert not world.registry.hangs
+
+
+async def test_a_restart_waits_for_a_log_that_hangs_and_tells_so():
+    world = World(1)
+    world.registry._patience_s = 0.02
+    await world.registry.start()
+    answer = asyncio.Event()
+    world.made[0].stop = answer.wait
+    world.made[0].on_failed(world.made[0], WalWriteError("EIO"))
+    async with asyncio.timeout(10):
+        while "its log does not answer" not in world.registry.health()[0].last_failure:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        assert len(world.made) == 1
+        answer.set()
+        while not world.registry.health()[0].online:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    assert world.registry.health()[0].last_failure == "WalWriteError: EIO"
+    await world.registry.stop()
+
+
 async def test_a_restart_ends_with_the_registry_although_its_start_makes_an_error_of_the_cancellation():
     world = World(1)
     await world.registry.start()
