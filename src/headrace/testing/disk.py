@@ -9,7 +9,8 @@ nothing, some
   torn: the first few of its sectors or any of them are there.
 * **A killed process** loses nothing that it had written; its descriptors are closed and its locks are free.
 * **Errors** on demand: EIO, or any other, for the n-th call of an operation on a path. A sync of a file that
-  fails has lost the changes: a second sync succeeds and does not bring them back. One of a directory has not.
+  fails has lost the changes: a second sync succeeds and does not bring them back. Each other descriptor that
+  was open is told once, by its next sync or synchronous write. One of a directory has lost nothing.
 * **No space**: writes beyond ``capacity_bytes`` are cut short, then refused with ENOSPC.
 * **Rot**: a bit flips.
 * **Slowness**: each call costs virtual time that the simulated threads wait out.

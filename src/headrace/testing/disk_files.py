@@ -29,7 +29,7 @@ class Survival(Enum):
 class SimulatedFile:
     """A file: its content, the durable part of it, and the unsynced changes in between, in order."""
 
-    __slots__ = ("changes", "content", "durable", "locked_by", "sync_failed")
+    __slots__ = ("changes", "content", "durable", "locked_by", "losses", "sync_failed")
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -37,6 +37,8 @@ class SimulatedFile:
         self.changes: list[tuple[int, bytes | None]] = []
         """Unsynced: ``(offset, data)`` is a write, ``(length, None)`` sets the length."""
         self.locked_by: object | None = None
+        self.losses = 0
+        """How often a sync has failed and lost changes: each descriptor is told of each once."""
         self.sync_failed = False
         """Set when unsynced changes were lost: programs then see what the disk will never hold."""
 
@@ -68,7 +70,9 @@ class SimulatedFile:
 
     def lose_changes(self) -> None:
         """Do what a kernel does when a sync fails: call pages clean though they never reached the disk."""
-        self.sync_failed = self.sync_failed or bool(self.changes)
+        if self.changes:
+            self.sync_failed = True
+            self.losses += 1
         self.changes.clear()
 
     def sync_partly(self, entropy: SeededEntropy) -> None:

@@ -32,12 +32,22 @@ _PY_BUFFER_BYTES: Final = 512
 class _Handle:
     """An open file description."""
 
-    __slots__ = ("entry", "flags", "path")
+    __slots__ = ("_losses_told", "entry", "flags", "path")
 
     def __init__(self, entry: SimulatedFile | SimulatedDirectory, flags: int, path: str) -> None:
         self.entry = entry
         self.flags = flags
         self.path = path
+        self._losses_told = self._losses
+
+    @property
+    def _losses(self) -> int:
+        return self.entry.losses if isinstance(self.entry, SimulatedFile) else 0
+
+    def hear_of_losses(self) -> bool:
+        """Say whether changes of the file were lost that nobody has told this descriptor of."""
+        told, self._losses_told = self._losses_told, self._losses
+        return told != self._losses_told
 
     @property
     def reads(self) -> bool:
@@ -296,6 +306,7 @@ class SimulatedFilesystem:
             self.disk.change_durably(
                 lambda: file.write_durably(offset, data), lambda: self.disk.tear_write(file, offset, data)
             )
+            _tell_losses(handle)
         else:
             file.write(offset, data)
         return len(data)
@@ -333,7 +344,12 @@ class SimulatedFilesystem:
 
     def _sync(self, operation: str, fd: int) -> None:
         handle = self._handle(fd)
-        self._sync_entry(operation, handle.path, handle.entry)
+        try:
+            self._sync_entry(operation, handle.path, handle.entry)
+        except OSError:
+            handle.hear_of_losses()
+            raise
+        _tell_losses(handle)
 
     def _sync_entry(self, operation: str, path: str, entry: SimulatedFile | SimulatedDirectory) -> None:
         try:
@@ -369,6 +385,12 @@ def _address_of(view: memoryview) -> int:
 
 def _size_of(entry: SimulatedFile | SimulatedDirectory) -> int:
     return len(entry.content) if isinstance(entry, SimulatedFile) else 4096
+
+
+def _tell_losses(handle: _Handle) -> None:
+    """Tell a descriptor of a sync that failed, though it was that of another one. What is new is durable."""
+    if handle.hear_of_losses():
+        raise _error(errno.EIO, handle.path)
 
 
 def _unlock(handle: _Handle) -> None:

@@ -307,6 +307,29 @@ def test_a_failed_sync_has_lost_the_changes_though_the_next_one_succeeds():
     assert content(disk) == b""
 
 
+def test_each_descriptor_that_was_open_is_told_once_of_a_failed_sync():
+    disk, files = make()
+    other = SimulatedFilesystem(disk)
+    fd = settle(disk, files)
+    beside = files.open("/log", os.O_RDWR)
+    synchronous = other.open("/log", os.O_RDWR | os.O_DSYNC)
+    files.pwrite(fd, b"lost", 0)
+    disk.fail("fdatasync")
+    with pytest.raises(OSError, match="Input/output"):
+        files.fdatasync(fd)
+    later = files.open("/log", os.O_RDWR)
+    files.fdatasync(fd)
+    files.fdatasync(later)
+    with pytest.raises(OSError, match="Input/output"):
+        files.fdatasync(beside)
+    files.fdatasync(beside)
+    with pytest.raises(OSError, match="Input/output"):
+        other.pwrite(synchronous, b"more", 8)
+    other.pwrite(synchronous, b"more", 12)
+    power_cycle(disk)
+    assert content(disk) == bytes(8) + b"moremore"
+
+
 def test_a_failed_sync_of_a_directory_can_be_repeated():
     disk, files = make()
     files.open("/log", NEW)
