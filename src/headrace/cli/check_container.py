@@ -6,12 +6,11 @@ import argparse
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.cli.inspect_data import InspectedData, open_data
+from headrace.cli.inspect_data import UNMADE, InspectedData, open_data
 from headrace.cli.output import print_json, print_line, progress
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.segmentstore.inspection.container_check import check_container, find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
-from headrace.standalone.lost_logs import find_unmade
 
 _GARBAGE_SHOWN: Final = 10_000
 _LOOKS_MAX: Final = 3
@@ -61,7 +60,7 @@ def _count_damage(reports: list[CheckReport], strays: Strays) -> int:
 
 def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckReport], Strays]:
     containers = data.chosen(chosen.container)
-    unmade = _find_unmade(data)
+    unmade = data.find_unmade()
     reports = [
         CheckReport(container_id, complete=True, begun=False)
         if container_id in unmade
@@ -74,16 +73,6 @@ def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckR
     for finding in find_orphans(data.chunks, reports, all_checked=everything, running=data.may_change):
         strays.add(finding)
     return reports, strays
-
-
-def _find_unmade(data: InspectedData) -> list[int]:
-    """Return the containers that have no log because the very first start has not come to its end."""
-    if data.problem:
-        return []
-    try:
-        return find_unmade(data.files, data.directory, len(data.containers))
-    except (DataCorruptionError, SnapshotLostError, OSError):
-        return []  # the check of the container says more
 
 
 def _check_one(data: InspectedData, container_id: int, *, deep: bool) -> CheckReport:
@@ -171,7 +160,7 @@ def _print(data: InspectedData, reports: list[CheckReport], strays: Strays) -> N
     for report in reports:
         state = "not checked behind the log" if not report.complete else "clean"
         if not report.begun:
-            state = "has no log yet, the very first start did not come to its end"
+            state = UNMADE
         if report.damaged and report.complete:
             state = _count(report.damaged)
         print_line(

@@ -29,7 +29,7 @@ def inspect_container(chosen: argparse.Namespace) -> None:
     """Epoch, sequence, segments, checkpoints and storage rows of each container."""
     data = open_data(chosen)
     failures = ContainerFailures()
-    for container_id in data.chosen(chosen.container):
+    for container_id in data.with_logs(chosen.container, json=chosen.json):
         with failures.kept(container_id, json=chosen.json) as document:
             replayed = _replay(data, container_id)
             if not chosen.json:

@@ -7,12 +7,13 @@ import json
 import os
 import re
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from headrace.cli.output import progress
-from headrace.errors import CorruptionError, InvalidArgumentError
+from headrace.cli.output import print_json, print_line, progress
+from headrace.errors import CorruptionError, DataCorruptionError, InvalidArgumentError, SnapshotLostError
 from headrace.model.hashing import container_of
 from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.runtime.kernel_locks import is_locked
@@ -20,9 +21,13 @@ from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.standalone.data_directory import FILE_NAME, containers_of, describe_surplus, find_logs
+from headrace.standalone.lost_logs import find_unmade
 
 _INTERNAL: Final = re.compile(re.escape(INTERNAL_PREFIX) + r"[a-z]+_(\d+)")
 _HOLDER_BYTES_MAX: Final = 4096
+
+UNMADE: Final = "has no log yet, the very first start did not come to its end"
+"""What is said of a container whose log the next start makes: that is no damage."""
 
 
 class InspectedData:
@@ -80,6 +85,30 @@ class InspectedData:
                 f"{self.directory} has {len(found)} containers: say which with --container"
             )
         return found[0]
+
+    def find_unmade(self) -> list[int]:
+        """Return the containers that have no log because the very first start has not come to its end."""
+        if self.problem:
+            return []
+        try:
+            return find_unmade(self.files, self.directory, len(self.containers))
+        except (DataCorruptionError, SnapshotLostError, OSError):
+            return []  # a look at the container says more
+
+    def with_logs(self, container: int | None, *, json: bool) -> Iterator[int]:
+        """Yield the container a caller named, or all; in place of one that has no log yet, say so.
+
+        Raises:
+            InvalidArgumentError: there is no such container.
+        """
+        chosen, unmade = self.chosen(container), self.find_unmade()
+        for container_id in chosen:
+            if container_id not in unmade:
+                yield container_id
+            elif json:
+                print_json({"container": container_id, "begun": False})
+            else:
+                print_line(f"container {container_id}: {UNMADE}\n")
 
     def _find_containers(self) -> list[int]:
         """Those of the record, and those that have a log: none may be passed over."""

@@ -48,7 +48,7 @@ def inspect_wal(chosen: argparse.Namespace) -> None:
     """Files, owner, addresses of each log; what is torn or damaged, and where."""
     data = open_data(chosen)
     failures = ContainerFailures()
-    for container_id in data.chosen(chosen.container):
+    for container_id in data.with_logs(chosen.container, json=chosen.json):
         with failures.kept(container_id, json=chosen.json) as document:
             found = ContainerLog(data.log_directory(container_id), data.files)
             torn: list[dict[str, Any]] = []

@@ -17,6 +17,7 @@ from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.runtime.settings_sources import load
 from headrace.standalone.config import StandaloneConfig
+from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
 
 HERE = {"pid": os.getpid(), "host": socket.gethostname(), "since": "2026-11-01T00:00:00+00:00"}
 
@@ -108,3 +109,24 @@ def test_the_variable_of_the_server_is_obeyed(data, monkeypatch, capsys):
 def test_an_empty_name_is_not_the_root():
     with pytest.raises(InvalidArgumentError, match="empty"):
         InspectedData("")
+
+
+@pytest.mark.parametrize("verb", ["wal", "container"])
+async def test_a_log_that_was_never_made_is_no_damage(data, verb, capsys):
+    """The next start makes it, as it does if it finds such a directory."""
+    await make_log(data / "wal" / "container-0", BEGINNING)
+    (data / "wal" / "container-1").mkdir()
+    (data / "headrace.json").write_text('{"format": 1, "containers": 3}')
+    inspect = ["inspect", verb, "--data-dir", str(data)]
+    assert main([*inspect, "--json"]) == 0
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert documents[0]["container"] == 0
+    assert documents[1:] == [{"container": number, "begun": False} for number in (1, 2)]
+    assert main([*inspect, "--container", "2"]) == 0
+    assert capsys.readouterr().out == (
+        "container 2: has no log yet, the very first start did not come to its end\n\n"
+    )
+    chunk = data / "chunks" / "demo" / ("s.5.E-1-O-0." + "0" * 32 + ".chunk")
+    chunk.parent.mkdir(parents=True)
+    chunk.write_bytes(b"content")  # somebody has written: there were logs once
+    assert main(inspect) == 6
