@@ -45,6 +45,8 @@ class FakeTransport:
         return self.unsent
 
     def write(self, data):
+        if self.aborted:
+            return
         assert not self.closing, "written after close"
         self.written.append(bytes(data))
         if self.stuck and len(data):
