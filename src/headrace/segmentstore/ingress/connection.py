@@ -382,9 +382,15 @@ class Connection(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         return bool(self._blocked & _CLOSING)
 
+    @property
+    def is_lost(self) -> bool:
+        return self._outbox.is_closed
+
     def on_writer_ready(self) -> None:
         """The writer that parsing waits for is set up, or was refused."""
         self._unblock(_SETUP)
+        if self._blocked & _CLOSING:
+            self._maybe_close()
 
     def _on_read(self, command: c.ReadSegment) -> None:
         self._totals.reads += 1
@@ -461,7 +467,9 @@ class Connection(asyncio.BufferedProtocol):
         self._loop.call_soon(self._maybe_close)
 
     def _maybe_close(self) -> None:
-        if self._busy_writers or self._requests.running or self._reads.waiting or self._transport is None:
+        if self._busy_writers or self._requests.running or self._reads.waiting or self._writers.setting_up:
+            return
+        if self._transport is None:
             return
         if not self._transport.is_closing():
             self._outbox.flush()

@@ -32,8 +32,8 @@ class WritersConnection(AppendConnection, Protocol):
     peer: str
 
     @property
-    def is_closing(self) -> bool:
-        """Whether nothing more is taken."""
+    def is_lost(self) -> bool:
+        """Whether nobody takes an answer any more."""
 
     def on_error(self, command: Request, error: Exception) -> None:
         """A request failed: answer, or close if there is no answer to that."""
@@ -45,7 +45,7 @@ class WritersConnection(AppendConnection, Protocol):
 class ConnectionWriters:
     """Writers by their ids. Runs on the store's loop."""
 
-    __slots__ = ("_connection", "_home", "_session", "_setup", "_writers")
+    __slots__ = ("_connection", "_home", "_session", "_setup", "_writers", "setting_up")
 
     def __init__(self, home: ConnectionHome, connection: WritersConnection, session: ServerSession) -> None:
         self._home = home
@@ -53,6 +53,8 @@ class ConnectionWriters:
         self._session = session
         self._writers: dict[bytes, AppendSession] = {}
         self._setup: asyncio.Task[None] | None = None
+        self.setting_up = False
+        """Whether a writer waits to be set up, and its client for the answer."""
 
     @property
     def count(self) -> int:
@@ -172,6 +174,7 @@ class ConnectionWriters:
         except ClosedError:
             self._connection.close_after_replies("the server stops")
             return False
+        self.setting_up = True
         return True
 
     async def _set_up_behind(self, command: SetupAppend, former: AppendSession) -> None:
@@ -179,13 +182,14 @@ class ConnectionWriters:
         connection = self._connection
         try:
             await former.target.settle(former.writer_id)
-            if not connection.is_closing and self.set_up(command):
+            if not connection.is_lost and self.set_up(command):
                 return  # it waits for its new segment too
         except HeadraceError as error:
             self._refuse(command, error)
         except Exception:  # a bug of ours: only this connection ends
             _logger.exception("SetupAppend from %s failed", connection.peer)
             connection.close_after_replies("internal error")
+        self.setting_up = False
         connection.on_writer_ready()
 
     async def _open_target(self, command: SetupAppend) -> None:
@@ -197,7 +201,7 @@ class ConnectionWriters:
             except BaseException:
                 target.close()
                 raise
-            if connection.is_closing:
+            if connection.is_lost:
                 target.close()
             else:
                 self._admit(command, target)
@@ -206,6 +210,7 @@ class ConnectionWriters:
         except Exception:  # a bug of ours: only this connection ends
             _logger.exception("SetupAppend from %s failed", connection.peer)
             connection.close_after_replies("internal error")
+        self.setting_up = False
         connection.on_writer_ready()
 
     def check(self) -> None:

@@ -2,13 +2,17 @@
 
 import asyncio
 
+import pytest
+
 from headrace.errors import NoSuchSegmentError, TooManyActiveSegmentsError
+from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.wire import commands as c
 from tests.unit.segmentstore.ingress.world import (
     NULL,
     OTHER,
     SEGMENT,
     WRITER,
+    FakeHome,
     Peer,
     acked,
     append,
@@ -41,6 +45,39 @@ async def test_no_room_for_the_segment_closes_the_connection_so_that_the_client_
     store.refusal = TooManyActiveSegmentsError(0, 25_000)
     assert await peer.ask(SETUP) == []
     assert peer.closed
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_client_that_says_no_more_still_hears_of_a_set_up_under_way(home, store, gone):
+    peer, target = Peer(home), store.segments[SEGMENT]
+    store.inactive.add(SEGMENT)
+    store.gate = asyncio.Event()
+    peer.feed(SETUP)
+    peer.connection.eof_received()
+    assert await peer.replies() == []
+    assert not peer.closed, "an answer is owed"
+    if gone:
+        store.refusal = NoSuchSegmentError(SEGMENT)
+    store.gate.set()
+    expected = c.NoSuchSegment(1, SEGMENT, "", -1) if gone else c.AppendSetup(1, SEGMENT, WRITER, NULL)
+    assert await peer.replies() == [expected]
+    assert peer.lost
+    assert (target.users, home.writers.total) == (0, 0)
+
+
+async def test_a_connection_that_closes_does_not_wait_for_ever_for_a_set_up(store):
+    home = FakeHome(store, IngressConfig(drain_s=0.01))
+    peer = Peer(home)
+    store.inactive.add(SEGMENT)
+    store.gate = asyncio.Event()
+    peer.feed(SETUP)
+    peer.connection.eof_received()
+    async with asyncio.timeout(10):
+        while not peer.lost:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    store.gate.set()
+    await home.supervisor.stop()
+    assert (store.segments[SEGMENT].users, home.writers.total) == (0, 0)
 
 
 async def test_a_writer_lets_go_of_its_segment_when_its_connection_ends_or_it_goes_elsewhere(home, store):
