@@ -38,6 +38,9 @@ what is read of a log and not stored yet takes memory, which those that run alre
 OnFailed = Callable[[SegmentContainer, BaseException], None]
 MakeContainer = Callable[[int, OnFailed], SegmentContainer]
 
+_FINAL = (CorruptionError, FencedOutError)
+"""Why a container is not started again: that could bury the evidence, or fight the rightful owner."""
+
 
 @dataclass(slots=True)
 class ContainerHealth:
@@ -144,11 +147,15 @@ class ContainerRegistry:
         self._starting[container] = None
         try:
             await container.start()
-            self._raise_early(container, None)
+            if (early := self._starting[container]) is not None:
+                raise early
             self._check_not_stopping()
         except Exception as error:
+            early = self._starting[container]
             await self._wait_ended(container, self._begin_end(container), patient=patient)
-            self._raise_early(container, error)
+            cause = _find_cause(early, error, self._starting[container])
+            if cause is not error:
+                raise cause from error
             raise
         except BaseException:  # it is given up, by somebody whose patience has an end
             await self._wait_ended(container, self._begin_end(container), patient=False)
@@ -189,12 +196,6 @@ class ContainerRegistry:
         if ending.done() and not ending.cancelled() and (error := ending.exception()) is not None:
             _logger.error("container %d did not end in order", container.container_id, exc_info=error)
 
-    def _raise_early(self, container: SegmentContainer, error: Exception | None) -> None:
-        """Raise what ended the container while it started; what its start met, ``error``, follows from it."""
-        early = self._starting[container]
-        if early is not None:
-            raise early from error
-
     def _on_failed(self, container: SegmentContainer, error: BaseException) -> None:
         container_id = container.container_id
         if container in self._starting:
@@ -216,7 +217,7 @@ class ContainerRegistry:
     ) -> None:
         container_id = failed.container_id
         await self._wait_ended(failed, ending, patient=True)
-        while not isinstance(error, CorruptionError | FencedOutError):
+        while not isinstance(error, _FINAL):
             pause_s = self._pauses[container_id]
             self._pauses[container_id] = min(pause_s * 2, self._delay_max_s)
             await asyncio.sleep(pause_s)
@@ -291,3 +292,14 @@ class ContainerRegistry:
                 _logger.error("the log of container %s does not answer: it is left behind as it is", names)
                 return False
         return True
+
+
+def _find_cause(early: BaseException | None, error: Exception, late: BaseException | None) -> BaseException:
+    """Return why a start failed that raised ``error``.
+
+    ``early`` is what had ended the container by then: the error follows from it. ``late`` is known once it
+    has stopped. What the stop met follows from the error, but is believed if it forbids to start again.
+    """
+    if early is not None:
+        return early
+    return late if isinstance(late, _FINAL) and not isinstance(error, _FINAL) else error

@@ -298,6 +298,47 @@ async def test_damage_found_by_a_part_while_its_container_starts_is_what_the_sta
     assert world.events == [("start", 0), ("stop", 0)]
 
 
+@pytest.mark.parametrize(
+    ("refusal", "met", "stays_offline"),
+    [
+        (DataCorruptionError("refusal"), WalWriteError("met"), "refusal"),
+        (DataCorruptionError("refusal"), FencedOutError("met"), "refusal"),
+        (WalWriteError("refusal"), FencedOutError("met"), "met"),
+        (WalWriteError("refusal"), StorageFullError("met"), ""),
+    ],
+)
+async def test_what_the_end_of_a_refused_start_meets_does_not_cover_why_it_was_refused(
+    refusal, met, stays_offline
+):
+    """A restart for the latter's sake would bury the damage; but one must not fight another owner either."""
+    world = World(1)
+    await world.registry.start()
+    world.errors[0] = [refusal]
+    make = world.make
+
+    def make_failing(container_id, on_failed):
+        container = make(container_id, on_failed)
+        stop = container.stop
+
+        async def fail_then_stop():
+            if world.made[1] is container:
+                on_failed(container, met)
+            await stop()
+
+        container.stop = fail_then_stop
+        return container
+
+    world.registry._make = make_failing
+    world.made[0].on_failed(world.made[0], WalWriteError("first"))
+    async with asyncio.timeout(10):
+        while world.registry._supervisor.statistics().running:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    assert len(world.made) == (2 if stays_offline else 3)
+    assert bool(world.registry.running()) is not bool(stays_offline)
+    assert (stays_offline or "refusal") in world.registry.health()[0].last_failure
+    await world.registry.stop()
+
+
 async def test_a_container_that_cannot_even_stop_is_started_again():
     world = World(1)
     await world.registry.start()
