@@ -14,6 +14,7 @@ from headrace.errors import (
     NoSuchSegmentError,
     SegmentMergedError,
     SegmentSealedError,
+    TooManyActiveSegmentsError,
     UnsupportedError,
 )
 from headrace.model.attributes import AttributeUpdate
@@ -33,6 +34,9 @@ to wait in a line of bounded length."""
 MERGED_NAMES_MAX: Final = 10_000
 """How many merged sources a container remembers, so that a repeated merge request is answered with
 success."""
+
+_BESIDE_SOURCES: Final = 2
+"""Segments that have to be in memory besides the sources of a batch: its target and the segment catalogue."""
 
 _UPDATE_BYTES: Final = 300
 """Upper bound on what one attribute update takes in the log."""
@@ -88,8 +92,11 @@ class SegmentMerges:
         target.users += 1
         try:
             for name in source_names:
-                source = await self._find_source(name)
-                sources.append(source)
+                try:
+                    sources.append(await self._find_source(name))
+                except TooManyActiveSegmentsError as error:
+                    _check_room(sources, error)
+                    raise
             _Whole(target, sources).look()
             return await self._merge_all(target, source_names, sources)
         finally:
@@ -284,6 +291,16 @@ def check_count(source_names: Sequence[str]) -> None:
             f"a batch of {len(source_names)} merges exceeds the limit of {MERGE_SOURCES_MAX}: nothing "
             "was merged, send smaller ones"
         )
+
+
+def _check_room(sources: Sequence[SegmentState | None], error: TooManyActiveSegmentsError) -> None:
+    """Raise InvalidArgumentError if a batch itself takes all the room: it would be refused for ever."""
+    held = len({each for each in sources if each and not (each.accepted_merged or each.accepted_deleted)})
+    if held + _BESIDE_SOURCES >= error.active_max:
+        raise InvalidArgumentError(
+            f"a batch of merges has more sources than fit into the {error.active_max} segments that their "
+            "container may have in memory: nothing was merged, send smaller ones or raise active_segments_max"
+        ) from error
 
 
 class _Whole:

@@ -6,7 +6,12 @@ from functools import partial
 
 import pytest
 
-from headrace.errors import InvalidArgumentError, NoSuchSegmentError, ThrottledError
+from headrace.errors import (
+    InvalidArgumentError,
+    NoSuchSegmentError,
+    ThrottledError,
+    TooManyActiveSegmentsError,
+)
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.container import segment_merges, transitions
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
@@ -209,3 +214,40 @@ async def test_a_source_that_is_truncated_while_a_batch_is_under_way_is_not_seal
     assert await read_all(container, T) == b"bytes", "the portion in front of it"
     assert not truncated.sealed
     assert not (await container.resolve(U)).sealed
+
+
+@pytest.mark.parametrize("begun_anew", [False, True])
+async def test_a_batch_with_more_sources_than_may_be_in_memory_is_refused_for_good(begun_anew):
+    """Asked again it would be refused again: no connection is to be closed for that."""
+    bench = Bench(active_segments_max=6, eviction_cut_s=2.0)
+    container = await bench.start()
+    await container.create(T, {})
+    names = [f"{T}.{number}" for number in range(5)]
+    for name in names:
+        await container.create(name, {})
+        await append(container, name, b"x")
+    if begun_anew:
+        container = await bench.start()
+    with pytest.raises(InvalidArgumentError, match="nothing was merged, send smaller ones"):
+        await container.merge_batch(await container.resolve(T), names)
+    assert await read_all(container, T) == b""
+    assert await container.merge_batch(await container.resolve(T), names[:4]) == [1, 2, 3, 4]
+    assert await container.merge_batch(await container.resolve(T), names) == [4, 4, 4, 4, 5]
+    await bench.stop()
+
+
+async def test_a_batch_that_finds_no_room_for_others_may_be_sent_again():
+    bench = Bench(active_segments_max=6, eviction_cut_s=2.0)
+    container = await bench.start()
+    await container.create(T, {})
+    names = [f"{T}.{number}" for number in range(4)]
+    for name in names:
+        await container.create(name, {})
+        await append(container, name, b"x")
+    await container.create(U, {})
+    busy = container.target_of(await container.resolve(U))
+    with pytest.raises(TooManyActiveSegmentsError):
+        await container.merge_batch(await container.resolve(T), names)
+    busy.close()
+    assert await container.merge_batch(await container.resolve(T), names) == [1, 2, 3, 4]
+    await bench.stop()
