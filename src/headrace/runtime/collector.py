@@ -34,6 +34,11 @@ class CollectorStatistics:
     uncollectable: int = 0
 
 
+def collect_rarely() -> None:
+    """Make collections rare. Before modules are imported: what they make stays, and is looked at in vain."""
+    gc.set_threshold(*THRESHOLDS)
+
+
 def tune_collector() -> None:
     """Collect once, freeze what start-up has built, and make collections rare.
 
@@ -41,7 +46,7 @@ def tune_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*THRESHOLDS)
+    collect_rarely()
 
 
 class CollectorWatch:

@@ -51,9 +51,14 @@ class ControlPlane:
         self.rest_port = config.rest_port
 
     async def start_rest(self) -> None:
-        """Answer questions about health and statistics. Raises OSError if the address is taken."""
+        """Take questions about health and statistics. Raises OSError if the address is taken."""
         self._rest = RestServer(self._controller, self._config.host, self._config.rest_port, self._inside)
         self.rest_port = await self._rest.start()
+
+    def serve_rest(self) -> None:
+        """Answer them. Idempotent."""
+        if self._rest is not None:
+            self._rest.serve()
 
     async def start(self) -> None:
         """Serve control calls. Raises OSError if an address is taken."""

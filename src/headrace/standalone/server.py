@@ -37,6 +37,10 @@ _logger = logging.getLogger(__name__)
 
 _PORT_MAX: Final = 65535
 
+REST_WAITS_S: Final = 0.5
+"""REST answers once clients may append, or after this: loading the web libraries takes the interpreter for a
+tenth of a second, and nobody asks for the health of a start that takes no longer than a few."""
+
 
 @dataclass(slots=True)
 class Addresses:
@@ -97,8 +101,11 @@ class StandaloneServer:
             stack.push_async_callback(control_plane.stop)
             await control_plane.start_rest()
             _logger.info("health can be asked for: %s:%d", config.host, control_plane.rest_port)
+            answering = asyncio.get_running_loop().call_later(REST_WAITS_S, control_plane.serve_rest)
+            stack.callback(answering.cancel)
             await data_plane.start()
             await control_plane.start()
+            control_plane.serve_rest()
             addresses = Addresses(
                 f"{config.host}:{control_plane.grpc_port}",
                 f"{config.host}:{segmentstore}",

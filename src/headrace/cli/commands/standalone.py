@@ -44,6 +44,9 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def run(chosen: argparse.Namespace) -> None:
+    from headrace.runtime.collector import collect_rarely
+
+    collect_rarely()
     from headrace.runtime import logs, settings_sources
     from headrace.standalone.config import StandaloneConfig
 

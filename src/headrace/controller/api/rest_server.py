@@ -1,6 +1,7 @@
 """Serves the REST interface on the controller's loop.
 
-The web libraries are imported when a server is started: a process without one does not pay for them.
+The web libraries are imported when it begins to answer: a process without one does not pay for them, and one
+that starts has better things to do first.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ class RestServer:
         self._port = port
         self._supervisor = Supervisor("rest")
         self._server: Any = None
+        self._listener: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def start(self) -> int:
-        """Bind and return the bound port; requests are answered as soon as the web libraries are loaded.
+        """Bind and return the bound port. Requests wait until :meth:`serve` is called.
 
         Raises:
             OSError: the address is taken.
@@ -45,11 +47,17 @@ class RestServer:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.create_server((self._host, self._port), family=family)
         listener.setblocking(False)
-        self._serving = self._supervisor.spawn("listener", self._serve(listener))
+        self._listener = listener
         return int(listener.getsockname()[1])
 
+    def serve(self) -> None:
+        """Answer requests as soon as the web libraries are loaded. Idempotent; nothing after a stop."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._serving = self._supervisor.spawn("listener", self._serve(listener))
+
     async def _serve(self, listener: socket.socket) -> None:
-        # Loading them takes longer than recovery: in a thread, so that appends do not wait for it. Requests
+        # Loading them takes a tenth of a second: in a thread, so that appends do not wait for it. Requests
         # that come meanwhile wait in the listener's backlog.
         loop = asyncio.get_running_loop()
         uvicorn = await loop.run_in_executor(None, importlib.import_module, "uvicorn")
@@ -67,11 +75,16 @@ class RestServer:
         self._server = uvicorn.Server(config)
         # Signals belong to the process that embeds this listener.
         self._server.capture_signals = _no_signals
-        if not self._stopping:
+        if self._stopping:
+            listener.close()
+        else:
             await self._server.serve(sockets=[listener])
 
     async def stop(self) -> None:
         """Take no more requests, give those under way a second, stop. Idempotent."""
+        if self._listener is not None:
+            listener, self._listener = self._listener, None
+            listener.close()
         if self._serving is not None:
             serving, self._serving = self._serving, None
             self._stopping = True

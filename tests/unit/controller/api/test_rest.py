@@ -1,3 +1,6 @@
+import asyncio
+import socket
+
 import httpx
 import pytest
 
@@ -254,6 +257,8 @@ async def test_a_request_without_end_is_refused(web):
 async def test_the_server_listens_on_a_free_port_and_stops(controller):
     server = RestServer(controller, "127.0.0.1", 0)
     port = await server.start()
+    server.serve()
+    server.serve()
     async with httpx.AsyncClient() as client:
         assert (await client.get(f"http://127.0.0.1:{port}/ping")).status_code == 200
         assert (await client.get(f"http://127.0.0.1:{port}/v1/scopes")).status_code == 200
@@ -262,3 +267,28 @@ async def test_the_server_listens_on_a_free_port_and_stops(controller):
     async with httpx.AsyncClient() as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(f"http://127.0.0.1:{port}/ping")
+
+
+@pytest.mark.parametrize("turns", [None, 0, 1])
+async def test_a_server_that_is_stopped_before_it_answers_lets_go_of_its_port(controller, turns):
+    server = RestServer(controller, "127.0.0.1", 0)
+    port = await server.start()
+    if turns is not None:
+        server.serve()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    await server.stop()
+    server.serve()
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+async def test_requests_wait_for_a_server_that_does_not_answer_yet(controller):
+    server = RestServer(controller, "127.0.0.1", 0)
+    port = await server.start()
+    async with httpx.AsyncClient() as client:
+        asked = asyncio.ensure_future(client.get(f"http://127.0.0.1:{port}/ping"))
+        await asyncio.sleep(0)
+        server.serve()
+        assert (await asked).status_code == 200
+    await server.stop()
