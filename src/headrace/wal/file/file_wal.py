@@ -291,7 +291,7 @@ class FileWal:
         reader = FileReader(self._directory, self._filesystem)
         try:
             for extent in self._recovered.extents:
-                cursor = RecordCursor(reader.read_at, extent.file, log, extent.start_offset)
+                cursor = RecordCursor(reader.read_at, extent.file, log, extent.needed_offset)
                 yield from self._extent_records(extent, cursor)
         except (OSError, DataCorruptionError) as error:
             fence = self._commit.find_fence()
@@ -307,7 +307,7 @@ class FileWal:
         assert self._truncation is not None
         truncation = self._truncation.sequence
         record = WalRecord(0, memoryview(b""))
-        for sequence in range(extent.first_sequence, extent.end_sequence):
+        for sequence in range(extent.needed_sequence, extent.end_sequence):
             at = cursor.offset
             found = cursor.next_record()
             if found is None or found[0].sequence != sequence:

@@ -74,6 +74,9 @@ class LogExtent:
     doubtful: deque[tuple[int, int]] = field(default_factory=deque)
     """Sequence and offset of the last records, those that none of the file vouches for."""
     start_offset: int = DATA_OFFSET
+    needed_sequence: int = 0
+    needed_offset: int = DATA_OFFSET
+    """The first record that no truncation has dropped, and its place: whoever reads back begins there."""
 
 
 class UnprovenRecords(NamedTuple):
@@ -387,9 +390,11 @@ class _Recovery:
 
     def _walk_file(self, extent: LogExtent, end: int | None) -> None:
         cursor = RecordCursor(self._read, extent.file, self._log)
-        sequence = extent.first_sequence
+        sequence = extent.needed_sequence = extent.first_sequence
         doubtful = extent.doubtful
         while sequence != end:
+            if sequence == self._result.truncation_sequence:
+                extent.needed_sequence, extent.needed_offset = sequence, extent.end_offset
             record = cursor.next_record()
             if record is None or record[0].sequence != sequence or record[0].kind != KIND_DATA:
                 later = self._find_needed(extent.file, extent.end_offset, sequence, end)
@@ -397,6 +402,7 @@ class _Recovery:
                     break
                 extent.start_offset, sequence = later
                 extent.first_sequence, extent.end_offset = sequence, extent.start_offset
+                extent.needed_sequence, extent.needed_offset = sequence, extent.start_offset
                 cursor = RecordCursor(self._read, extent.file, self._log, extent.start_offset)
                 doubtful.clear()
                 continue

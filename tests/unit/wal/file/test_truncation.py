@@ -44,6 +44,31 @@ def test_a_log_truncated_beyond_its_end_goes_on_where_it_ended(beyond):
     assert history.errors == []
 
 
+def test_reading_back_begins_at_the_truncation_point_however_much_of_its_file_lies_before_it():
+    """It goes on on the loop, and what nobody needs has no turns."""
+    machine, history, reads = Machine(), History(), []
+
+    class Watched(SimulatedFilesystem):
+        def pread_into(self, fd, buffer, offset):
+            reads.append(offset)
+            return super().pread_into(fd, buffer, offset)
+
+    async def scenario():
+        wal = await machine.open()
+        await append_some(wal, history, contents(0, 4))
+        await wal.truncate(4)
+        await wal.close()
+        again = machine.make_wal()
+        await again.open()
+        reads.clear()
+        again._filesystem = Watched(machine.disk)
+        assert read_all(again) == [(4, b"00003")]
+        assert min(reads) == DATA_OFFSET + 3 * BLOCK_BYTES
+        await again.close()
+
+    machine.run(scenario())
+
+
 def test_a_record_that_is_in_flight_is_not_truncated():
     machine, history = Machine(), History()
 
