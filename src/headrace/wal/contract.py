@@ -17,7 +17,7 @@ the owner runs out of frames (back-pressure), and whatever does not append goes 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -137,11 +137,14 @@ class Wal(Protocol):
         After an error the instance is good for ``close`` only.
         """
 
-    def records(self) -> Iterator[WalRecord]:
+    def records(self) -> Generator[WalRecord, None, None]:
         """Iterate the log from its truncation point, once, after ``open`` and before the first ``append``.
 
         A torn tail ends the iteration silently (it was never acknowledged). Damage in front of a valid
         record is not a tail: it raises.
+
+        What one step reads, on the loop, is a few MiB that ``open`` has just read, too. An iteration that is
+        given up has to be closed.
 
         Raises:
             DataCorruptionError: with path and offset.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from headrace.errors import FencedOutError, StorageFullError
@@ -102,7 +102,7 @@ class MemoryWal:
         self._statistics.log_bytes = sum(len(content) for _, content in self._log.records)
         self._store.changed()
 
-    def records(self) -> Iterator[WalRecord]:
+    def records(self) -> Generator[WalRecord, None, None]:
         assert self._epoch
         assert not self._appended
         for address, content in list(self._log.records):

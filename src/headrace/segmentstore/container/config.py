@@ -81,6 +81,12 @@ class ContainerConfig:
     checkpoint_part_bytes: int = tunable(
         256 * KIB, low=4 * KIB, high=1 * MIB, help="A checkpoint travels in parts of this size."
     )
+    replay_operations: int = tunable(
+        500,
+        low=1,
+        high=1_000_000,
+        help="Operations of the log that recovery replays at a time; then others of the process have a turn.",
+    )
     eviction: EvictionConfig = field(default_factory=EvictionConfig)
     read_index: ReadIndexConfig = field(default_factory=ReadIndexConfig)
     storage: SegmentStorageConfig = field(default_factory=SegmentStorageConfig)

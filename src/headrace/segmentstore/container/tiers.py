@@ -10,7 +10,8 @@ The first of them that fails ends the others and the container with them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from headrace.errors import DataCorruptionError, HeadraceError, WalWriteError
 from headrace.runtime.supervisor import Supervisor
@@ -27,6 +28,7 @@ from headrace.segmentstore.container.tenure import Tenure, describe_failure
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
+from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.segmentstore.storagewriter.storage_writer import StorageWriter
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
@@ -80,6 +82,7 @@ class ContainerTiers:
                 departures_max=config.checkpoint_departures,
             ),
             checkpoint_part_bytes=config.checkpoint_part_bytes,
+            portion=ReplayPortion(operations_max=config.replay_operations),
             on_failed=self._end,
         )
         self._departures = Departures(state, self.log, catalogue, config.storage_writer)
@@ -94,7 +97,7 @@ class ContainerTiers:
         Raises as :meth:`SegmentContainer.start`, but nobody has judged its errors.
         """
         components, state = self._components, self._state
-        await self.log.start(StoredLengths(state, self.read_index).on_rows)
+        await self.log.start(StoredLengths(state, self.read_index).on_rows, self._replay_turn())
         self._check_recovered()
         await self.log.confirm_kept()
         self.storage = ChunkedSegmentStorage(
@@ -117,6 +120,21 @@ class ContainerTiers:
         self.supervisor.spawn("storage writer", self.writer.run())
         self.supervisor.spawn("departures", self._departures.run())
         self.tenure.begin()
+
+    @asynccontextmanager
+    async def _replay_turn(self) -> AsyncIterator[None]:
+        """Replay while no other container of the process does, and give back at once what a failure leaves.
+
+        Replay takes what room there is, and ends or fails. Of two that do not fit beside half of each other
+        both would fail, as often as they try. So the next one begins when this one has all its bytes in the
+        cache, or none.
+        """
+        async with self._components.cache.replay_turn:
+            try:
+                yield
+            except BaseException:
+                self.read_index.close()
+                raise
 
     def _check_recovered(self) -> None:
         """Every byte that is durable and not stored must be in memory after recovery.

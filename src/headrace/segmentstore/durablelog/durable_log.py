@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from headrace.errors import CacheFullError, ClosedError, DataCorruptionError, HeadraceError, ThrottledError
+from headrace.errors import CacheFullError, ClosedError, HeadraceError, ThrottledError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
@@ -33,10 +33,10 @@ from headrace.segmentstore.durablelog.operation_processor import (
     ProcessorStatistics,
     Propose,
 )
+from headrace.segmentstore.durablelog.replay_portion import ReplayPortion, replay_in_portions
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
-from headrace.segmentstore.operations import codec
-from headrace.wal.contract import Wal, WalStatistics
+from headrace.wal.contract import Wal, WalRecord, WalStatistics
 
 _logger = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ class DurableLog:
         limits: ProcessorLimits,
         policy: CheckpointPolicy,
         checkpoint_part_bytes: int = 256 * KIB,
+        portion: ReplayPortion | None = None,
         on_failed: Callable[[BaseException], None],
     ) -> None:
         self._container = container
@@ -83,7 +84,10 @@ class DurableLog:
         self._policy = policy
         # A part must fit into the log's frames, however few and small they are.
         self._part_bytes = min(checkpoint_part_bytes, wal.frame_bytes_max // 2)
+        self._portion = portion
         self._on_failed = on_failed
+        self._ended: HeadraceError | None = None
+        """Why nothing is to happen any more, if somebody ended the log."""
         self._truncation = TruncationPoints()
         self._checkpointing = False
         self._checkpoint_turn = asyncio.Lock()
@@ -92,6 +96,7 @@ class DurableLog:
         self._recovered_operations = 0
         self._recovered_frames = 0
         self._kept: Mapping[int, Sequence[str]] = {}
+        self._counted_checkpoints = 0
         self._checkpoints = 0
         self._truncations = 0
         self._processor: OperationProcessor | None = None
@@ -106,12 +111,19 @@ class DurableLog:
 
     # -------------------------------------------------------------------------------------- start
 
-    async def start(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> None:
+    async def start(
+        self,
+        on_storage_rows: Callable[[Mapping[str, bytes | None]], None],
+        turn: contextlib.AbstractAsyncContextManager[object] | None = None,
+    ) -> None:
         """Take ownership, replay, write a first checkpoint if the log is new.
 
-        ``on_storage_rows`` is told about the rows of long-term storage as they are met in the log.
+        ``on_storage_rows`` is told about the rows of long-term storage as they are met in the log. ``turn``
+        is waited for before the log is replayed, and held until that has ended; not while a disk is waited
+        for.
 
         Raises:
+            ClosedError: somebody ended the log meanwhile.
             DataCorruptionError: the log contradicts itself.
             FencedOutError: a newer owner exists.
             StorageFullError: no room to take ownership.
@@ -120,7 +132,8 @@ class DurableLog:
         await self._wal.open()
         self._container.epoch = self._wal.epoch
         try:
-            recovered = self.replay(on_storage_rows)
+            async with turn or contextlib.nullcontext():
+                recovered = await self._replay(on_storage_rows)
         except CacheFullError as error:
             raise CacheFullError(
                 "the cache has no room for what the log holds and long-term storage does not; there is some "
@@ -158,27 +171,22 @@ class DurableLog:
             for confirmation in confirmations:
                 await confirmation
 
-    def replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
-        """Rebuild the container's state from the WAL; False if the log is new."""
+    async def _replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
+        """Rebuild the container's state from the WAL, others run in between; False if the log is new."""
+        self._check_not_ended()
         reader = FrameReader()
         replay = LogReplay(
-            self._container, self._read_index, self.memory_log, self._truncation, on_storage_rows
+            self._container,
+            self._read_index,
+            self.memory_log,
+            self._truncation,
+            on_storage_rows,
+            self._portion,
         )
-        decode = codec.decode
-        checkpoints = 0
-        for record in self._wal.records():
-            # What is recovered counts: a container that fails again and again does not let its log grow.
-            self._policy.on_frame(len(record.payload), self._container.departures)
-            if len(self._truncation) != checkpoints:
-                checkpoints = len(self._truncation)
-                self._policy.on_begin(self._container.departures)
-            for view in reader.feed(record.address, record.payload):
-                try:
-                    replay.feed(decode(view), reader.frame_time_ms, reader.start_address)
-                except KeyError as error:
-                    raise DataCorruptionError(
-                        f"the log refers to segment {error} before mapping it"
-                    ) from error
+        with contextlib.closing(self._wal.records()) as records:
+            for _ in replay_in_portions(records, reader, replay, self._on_record):
+                await asyncio.sleep(0)
+                self._check_not_ended()
         recovered = replay.finish()
         self._recovered_operations = replay.operation_count
         self._recovered_frames = reader.frame_count
@@ -186,6 +194,18 @@ class DurableLog:
         self.truncated_sequence = replay.first_sequence
         self._kept = replay.kept
         return recovered
+
+    def _on_record(self, record: WalRecord) -> None:
+        # What is recovered counts: a container that fails again and again does not let its log grow.
+        self._policy.on_frame(len(record.payload), self._container.departures)
+        if len(self._truncation) != self._counted_checkpoints:
+            self._counted_checkpoints = len(self._truncation)
+            self._policy.on_begin(self._container.departures)
+
+    def _check_not_ended(self) -> None:
+        """Whoever ended the log while others ran has let go of the cache, too: nothing may be put there."""
+        if self._ended is not None:
+            raise self._ended
 
     # -------------------------------------------------------------------------------------- operations
 
@@ -318,11 +338,13 @@ class DurableLog:
     # -------------------------------------------------------------------------------------- end
 
     def fail(self, error: HeadraceError) -> None:
+        self._ended = self._ended or error
         if self._processor is not None:
             self._processor.fail(error)
 
     def end_intake(self) -> None:
-        """See :meth:`OperationProcessor.end_intake`: the container is about to stop."""
+        """See :meth:`OperationProcessor.end_intake`: the container is about to stop. Also a start ends."""
+        self._ended = self._ended or ClosedError("the log was closed while it was being recovered")
         if self._processor is not None:
             self._processor.end_intake()
 

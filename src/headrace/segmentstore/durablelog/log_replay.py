@@ -5,12 +5,17 @@ Only what the log holds decides the outcome: any prefix of it, ending anywhere, 
 recovering
 twice gives the same state. What was durable but not yet stored is handed to the storage writer again
 through the memory log. Source: ``docs/flows/recovery.md``.
+
+Nothing here waits, and whoever replays decides how much is done at a time: :meth:`LogReplay.take` answers
+what is left of a large operation, so that an owner lets others run in between; an inspection uses
+:meth:`LogReplay.feed` and goes through it at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container import metadata_checkpoint, transitions
@@ -18,13 +23,17 @@ from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
 from headrace.segmentstore.durablelog.durable_apply import make_visible
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation
 
 
 class LogReplay:
-    """Feed it every operation of the log in order, then call :meth:`finish`."""
+    """Give it every operation of the log in order, by :meth:`take` or :meth:`feed`, then call :meth:`finish`.
+
+    ``portion``: how much of an operation that is left to be done is done at a time.
+    """
 
     def __init__(
         self,
@@ -33,19 +42,25 @@ class LogReplay:
         memory_log: OperationMemoryLog,
         truncation: TruncationPoints,
         on_storage_rows: Callable[[Mapping[str, bytes | None]], None],
+        portion: ReplayPortion | None = None,
     ) -> None:
         self._container = container
         self._read_index = read_index
         self._memory_log = memory_log
         self._truncation = truncation
         self._on_storage_rows = on_storage_rows
+        self.portion = portion or ReplayPortion()
         self._installed = False
+        self._unfinished = False
         self._begin: ops.CheckpointBegin | None = None
         self._begin_address = -1
         self._parts: list[ops.CheckpointPart] = []
         self._between: list[tuple[Operation, int]] = []
         self._orphans = 0
         self.operation_count = 0
+        self.work = 0
+        """Operations taken so far, and rows and segments that some of them list: one costs about as much as
+        the other."""
         self.departed: set[int] = set()
         """Ids of segments whose merge or deletion was replayed, so that storage hears of it again."""
         self.first_sequence = 0
@@ -57,13 +72,25 @@ class LogReplay:
         Who reads less of the log does not see why they are there: the owner has to log that they are."""
 
     def feed(self, operation: Operation, time_ms: int, address: int) -> None:
+        """Take the next operation and do all of it at once. Otherwise as :meth:`take`."""
+        left = self.take(operation, time_ms, address)
+        if left is not None:
+            for _ in left:
+                pass
+
+    def take(self, operation: Operation, time_ms: int, address: int) -> Iterator[None] | None:
         """Take the next operation; ``address`` is the frame in which it begins, ``time_ms`` that frame's
         time.
 
+        Answers what is left to be done of it, None as a rule: to be gone through to its end, a portion at a
+        step, before the next operation is taken.
+
         Raises:
-            DataCorruptionError: the log contradicts itself.
+            DataCorruptionError: the log contradicts itself. Also what is left may raise it.
+            KeyError: the same: the log names a segment that it never mapped.
         """
         self.operation_count += 1
+        self.work += 1
         match operation:
             case ops.CheckpointBegin():
                 if operation.container_id != self._container.container_id:
@@ -78,13 +105,19 @@ class LogReplay:
             case ops.CheckpointPart():
                 if self._begin is not None and operation.begin_sequence == self._begin.sequence:
                     self._parts.append(operation)
+                self.work += len(operation.segment_rows) + len(operation.storage_rows)
             case ops.CheckpointEnd():
+                begin = self._begin
+                if not self._installed and begin is not None and operation.begin_sequence == begin.sequence:
+                    self._unfinished = True
+                    return self._install(begin, operation)
                 self._on_checkpoint_end(operation)
             case _:
                 self._on_operation(operation, time_ms)
-                return
+                return None
         if self._installed:
             self._advance(operation)
+        return None
 
     def _advance(self, operation: Operation) -> None:
         transitions.check_replay(self._container, operation)
@@ -106,14 +139,13 @@ class LogReplay:
             if self._installed:
                 raise DataCorruptionError(f"checkpoint end {end.sequence} has no beginning")
             return
-        if not self._installed:
-            self._install(begin, end)
         self._truncation.add(Checkpoint(end.sequence, self._begin_address, begin.sequence))
         self._memory_log.add(StoredCheckpoint(end.sequence))
         self._begin = None
         self._parts = []
 
-    def _install(self, begin: ops.CheckpointBegin, end: ops.CheckpointEnd) -> None:
+    def _install(self, begin: ops.CheckpointBegin, end: ops.CheckpointEnd) -> Iterator[None]:
+        """Make the first whole checkpoint the state; replay what lies between its beginning and its end."""
         rows = list(metadata_checkpoint.join_rows(row for part in self._parts for row in part.segment_rows))
         storage_rows: dict[str, bytes] = {}
         for part in self._parts:
@@ -123,15 +155,32 @@ class LogReplay:
                 f"checkpoint {begin.sequence} has {len(rows)} of {end.segment_count} segments, "
                 f"{len(storage_rows)} of {end.storage_row_count} storage rows"
             )
-        metadata_checkpoint.install(self._container, rows, storage_rows)
+        yield
+        portion = self.portion
+        yield from metadata_checkpoint.install(
+            self._container, rows, storage_rows, portion.operations_max, portion.row_bytes_max
+        )
         self._container.sequence = self.first_sequence = begin.sequence
         for state in self._container.by_id.values():
             state.last_used = begin.sequence
         self._installed = True
-        self._on_storage_rows(storage_rows)
+        changes = iter(storage_rows.items())
+        for _ in range(0, len(storage_rows) or 1, portion.operations_max):
+            self._on_storage_rows(dict(islice(changes, portion.operations_max)))
+            yield
         between, self._between = self._between, []
+        done = size = 0
         for operation, time_ms in between:
             self._replay(operation, time_ms)
+            done += 1
+            if isinstance(operation, ops.AppendRun | ops.Append):
+                size += len(operation.data)
+            if done >= portion.operations_max or size >= portion.bytes_max:
+                yield
+                done = size = 0
+        self._on_checkpoint_end(end)
+        self._advance(end)
+        self._unfinished = False
 
     def _replay(self, operation: Operation, time_ms: int) -> None:
         self._advance(operation)
@@ -139,6 +188,7 @@ class LogReplay:
             case ops.AppendRun() | ops.Append() | ops.Seal() | ops.Truncate() | ops.Merge():
                 self._resumed.add(operation.segment_id)
             case ops.EvictSegments():
+                self.work += len(operation.segment_ids)
                 self._evict(operation)
                 return
             case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
@@ -164,6 +214,7 @@ class LogReplay:
             self.departed.add(operation.segment_id)
             self._read_index.let_go(self._container.by_id[operation.segment_id])
         elif isinstance(operation, ops.StorageRows):
+            self.work += len(operation.changes)
             self._on_storage_rows(operation.changes)
 
     def _evict(self, operation: ops.EvictSegments) -> None:
@@ -190,6 +241,7 @@ class LogReplay:
         Raises:
             DataCorruptionError: operations without any whole checkpoint before or around them.
         """
+        assert not self._unfinished, "somebody has not gone through what is left of a checkpoint"
         if not self._installed and (self._orphans or self._between):
             raise DataCorruptionError("the log holds operations but no whole metadata checkpoint")
         return self._installed

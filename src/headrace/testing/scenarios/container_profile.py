@@ -105,6 +105,7 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
         checkpoint_frames=(40, 80, 200)[draw(3)],
         checkpoint_bytes=(16 * KIB, 64 * KIB)[draw(2)],
         checkpoint_part_bytes=(200, 2 * KIB)[draw(2)],
+        replay_operations=(1, 7, 500)[entropy.fork("replay").randbelow(3)],
         read_index=ReadIndexConfig(
             fetches_max=2 + draw(3),
             read_ahead=draw(3) > 0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -282,7 +282,7 @@ class FileWal:
 
     # ---- reading back
 
-    def records(self) -> Iterator[WalRecord]:
+    def records(self) -> Generator[WalRecord, None, None]:
         """Iterate the log; see ``Wal.records``. Reads ahead in large pieces, on the caller's thread."""
         assert self._record is not None
         assert self._commit is not None

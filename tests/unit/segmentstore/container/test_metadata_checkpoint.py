@@ -49,5 +49,6 @@ def test_a_segment_of_ten_thousand_writers_fits_parts_of_any_size():
         "s/last",
     ]
     recovered = ContainerState(1)
-    install(recovered, join_rows(row for rows in parts for row in rows), {})
+    steps = install(recovered, join_rows(row for rows in parts for row in rows), {}, 2, 10**6)
+    assert list(steps) == [None]
     assert recovered.by_name["s/large"].accepted_attributes == writers

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import threading
 
 import pytest
 
-from headrace.errors import DataCorruptionError, HeadraceError, StorageFullError
+from headrace.errors import ClosedError, DataCorruptionError, HeadraceError, StorageFullError
 from headrace.limits import MIB
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SeededEntropy
@@ -27,6 +28,8 @@ class Process:
 
     def __init__(self, path=None):
         self.bench = Bench()
+        # Others have a turn behind each operation that is replayed.
+        self.bench.config = dataclasses.replace(self.bench.config, replay_operations=1)
         self.cache = BlockCache(CacheConfig(bytes_max=32 * MIB))
         self.path = path
         self.failures = []
@@ -93,6 +96,58 @@ async def test_a_start_that_is_cancelled_at_any_turn_leaves_nothing_behind(tmp_p
     assert turns >= 2  # how many in files depends on who else uses the machine
     assert not process.failures
     assert threading.active_count() == threads
+
+
+class WatchedWal(MemoryWal):
+    """Counts who reads it back."""
+
+    readers = 0
+
+    def records(self):
+        self.readers += 1
+        try:
+            yield from super().records()
+        finally:
+            self.readers -= 1
+
+
+ENDS = {"stop": ClosedError, "fail": StorageFullError}
+
+
+@pytest.mark.parametrize("end", ["cancel", *ENDS])
+async def test_a_start_that_ends_at_any_turn_of_its_replay_leaves_nothing_behind(end):
+    process = Process()
+    await process.prepare()
+    turns, began, in_replay, told = int(end == "stop"), False, 0, 0  # who has ended cannot be started
+    while not began:
+        wal = WatchedWal(process.bench.logs, "c0", WalConfig(frames_max=4))
+        container = process.make(wal)
+        starting = asyncio.ensure_future(container.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        began = starting.done()
+        in_replay += (replays := wal.readers)
+        if end == "cancel":
+            starting.cancel()
+        elif end == "fail" and not began:
+            container.tiers.supervisor.spawn("a part", fail())
+        if end == "fail":
+            await asyncio.wait([starting])  # it hears of it
+        async with asyncio.timeout(20):
+            await container.stop()
+            await asyncio.wait([starting])
+        if replays:
+            told += starting.cancelled() if end == "cancel" else type(starting.exception()) is ENDS[end]
+        assert began or starting.cancelled() or isinstance(starting.exception(), HeadraceError | type(None))
+        assert not wal.readers
+        assert not process.cache.replay_turn.locked()
+        assert process.cache.statistics().used_bytes == process.cache.containers == 0
+        turns += 1
+        if turns % 5 == 0 or began:
+            await process.prove()
+    assert in_replay > 5
+    assert told >= in_replay - 2 * (end == "fail")  # a task fails one turn later
+    assert end == "fail" or not process.failures
 
 
 async def test_a_start_that_meets_damage_after_its_bytes_are_in_the_cache_gives_them_back():

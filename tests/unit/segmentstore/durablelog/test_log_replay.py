@@ -8,6 +8,7 @@ from headrace.segmentstore.container.metadata_checkpoint import encode_segment_r
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from tests.unit.segmentstore.durablelog.log_bench import BytesIndex
@@ -147,6 +148,47 @@ def test_a_checkpoint_that_begins_anew_knows_what_came_before_it():
     assert found.state.get("s/1").durable_length == 14
     assert (found.state.sequence, found.replay.first_sequence) == (23, 20)
     assert found.truncation.newest == Checkpoint(23, 4, 20)
+
+
+def test_the_first_checkpoint_is_left_to_be_done_in_portions():
+    found = Replay()
+    found.replay.portion = ReplayPortion(operations_max=2)
+    rows = [row(number, 0) for number in range(1, 8)]
+    between = [ops.AppendRun(20 + number, 1, number, WRITER, number, 1, b"a") for number in range(5)]
+    *before, end = checkpoint(18, *rows, storage_rows=[(f"k{i}", b"1") for i in range(5)], between=between)
+    found.feed(*before)
+    left = found.replay.take(end, LATE_MS, 9)
+    seen = []
+    for _ in left:
+        with pytest.raises(AssertionError):
+            found.replay.finish()
+        stored = sum(map(len, found.rows))
+        seen.append((len(found.state.by_id), stored, len(found.index.content(SegmentState(1, "s/1")))))
+    assert seen == [
+        (0, 0, 0), (2, 0, 0), (4, 0, 0), (6, 0, 0), (7, 2, 0), (7, 4, 0), (7, 5, 0), (7, 5, 2), (7, 5, 4)
+    ]  # fmt: skip
+    assert found.replay.finish()
+    assert found.state.by_id[1].durable_length == 5
+    assert found.state.sequence == end.sequence
+    assert found.truncation.newest == Checkpoint(end.sequence, 1, 18)
+
+
+def test_a_portion_of_segment_rows_is_bounded_in_bytes_too():
+    found = Replay()
+    found.replay.portion = ReplayPortion(row_bytes_max=100)
+    *before, end = checkpoint(10, *(row(number, 0) for number in range(1, 8)))
+    found.feed(*before)
+    counts = [len(found.state.by_id) for _ in found.replay.take(end, LATE_MS, 9)]
+    assert counts == [0, 3, 6, 7]
+
+
+def test_what_is_listed_counts_as_work():
+    found = Replay()
+    found.feed(*checkpoint(10, row(1, 10), row(2, 10), storage_rows=[("a", b"1")]))
+    assert found.replay.work == 3 + 3
+    found.feed(ops.StorageRows(20, {"a": None, "b": b"2"}), ops.EvictSegments(21, [1, 2]))
+    assert found.replay.work == 3 + 3 + 3 + 3
+    assert found.replay.operation_count == 5
 
 
 def test_a_segment_of_a_checkpoint_was_last_used_when_that_began():

@@ -11,6 +11,7 @@ changes.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -69,6 +70,8 @@ class BlockCache:
         }
         self._evictions = ExtentEvictions(extents, self._queues, self.free)
 
+        self.replay_turn = asyncio.Lock()
+        """Held by the one container that replays its log into the cache; the others wait in their order."""
         self.containers = 0
         self._promised_bytes = 0
         self.reserved_bytes = 0
