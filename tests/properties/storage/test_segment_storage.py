@@ -10,14 +10,19 @@ from hypothesis import strategies as st
 from headrace.errors import NoSuchSegmentError, RequestError, SegmentTruncatedError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
-from headrace.storage.chunks.segment_layout import load_layout
+from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.metadata.rows import CHUNK_PREFIX, SEGMENT_PREFIX
 from headrace.storage.providers.memory import MemoryChunkProvider
 
 SMALL = SegmentStorageConfig(
-    rollover_bytes=64, block_bytes=4, concat_copy_bytes_max=20, garbage_delay_s=0.0, read_parallel_max=3
+    rollover_bytes=64,
+    block_bytes=4,
+    concat_copy_bytes_max=20,
+    garbage_delay_s=0.0,
+    read_parallel_max=3,
+    walk_rows_max=2,
 )
 
 
@@ -94,7 +99,8 @@ async def check_against(storage, rows, provider, model) -> None:
             expected.start,
             expected.sealed,
         )
-        load_layout(name, rows.get).check()
+        chunks = list(walk_chunks(load_layout(name, rows.get), rows.get))
+        assert len(chunks) == info.chunk_count
         length = info.length - info.start_offset
         assert await storage.read_stored(name, info.start_offset, length) == expected.data[expected.start :]
         for offset in range(info.start_offset, info.length, 7):

@@ -24,7 +24,7 @@ from headrace.limits import KIB
 from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations.codec import decode_rows, encode_rows
-from headrace.storage.chunks.segment_layout import load_layout
+from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
 
 ROW_BYTES_MAX: Final = 64 * KIB
 """A segment whose row would be larger even without rows of storage (about 2,500 writers) stays in memory."""
@@ -52,7 +52,11 @@ class CatalogueRow:
             DataCorruptionError: the rows contradict each other.
         """
         layout = load_layout(self.segment.storage_name, self.storage_rows.get)
-        return 0 if layout is None else layout.length
+        if layout is None:
+            return 0
+        for _ in walk_chunks(layout, self.storage_rows.get):
+            pass  # they are few, and have to be whole before they are in memory again
+        return layout.length
 
 
 def encode_row(segment: SegmentState, storage_rows: Mapping[str, bytes] | None = None) -> bytes:

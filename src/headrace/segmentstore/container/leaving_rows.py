@@ -17,8 +17,8 @@ from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.chunks.segment_rows import find_rows
 from headrace.storage.metadata.rows import CHUNK_PREFIX
 
-_LOOKUPS_MAX: Final = 2000
-"""A segment with more rows than so many look-ups find has too many for its row of the catalogue."""
+_CHUNKS_MAX: Final = 1000
+"""A segment with more chunks has too many rows for its row of the catalogue."""
 
 
 def find_leaving_rows(container: ContainerState, segment: SegmentState) -> dict[str, bytes]:
@@ -26,15 +26,8 @@ def find_leaving_rows(container: ContainerState, segment: SegmentState) -> dict[
 
     A damaged row stays where it is: who reads it finds it so.
     """
-    lookups = 0
-
-    def get(key: str) -> bytes | None:
-        nonlocal lookups
-        lookups += 1
-        return container.storage_rows.get(key) if lookups <= _LOOKUPS_MAX else None
-
     try:
-        rows = find_rows(segment.storage_name, get)
+        rows = find_rows(segment.storage_name, container.storage_rows.get, _CHUNKS_MAX)
     except DataCorruptionError:
         return {}
     for key in rows:

@@ -10,7 +10,7 @@ from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.frames import read_operations
 from headrace.segmentstore.operations import catalogue as ops
-from headrace.storage.chunks.segment_layout import load_layout
+from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
 
 
 class SegmentContents:
@@ -68,7 +68,7 @@ class SegmentContents:
         layout = load_layout(segment.storage_name, self._find_row)
         if layout is None:
             return
-        for chunk, start in zip(layout.chunks, layout.starts, strict=True):
+        for chunk, start in walk_chunks(layout, self._find_row):
             if start + chunk.length <= segment.start_offset:
                 continue
             for offset, data in self._files.pieces(

@@ -12,7 +12,7 @@ from headrace.segmentstore.inspection.attribute_names import segment_type_words
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.log_coverage import LogRange
-from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_layout
+from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_layout, walk_chunks
 
 _VERIFIED: Final = "verified"
 _NOT_VERIFIED: Final = "not verified"
@@ -69,19 +69,18 @@ def view_segment(
 ) -> SegmentView:
     """Gather what the log, the rows and the files say; ``deep`` verifies every stored byte."""
     problem, layout = "", None
+    chunks = []
     try:
         layout = load_layout(segment.storage_name, replayed.storage_row)
-    except DataCorruptionError as error:
-        problem = str(error)
-    chunks = []
-    if layout is not None:
-        for chunk, start in zip(layout.chunks, layout.starts, strict=True):
+        for chunk, start in walk_chunks(layout, replayed.storage_row) if layout is not None else ():
             length, state = _look_at(files, chunk, replayed, deep=deep)
             blocks = -(-chunk.length // chunk.block_bytes)
             path = files.path(chunk.name)
             chunks.append(
                 ChunkView(chunk.name, path, start, chunk.length, chunk.epoch, blocks, length, state)
             )
+    except DataCorruptionError as error:
+        problem = str(error)  # the chunks in front of it are shown
     return SegmentView(
         segment,
         status_of(replayed, segment),

@@ -11,7 +11,13 @@ from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.stored_lengths import segment_id_of
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.findings import CheckReport
-from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_chunk, load_layout
+from headrace.storage.chunks.segment_layout import (
+    Chunk,
+    SegmentLayout,
+    load_chunk,
+    load_layout,
+    walk_chunks,
+)
 from headrace.storage.metadata.rows import (
     CHECKSUM_PREFIX,
     CHUNK_PREFIX,
@@ -87,12 +93,13 @@ class StorageCheck:
     def _check_segment(self, name: str) -> None:
         try:
             layout = load_layout(name, self._rows.get)
+            assert layout is not None
+            chunks = list(walk_chunks(layout, self._rows.get))
         except DataCorruptionError as error:
             self._report.damage("layout", str(error), f"segment {name!r}", _KEEP)
             return
-        assert layout is not None
         self._check_owner(layout)
-        for chunk, start in zip(layout.chunks, layout.starts, strict=True):
+        for chunk, start in chunks:
             self._reached.add(chunk.name)
             self._check_chunk(layout, chunk, start)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from headrace.storage.chunks.segment_layout import Chunk, Rows, SegmentLayout
+from headrace.storage.chunks.segment_layout import Chunk, Rows, SegmentLayout, put_chunk_row
 from headrace.storage.metadata.rows import checksum_key, encode_checksum_row, full_group_count
 
 
@@ -41,8 +41,8 @@ def plan_append(
     assert length > 0
     pieces: list[AppendPiece] = []
     begin = 0
-    if extends_last and layout.chunks:
-        last = layout.chunks[-1]
+    last = layout.last
+    if extends_last and last is not None:
         room = min(length, layout.rollover_bytes - last.length)
         if room > 0:
             pieces.append(AppendPiece(last.name, last.length, 0, room, is_new=False))
@@ -57,26 +57,29 @@ def plan_append(
 def apply_append(
     layout: SegmentLayout, pieces: Sequence[AppendPiece], *, epoch: int, block_bytes: int
 ) -> tuple[SegmentLayout, Rows]:
-    """Return the layout after the pieces were written, and the rows that make it so."""
-    after = layout.copy()
-    after.owner_epoch = epoch
+    """Return the layout after the pieces were written, and the rows that make it so. O(pieces)."""
     rows: Rows = {}
-    changed_from = max(0, len(after.chunks) - 1)  # the last chunk grows, or gets a successor
+    last, length = layout.last, layout.length
+    first_chunk, count = layout.first_chunk, layout.chunk_count
     for piece in pieces:
         if piece.is_new:
-            after.chunks.append(Chunk(piece.chunk, epoch, piece.length, block_bytes, piece.checksums))
-            after.starts.append(after.length)
+            if last is not None:  # it may have grown, and gets a successor
+                put_chunk_row(rows, last, piece.chunk)
+            last = Chunk(piece.chunk, epoch, piece.length, block_bytes, piece.checksums)
+            first_chunk = first_chunk or piece.chunk
+            count += 1
             groups_before = 0
         else:
-            last = after.chunks[-1]
+            assert last is not None
             groups_before = full_group_count(last.length, last.block_bytes)
-            after.chunks[-1] = Chunk(
-                last.name, last.epoch, last.length + piece.length, last.block_bytes, piece.checksums
-            )
+            last = replace(last, length=last.length + piece.length, checksums=piece.checksums)
         put_checksum_rows(rows, piece.chunk, groups_before, piece.full_groups)
-        after.length += piece.length
-    for index in range(changed_from, len(after.chunks)):
-        after.put_chunk_row(rows, index)
+        length += piece.length
+    assert last is not None
+    put_chunk_row(rows, last, "")
+    after = replace(
+        layout, owner_epoch=epoch, length=length, chunk_count=count, first_chunk=first_chunk, last=last
+    )
     after.put_segment_row(rows)
     return after, rows
 

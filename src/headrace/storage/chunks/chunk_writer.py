@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.errors import ChunkOffsetError, NoSuchChunkError, RequestError, StorageFullError
@@ -22,6 +22,16 @@ from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Written:
+    """What is in objects, to be committed by ``rows``: the segment looks like ``after`` then."""
+
+    after: SegmentLayout
+    rows: Rows
+    new_chunks: Sequence[str] = ()
+    """Objects that were made for it."""
 
 
 class ChunkWriter:
@@ -56,21 +66,18 @@ class ChunkWriter:
 
     def close_last(self, layout: SegmentLayout) -> None:
         """The outcome of a commit is unknown: the last chunk's object may be longer than committed."""
-        if layout.chunks:
-            self._closed.add(layout.chunks[-1].name)
+        if layout.last is not None:
+            self._closed.add(layout.last.name)
 
-    def discard_new(self, before: SegmentLayout, after: SegmentLayout) -> None:
-        """What was written in between was not committed, and will not be: nobody ever reads its objects."""
-        known = {chunk.name for chunk in before.chunks}
-        self._garbage.orphans.extend(chunk.name for chunk in after.chunks if chunk.name not in known)
+    def discard(self, written: Written) -> None:
+        """What was written was not committed, and will not be: nobody ever reads its new objects."""
+        self._garbage.orphans.extend(written.new_chunks)
 
     def forget(self, chunks: Iterable[str]) -> None:
         """The chunks are gone."""
         self._closed.difference_update(chunks)
 
-    async def write(
-        self, layout: SegmentLayout, views: list[memoryview], length: int
-    ) -> tuple[SegmentLayout, Rows]:
+    async def write(self, layout: SegmentLayout, views: list[memoryview], length: int) -> Written:
         """Write the bytes behind the committed ones; return the layout and rows that would commit them.
 
         On failure nothing is committed; chunks that may hold more than is committed get no more bytes,
@@ -85,7 +92,7 @@ class ChunkWriter:
             after = replace(layout, owner_epoch=self._epoch)
             rows: Rows = {}
             after.put_segment_row(rows)
-            return after, rows
+            return Written(after, rows)
         await self._incarnation.commit()
         pieces = plan_append(
             layout,
@@ -109,9 +116,10 @@ class ChunkWriter:
             damage = _describe_damage(error)
         else:
             self.chunks_created += sum(piece.is_new for piece in pieces)
-            if layout.chunks and pieces[-1].is_new:
-                self._closed.discard(layout.chunks[-1].name)
-            return apply_append(layout, pieces, epoch=self._epoch, block_bytes=self._block_bytes)
+            if layout.last is not None and pieces[-1].is_new:
+                self._closed.discard(layout.last.name)
+            after, rows = apply_append(layout, pieces, epoch=self._epoch, block_bytes=self._block_bytes)
+            return Written(after, rows, [piece.chunk for piece in pieces if piece.is_new])
         # The last chunk's object is not what was committed. It is closed now, so this comes here once only.
         if damage:
             _logger.error("damaged data: %s; %r goes on in a new chunk", damage, layout.segment)
@@ -134,9 +142,9 @@ class ChunkWriter:
             raise
 
     def _extends_last(self, layout: SegmentLayout) -> bool:
-        if not layout.chunks or not self._io.supports_append:
+        last = layout.last
+        if last is None or not self._io.supports_append:
             return False
-        last = layout.chunks[-1]
         return last.epoch == self._epoch and last.name not in self._closed
 
     def _add_checksums(self, layout: SegmentLayout, piece: AppendPiece, part: Sequence[memoryview]) -> None:
@@ -144,7 +152,8 @@ class ChunkWriter:
         if piece.is_new:
             block_bytes, tail = self._block_bytes, piece.checksums
         else:
-            last = layout.chunks[-1]
+            last = layout.last
+            assert last is not None
             block_bytes, tail = last.block_bytes, last.checksums
         piece.full_groups, piece.checksums = extend_checksums(tail, piece.chunk_offset, block_bytes, part)
 

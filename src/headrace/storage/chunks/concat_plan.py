@@ -7,13 +7,15 @@ dropped.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import (
     InvalidArgumentError,
     OffsetMismatchError,
     SegmentNotSealedError,
     SegmentSealedError,
 )
-from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
+from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, put_chunk_row
 from headrace.storage.metadata.rows import segment_key
 
 
@@ -40,14 +42,14 @@ def check_concat(target: SegmentLayout, offset: int, source: SegmentLayout) -> N
 
 def plan_link(target: SegmentLayout, source: SegmentLayout, *, epoch: int) -> tuple[SegmentLayout, Rows]:
     """Make the source's chunks the target's last ones and forget the source. An empty source adds nothing."""
-    after = target.copy()
-    after.owner_epoch = epoch
     rows: Rows = {segment_key(source.segment): None}
-    if source.chunks:
-        after.chunks += source.chunks
-        after.starts += [target.length + start for start in source.starts]
+    after = replace(target, owner_epoch=epoch)
+    if source.last is not None:
         after.length += source.length
-        if target.chunks:
-            after.put_chunk_row(rows, len(target.chunks) - 1)
+        after.chunk_count += source.chunk_count
+        after.first_chunk = target.first_chunk or source.first_chunk
+        after.last = source.last
+        if target.last is not None:
+            put_chunk_row(rows, target.last, source.first_chunk)
     after.put_segment_row(rows)
     return after, rows

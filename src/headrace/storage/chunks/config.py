@@ -97,6 +97,12 @@ class SegmentStorageConfig:
         simulate=(1, 5),
         help="Layouts kept ready; others are built from their rows when they are needed.",
     )
+    walk_rows_max: int = tunable(
+        256,
+        low=1,
+        high=100_000,
+        help="Rows of chunks looked at in one go to find a byte of a segment; others have a turn in between.",
+    )
 
     def check(self) -> None:
         """Check relations between settings."""

@@ -1,13 +1,29 @@
-"""The layouts that one owner keeps in memory: those used last; others are built from their rows again."""
+"""The layouts that one owner keeps in memory: those used last; others are built from their rows again.
+
+So are the indexes of their chunks, which may be long: portion by portion, in the turns of the loop of those
+who need them. Whatever happens to a segment in between, the next portion is read for what it is then.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from typing import Final
 
 from headrace.errors import FencedOutError, InvalidArgumentError, NoSuchSegmentError
+from headrace.storage.chunks.chunk_index import ChunkIndex
 from headrace.storage.chunks.config import SegmentStorageConfig
-from headrace.storage.chunks.segment_layout import SegmentLayout, load_layout
+from headrace.storage.chunks.read_plan import Locate
+from headrace.storage.chunks.segment_layout import (
+    Chunk,
+    GetRow,
+    SegmentLayout,
+    load_chunk,
+    load_layout,
+)
+from headrace.storage.chunks.segment_locks import SegmentLocks
+
+_CHUNKS_MAX: Final = 64
 
 
 class KeptLayouts:
@@ -16,15 +32,37 @@ class KeptLayouts:
     ``get_row`` returns a row by its key, or None.
     """
 
-    __slots__ = ("_config", "_epoch", "_get_row", "_kept")
+    __slots__ = (
+        "_chunks",
+        "_config",
+        "_epoch",
+        "_get_row",
+        "_indexes",
+        "_kept",
+        "_portion",
+        "_rows_left",
+        "_walks",
+    )
 
-    def __init__(
-        self, get_row: Callable[[str], bytes | None], epoch: int, config: SegmentStorageConfig
-    ) -> None:
+    def __init__(self, get_row: GetRow, epoch: int, config: SegmentStorageConfig) -> None:
         self._get_row = get_row
         self._epoch = epoch
         self._config = config
         self._kept: OrderedDict[str, SegmentLayout] = OrderedDict()
+        self._indexes: dict[str, ChunkIndex] = {}
+        """Of those kept, as far as they were needed: smaller than the rows in memory they are made of."""
+
+        self._walks = SegmentLocks()
+        """Segments whose chunks somebody is going through: one at a time, the others profit from it."""
+
+        self._portion = asyncio.Lock()
+        """Held by whoever goes on in the next turn of the loop: those that are under way take turns."""
+
+        self._rows_left = config.walk_rows_max
+        """Rows that may still be looked at in this turn of the loop, by all together."""
+
+        self._chunks: OrderedDict[str, Chunk] = OrderedDict()
+        """Chunks read last. None of them is the last of its segment, so none ever changes."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -67,13 +105,82 @@ class KeptLayouts:
         size = min(rollover_bytes or self._config.rollover_bytes, self._config.rollover_bytes)
         return SegmentLayout(segment, self._epoch, max(size, self._config.block_bytes))
 
+    async def reach(self, segment: str, begin: int, end: int) -> tuple[SegmentLayout, ChunkIndex]:
+        """Return a segment, and an index that knows the chunks of ``[begin, end)``, except for its last one.
+
+        Both are true until the caller waits for anything.
+
+        Raises:
+            NoSuchSegmentError: there is none, or not any more.
+            DataCorruptionError: a row is damaged or missing, or they contradict each other.
+        """
+        found = self.reach_at_once(segment, begin, end)
+        if found is not None:
+            return found
+        async with self._walks.hold(segment):
+            index = self._find_index(self.get(segment))
+            while True:
+                async with self._portion:
+                    await asyncio.sleep(0)
+                    layout = self.get(segment)
+                    if self._extend(index, layout, begin, end):
+                        return layout, index
+
+    def reach_at_once(self, segment: str, begin: int, end: int) -> tuple[SegmentLayout, ChunkIndex] | None:
+        """As :meth:`reach`, if that takes no waiting."""
+        layout = self.get(segment)
+        index = self._find_index(layout)
+        return (layout, index) if self._extend(index, layout, begin, end) else None
+
+    def _extend(self, index: ChunkIndex, layout: SegmentLayout, begin: int, end: int) -> bool:
+        """Go on with the rows that are left to this turn of the loop; say whether that was enough."""
+        left = index.extend(layout, begin, end, self._get_row, self._rows_left)
+        if left != self._rows_left:
+            if self._rows_left == self._config.walk_rows_max:
+                asyncio.get_running_loop().call_soon(self._begin_turn)
+            self._rows_left = max(0, left)
+        return left >= 0
+
+    def _begin_turn(self) -> None:
+        self._rows_left = self._config.walk_rows_max
+
+    def _find_index(self, layout: SegmentLayout) -> ChunkIndex:
+        index = self._indexes.get(layout.segment)
+        if index is None:
+            index = self._indexes[layout.segment] = ChunkIndex()
+        return index
+
+    def locator(self, layout: SegmentLayout, index: ChunkIndex) -> Locate:
+        """Return what finds the chunks of a segment by offset, as far as ``index`` reaches."""
+        last, last_start = layout.last, layout.last_start
+
+        def locate(offset: int) -> tuple[Chunk, int]:
+            if last is not None and offset >= last_start:
+                return last, last_start
+            _, name, start = index.find(offset)
+            return self._find_chunk(name), start
+
+        return locate
+
+    def _find_chunk(self, name: str) -> Chunk:
+        chunk = self._chunks.get(name)
+        if chunk is not None:
+            self._chunks.move_to_end(name)
+            return chunk
+        chunk, _ = load_chunk(name, self._get_row)
+        self._chunks[name] = chunk
+        if len(self._chunks) > _CHUNKS_MAX:
+            self._chunks.popitem(last=False)
+        return chunk
+
     def keep(self, layout: SegmentLayout) -> None:
         """This is what the segment looks like now; the one used longest ago may leave for it."""
         self._kept[layout.segment] = layout
         self._kept.move_to_end(layout.segment)
         if len(self._kept) > self._config.layouts_max:
-            self._kept.popitem(last=False)
+            self.forget(next(iter(self._kept)))
 
     def forget(self, segment: str) -> None:
         """Only its rows tell what the segment looks like. Fine if it was not kept."""
         self._kept.pop(segment, None)
+        self._indexes.pop(segment, None)

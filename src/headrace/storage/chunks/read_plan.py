@@ -14,6 +14,9 @@ from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
 from headrace.storage.metadata.rows import CHECKSUM_GROUP_BLOCKS, full_group_count
 
+Locate = Callable[[int], tuple[Chunk, int]]
+"""Tells which chunk holds a byte of the segment, and at which offset in the segment that chunk starts."""
+
 
 @dataclass(slots=True)
 class ReadPiece:
@@ -28,11 +31,14 @@ class ReadPiece:
     checksums: array[int]
 
 
-def plan_read(layout: SegmentLayout, offset: int, length: int, groups: ChecksumGroups) -> list[ReadPiece]:
+def plan_read(
+    layout: SegmentLayout, locate: Locate, offset: int, length: int, groups: ChecksumGroups
+) -> list[ReadPiece]:
     """Return the pieces that hold ``[offset, offset + length)``, in order.
 
     Args:
-        layout: the segment's chunks.
+        layout: the segment.
+        locate: finds its chunks.
         offset: in the segment.
         length: all of it must be stored.
         groups: the checksums that are not in the layout.
@@ -42,6 +48,19 @@ def plan_read(layout: SegmentLayout, offset: int, length: int, groups: ChecksumG
         InvalidArgumentError: the range ends beyond the stored length.
         DataCorruptionError: checksums are missing or damaged.
     """
+    check_range(layout, offset, length)
+    end = offset + length
+    pieces: list[ReadPiece] = []
+    while offset < end:
+        chunk, start = locate(offset)
+        take = min(end, start + chunk.length) - offset
+        pieces.append(_plan_piece(chunk, offset - start, take, groups))
+        offset += take
+    return pieces
+
+
+def check_range(layout: SegmentLayout, offset: int, length: int) -> None:
+    """Raises: SegmentTruncatedError, InvalidArgumentError, as :func:`plan_read`."""
     if offset < layout.start_offset:
         raise SegmentTruncatedError(layout.segment, layout.start_offset, offset)
     end = offset + length
@@ -49,21 +68,10 @@ def plan_read(layout: SegmentLayout, offset: int, length: int, groups: ChecksumG
         raise InvalidArgumentError(
             f"segment {layout.segment!r}: [{offset}, {end}) is not within the stored {layout.length} bytes"
         )
-    pieces: list[ReadPiece] = []
-    if length == 0:
-        return pieces
-    index = layout.index_of(offset)
-    while offset < end:
-        chunk, start = layout.chunks[index], layout.starts[index]
-        take = min(end, start + chunk.length) - offset
-        pieces.append(_plan_piece(chunk, offset - start, take, groups))
-        offset += take
-        index += 1
-    return pieces
 
 
 def plan_at_once(
-    layout: SegmentLayout, offset: int, length: int, room: int, groups: ChecksumGroups
+    layout: SegmentLayout, locate: Locate, offset: int, length: int, room: int, groups: ChecksumGroups
 ) -> ReadPiece | None:
     """Return the whole blocks of one chunk that hold ``[offset, offset + length)``, as far as ``room`` goes.
 
@@ -75,10 +83,9 @@ def plan_at_once(
     """
     if not layout.start_offset <= offset < layout.length:
         return None
-    index = layout.index_of(offset)
-    chunk = layout.chunks[index]
+    chunk, start = locate(offset)
     block = chunk.block_bytes
-    begin = offset - layout.starts[index]
+    begin = offset - start
     first = begin // block
     last = (begin + length - 1) // block
     end = min((last + 1) * block, first * block + room // block * block, chunk.length)

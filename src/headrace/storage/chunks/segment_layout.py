@@ -1,21 +1,22 @@
-"""Which chunks hold which bytes of one segment: the snapshot that plans read and replace.
+"""What one segment's rows say about it as a whole: the snapshot that plans read and replace.
 
 ::
 
     first chunk                                  last chunk
     |------------|----------|-------- ... -------|-----~~~~~     ~ bytes nobody committed: they do not exist
-    ^ first_chunk_start   ^ start_offset         ^ starts[-1]
+    ^ first_chunk_start   ^ start_offset         ^ last_start
                                                        ^ length
 
-A layout is never changed in place. Plans build a new one together with the rows that make it true; whoever
-holds the old one (a read in progress) keeps a consistent view.
+Two rows, however many chunks there are: its own and that of its last chunk. Nothing that changes a segment
+needs the chunks in between; who reads finds them in a :class:`ChunkIndex`.
+
+A layout is never changed in place. Plans build a new one together with the rows that make it true.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from headrace.errors import DataCorruptionError
@@ -33,6 +34,8 @@ from headrace.storage.metadata.rows import (
 Rows = dict[str, bytes | None]
 """Changes of rows, as a row store commits them: bytes to put, None to delete."""
 
+GetRow = Callable[[str], bytes | None]
+
 
 @dataclass(slots=True)
 class Chunk:
@@ -48,7 +51,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class SegmentLayout:
-    """All chunks of one segment, in order. Treated as immutable."""
+    """One segment. Treated as immutable."""
 
     segment: str
     owner_epoch: int
@@ -56,34 +59,19 @@ class SegmentLayout:
     length: int = 0
     start_offset: int = 0
     sealed: bool = False
-    chunks: list[Chunk] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    """Offset in the segment of each chunk's first byte."""
+    chunk_count: int = 0
+    first_chunk: str = ""
+    """Empty if there are no chunks."""
+
+    first_chunk_start: int = 0
+    """``length`` if there are no chunks."""
+
+    last: Chunk | None = None
 
     @property
-    def first_chunk_start(self) -> int:
-        return self.starts[0] if self.starts else self.length
-
-    def copy(self) -> SegmentLayout:
-        """Return a layout whose lists may be changed by the caller."""
-        return SegmentLayout(
-            self.segment,
-            self.owner_epoch,
-            self.rollover_bytes,
-            self.length,
-            self.start_offset,
-            self.sealed,
-            self.chunks.copy(),
-            self.starts.copy(),
-        )
-
-    def index_of(self, offset: int) -> int:
-        """Return the index of the chunk that holds the byte at ``offset``. O(log chunks)."""
-        assert self.first_chunk_start <= offset < self.length
-        return bisect_right(self.starts, offset) - 1
-
-    def has_chunk(self, name: str) -> bool:
-        return any(chunk.name == name for chunk in self.chunks)
+    def last_start(self) -> int:
+        """Offset of the last chunk's first byte; ``length`` if there are no chunks."""
+        return self.length - self.last.length if self.last is not None else self.length
 
     def put_segment_row(self, rows: Rows) -> None:
         rows[segment_key(self.segment)] = encode_segment_row(
@@ -94,43 +82,35 @@ class SegmentLayout:
                 self.sealed,
                 self.rollover_bytes,
                 self.first_chunk_start,
-                len(self.chunks),
-                self.chunks[0].name if self.chunks else "",
-                self.chunks[-1].name if self.chunks else "",
+                self.chunk_count,
+                self.first_chunk,
+                self.last.name if self.last is not None else "",
             )
         )
 
-    def put_chunk_row(self, rows: Rows, index: int) -> None:
-        chunk = self.chunks[index]
-        following = self.chunks[index + 1].name if index + 1 < len(self.chunks) else ""
-        rows[chunk_key(chunk.name)] = encode_chunk_row(
-            ChunkRow(chunk.epoch, chunk.length, chunk.block_bytes, chunk.checksums, following)
-        )
-
     def findings(self) -> list[str]:
-        """Return what is wrong, one sentence each; nothing if all invariants hold. O(chunks)."""
+        """Return what is wrong, one sentence each; nothing if all invariants hold."""
         found = []
+        last = self.last
         if not 0 <= self.first_chunk_start <= self.start_offset <= self.length:
             found.append(
                 f"starts are out of order: {self.first_chunk_start}, {self.start_offset}, {self.length}"
             )
-        if len(self.starts) != len(self.chunks):
-            found.append(f"{len(self.chunks)} chunks have {len(self.starts)} starts")
-        at = self.first_chunk_start
-        for chunk, start in zip(self.chunks, self.starts, strict=False):
-            if start != at:
-                found.append(f"chunk {chunk.name!r} starts at {start}, the bytes before it end at {at}")
-            if chunk.length <= 0:
-                found.append(f"chunk {chunk.name!r} has {chunk.length} bytes")
-            if chunk.epoch > self.owner_epoch:
+        if last is None:
+            if self.chunk_count or self.first_chunk:
                 found.append(
-                    f"chunk {chunk.name!r} is of epoch {chunk.epoch}, the owner of {self.owner_epoch}"
+                    f"the last of {self.chunk_count} chunks from {self.first_chunk!r} on has no name"
                 )
-            at = start + chunk.length
-        if self.chunks and at != self.length:
-            found.append(f"the chunks end at {at}, the segment at {self.length}")
-        if self.chunks and self.starts[0] + self.chunks[0].length <= self.start_offset:
-            found.append(f"the first chunk lies wholly below the start offset {self.start_offset}")
+            if self.first_chunk_start != self.length:
+                found.append(f"no chunk holds [{self.first_chunk_start}, {self.length})")
+            return found
+        found += find_faults(self, last)
+        if self.chunk_count < 1 or (self.chunk_count == 1) != (last.name == self.first_chunk):
+            found.append(f"{self.chunk_count} chunks lead from {self.first_chunk!r} to {last.name!r}")
+        elif self.chunk_count == 1 and self.last_start != self.first_chunk_start:
+            found.append(f"the only chunk starts at {self.last_start}, not at {self.first_chunk_start}")
+        elif self.last_start < self.first_chunk_start + self.chunk_count - 1:
+            found.append(f"{self.chunk_count} chunks do not fit into {self.length} bytes")
         return found
 
     def check(self) -> None:
@@ -138,39 +118,46 @@ class SegmentLayout:
         assert not self.findings(), self.findings()
 
 
-def load_layout(segment: str, get: Callable[[str], bytes | None]) -> SegmentLayout | None:
-    """Build the layout of a segment from its rows; None if there is no such segment.
+def put_chunk_row(rows: Rows, chunk: Chunk, following: str) -> None:
+    """Add the row of a chunk; ``following`` is the name of the one behind it, or empty."""
+    rows[chunk_key(chunk.name)] = encode_chunk_row(
+        ChunkRow(chunk.epoch, chunk.length, chunk.block_bytes, chunk.checksums, following)
+    )
+
+
+def load_layout(segment: str, get: GetRow) -> SegmentLayout | None:
+    """Build the layout of a segment from two rows; None if there is no such segment.
 
     Raises:
-        DataCorruptionError: a row is damaged or missing, or they contradict each other.
+        DataCorruptionError: one of them is damaged or missing, or they contradict each other.
     """
     key = segment_key(segment)
     data = get(key)
     if data is None:
         return None
     row = decode_segment_row(data, key)
+    last, following = load_chunk(row.last_chunk, get) if row.last_chunk else (None, "")
     layout = SegmentLayout(
-        segment, row.owner_epoch, row.rollover_bytes, row.length, row.start_offset, row.sealed
+        segment,
+        row.owner_epoch,
+        row.rollover_bytes,
+        row.length,
+        row.start_offset,
+        row.sealed,
+        row.chunk_count,
+        row.first_chunk,
+        row.first_chunk_start,
+        last,
     )
-    name, start = row.first_chunk, row.first_chunk_start
-    for _ in range(row.chunk_count):
-        chunk, following = load_chunk(name, get)
-        layout.chunks.append(chunk)
-        layout.starts.append(start)
-        start += chunk.length
-        name = following
-    last = layout.chunks[-1].name if layout.chunks else ""
     findings = layout.findings()
-    if name:
-        findings.append(f"the chunk behind the last of {row.chunk_count} is {name!r}")
-    if last != row.last_chunk or row.first_chunk_start != layout.first_chunk_start:
-        findings.append(f"the row says last chunk {row.last_chunk!r} and start {row.first_chunk_start}")
+    if following:
+        findings.append(f"the chunk behind the last of {row.chunk_count} is {following!r}")
     if findings:
-        raise DataCorruptionError(f"layout of segment {segment!r}: " + "; ".join(findings))
+        raise contradiction(segment, findings)
     return layout
 
 
-def load_chunk(name: str, get: Callable[[str], bytes | None]) -> tuple[Chunk, str]:
+def load_chunk(name: str, get: GetRow) -> tuple[Chunk, str]:
     """Return a chunk and the name of the one behind it.
 
     Raises:
@@ -182,3 +169,57 @@ def load_chunk(name: str, get: Callable[[str], bytes | None]) -> tuple[Chunk, st
         raise DataCorruptionError(f"row {key!r} is missing")
     row = decode_chunk_row(data, key)
     return Chunk(name, row.epoch, row.length, row.block_bytes, row.checksums), row.next_chunk
+
+
+def walk_chunks(layout: SegmentLayout, get: GetRow) -> Iterator[tuple[Chunk, int]]:
+    """Yield all chunks of a segment in order, with the offset of their first byte. One row each.
+
+    Raises:
+        DataCorruptionError: a row is damaged or missing, or they contradict each other.
+    """
+    name, start = layout.first_chunk, layout.first_chunk_start
+    for number in range(1, layout.chunk_count + 1):
+        chunk, following = load_chunk(name, get)
+        check_link(layout, chunk, start, following, number)
+        yield chunk, start
+        name, start = following, start + chunk.length
+
+
+def check_link(layout: SegmentLayout, chunk: Chunk, start: int, following: str, number: int) -> None:
+    """Check that a chunk, the ``number``-th from 1, can start there and be followed by that one.
+
+    Raises:
+        DataCorruptionError: the row of the segment says something else.
+    """
+    end = start + chunk.length
+    findings = find_faults(layout, chunk)
+    if number == 1 and end <= layout.start_offset:
+        findings.append(f"the first chunk lies wholly below the start offset {layout.start_offset}")
+    if number < layout.chunk_count - 1:
+        is_right = bool(following) and end < layout.last_start
+    elif number < layout.chunk_count:
+        is_right = layout.last is not None and following == layout.last.name and end == layout.last_start
+    else:
+        is_right = not following and end == layout.length
+    if not is_right:
+        last = layout.last.name if layout.last is not None else ""
+        findings.append(
+            f"chunk {chunk.name!r}, {number} of {layout.chunk_count}, ends at {end} in front of "
+            f"{following!r}, the last is {last!r} from {layout.last_start} on"
+        )
+    if findings:
+        raise contradiction(layout.segment, findings)
+
+
+def find_faults(layout: SegmentLayout, chunk: Chunk) -> list[str]:
+    """Return what cannot be of a chunk wherever it lies, one sentence each."""
+    found = []
+    if chunk.length <= 0:
+        found.append(f"chunk {chunk.name!r} has {chunk.length} bytes")
+    if chunk.epoch > layout.owner_epoch:
+        found.append(f"chunk {chunk.name!r} is of epoch {chunk.epoch}, the owner of {layout.owner_epoch}")
+    return found
+
+
+def contradiction(segment: str, findings: list[str]) -> DataCorruptionError:
+    return DataCorruptionError(f"layout of segment {segment!r}: " + "; ".join(findings))

@@ -15,8 +15,12 @@ from headrace.storage.metadata.rows import (
 )
 
 
-def find_rows(segment: str, get: Callable[[str], bytes | None]) -> dict[str, bytes]:
+def find_rows(
+    segment: str, get: Callable[[str], bytes | None], chunks_max: int | None = None
+) -> dict[str, bytes]:
     """Return the rows of ``segment`` and of its chunks; none if there is no such segment. O(chunks).
+
+    None either if it has more than ``chunks_max`` chunks: nobody looks at these then.
 
     Raises:
         DataCorruptionError: one is damaged or missing.
@@ -26,6 +30,8 @@ def find_rows(segment: str, get: Callable[[str], bytes | None]) -> dict[str, byt
     if data is None:
         return {}
     row = decode_segment_row(data, key)
+    if chunks_max is not None and row.chunk_count > chunks_max:
+        return {}
     rows = {key: data}
     name = row.first_chunk
     for _ in range(row.chunk_count):

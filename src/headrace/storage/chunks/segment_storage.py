@@ -32,17 +32,17 @@ from headrace.runtime.entropy import Entropy
 from headrace.runtime.open_file import FileSpan
 from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.chunk_io import ChunkIO
-from headrace.storage.chunks.chunk_writer import ChunkWriter
+from headrace.storage.chunks.chunk_writer import ChunkWriter, Written
 from headrace.storage.chunks.concat_plan import check_concat, plan_link
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.garbage import GarbageQueue
 from headrace.storage.chunks.garbage_collector import GarbageCollector
 from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.kept_layouts import KeptLayouts
-from headrace.storage.chunks.read_plan import plan_at_once, plan_read
-from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
+from headrace.storage.chunks.read_plan import ReadPiece, check_range, plan_at_once, plan_read
+from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout, walk_chunks
 from headrace.storage.chunks.segment_locks import SegmentLocks
-from headrace.storage.chunks.truncate_plan import plan_delete, plan_truncate
+from headrace.storage.chunks.truncate_plan import check_truncate, plan_delete, plan_truncate
 from headrace.storage.metadata.contract import RowArchive, RowStore
 from headrace.storage.metadata.joint_store import JointRowStore
 from headrace.storage.metadata.rows import (
@@ -169,7 +169,7 @@ class ChunkedSegmentStorage:
             layout.start_offset,
             layout.sealed,
             layout.owner_epoch,
-            len(layout.chunks),
+            layout.chunk_count,
             layout.rollover_bytes,
         )
 
@@ -178,11 +178,16 @@ class ChunkedSegmentStorage:
         return [key.removeprefix(SEGMENT_PREFIX) for key in self._rows.keys(SEGMENT_PREFIX)]
 
     def chunks(self, segment: str) -> list[ChunkInfo]:
-        """Return the chunks of a segment in order. Raises: NoSuchSegmentError, DataCorruptionError."""
-        layout = self._layouts.get(segment)
+        """Return the chunks of a segment in order. Cost: looks at the row of every one of them.
+
+        Raises: NoSuchSegmentError, DataCorruptionError.
+        """
+        layout = load_layout(segment, self._rows.get)
+        if layout is None:
+            raise NoSuchSegmentError(segment)
         return [
             ChunkInfo(chunk.name, start, chunk.length, chunk.epoch)
-            for chunk, start in zip(layout.chunks, layout.starts, strict=True)
+            for chunk, start in walk_chunks(layout, self._rows.get)
         ]
 
     def is_idle(self, segment: str) -> bool:
@@ -218,20 +223,25 @@ class ChunkedSegmentStorage:
             StorageReadError: the store did not answer; ask again.
             DataCorruptionError: an object of the segment is missing, too short, or not what was written.
         """
+        pieces = await self._plan_read(segment, offset, length)
         for _ in range(_READ_ATTEMPTS):
-            layout = self._layouts.get(segment)
-            pieces = plan_read(layout, offset, length, self._checksums)
             try:
                 data = await self._io.read(pieces)
             except (NoSuchChunkError, ChunkOffsetError) as error:
-                current = self._layouts.find(segment)
-                if current is not None and current.has_chunk(error.chunk):
+                # It may have been deleted after a truncation or concat that happened meanwhile: look again.
+                pieces = await self._plan_read(segment, offset, length)
+                if any(piece.chunk == error.chunk for piece in pieces):
                     raise DataCorruptionError(f"segment {segment!r}: {error}", path=error.chunk) from error
-                continue  # deleted after a truncation or concat that happened meanwhile: look again
+                continue
             self._statistics.reads += 1
             self._statistics.bytes_read += length
             return data
         raise DataCorruptionError(f"segment {segment!r}: its chunks vanish while they are read")
+
+    async def _plan_read(self, segment: str, offset: int, length: int) -> list[ReadPiece]:
+        check_range(self._layouts.get(segment), offset, length)
+        layout, index = await self._layouts.reach(segment, offset, offset + length)
+        return plan_read(layout, self._layouts.locator(layout, index), offset, length, self._checksums)
 
     def read_at_once(
         self, segment: str, offset: int, length: int, buffer: memoryview
@@ -247,11 +257,14 @@ class ChunkedSegmentStorage:
             open file. An empty range says nothing but that :meth:`read_stored` has to be asked. Never raises.
         """
         try:
-            layout = self._layouts.find(segment)
-            piece = layout and plan_at_once(layout, offset, length, len(buffer), self._checksums)
+            found = self._layouts.reach_at_once(segment, offset, offset + 1)
+            if found is None:
+                return 0, 0, None
+            locate = self._layouts.locator(*found)
+            piece = plan_at_once(found[0], locate, offset, length, len(buffer), self._checksums)
         except HeadraceError:
             return 0, 0, None  # read_stored will say it
-        if not piece:
+        if piece is None:
             return 0, 0, None
         end = self._io.read_at_once(piece, buffer)
         if end <= piece.skip:
@@ -312,9 +325,9 @@ class ChunkedSegmentStorage:
                 raise SegmentSealedError(segment)
             if layout.length != offset:
                 raise OffsetMismatchError(segment, offset, layout.length)
-            after, rows = await self._writer.write(layout, views, length)
-            await self._commit_written(layout, after, rows, segment)
-            self._layouts.keep(after)
+            written = await self._writer.write(layout, views, length)
+            await self._commit_written(written, written.rows, segment)
+            self._layouts.keep(written.after)
         self._statistics.writes += 1
         self._statistics.bytes_written += length
 
@@ -342,8 +355,10 @@ class ChunkedSegmentStorage:
             layout = self._layouts.get_owned(segment)
             if offset <= layout.start_offset:
                 return
+            check_truncate(layout, offset)
             self._garbage.check_room()
-            after, rows, garbage = plan_truncate(layout, offset, epoch=self._epoch)
+            layout, index = await self._layouts.reach(segment, offset, offset + 1)
+            after, rows, garbage = plan_truncate(layout, index, offset, epoch=self._epoch)
             await self._commit(rows, segment, garbage=garbage)
             self._layouts.keep(after)
 
@@ -365,8 +380,9 @@ class ChunkedSegmentStorage:
             data = await self._read_to_copy(content)
             if data is not None:
                 forget, garbage = plan_delete(content)
-                after, rows = await self._writer.write(into, [data], content.length)
-                await self._commit_written(into, after, rows | forget, target, source, garbage=garbage)
+                written = await self._writer.write(into, [data], content.length)
+                after = written.after
+                await self._commit_written(written, written.rows | forget, target, source, garbage=garbage)
                 self._statistics.concats_copied += 1
             else:
                 after, rows = plan_link(into, content, epoch=self._epoch)
@@ -432,12 +448,7 @@ class ChunkedSegmentStorage:
     # ---------------------------------------------------------------------------------- committing
 
     async def _commit_written(
-        self,
-        before: SegmentLayout,
-        after: SegmentLayout,
-        rows: Rows,
-        *segments: str,
-        garbage: GarbageRow | None = None,
+        self, written: Written, rows: Rows, *segments: str, garbage: GarbageRow | None = None
     ) -> None:
         """Commit what was just written; objects made for it are for nothing if that did certainly not happen.
 
@@ -446,7 +457,7 @@ class ChunkedSegmentStorage:
         try:
             await self._commit(rows, *segments, garbage=garbage)
         except ThrottledError:
-            self._writer.discard_new(before, after)
+            self._writer.discard(written)
             raise
 
     async def _commit(self, rows: Rows, *segments: str, garbage: GarbageRow | None = None) -> None:

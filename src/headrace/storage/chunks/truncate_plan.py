@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import InvalidArgumentError
+from headrace.storage.chunks.chunk_index import ChunkIndex
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
 from headrace.storage.metadata.rows import GarbageRow, segment_key
 
 
+def check_truncate(layout: SegmentLayout, offset: int) -> None:
+    """Raises: InvalidArgumentError: ``offset`` lies beyond the stored length."""
+    if offset > layout.length:
+        raise InvalidArgumentError(
+            f"segment {layout.segment!r} has {layout.length} stored bytes; it cannot start at {offset}"
+        )
+
+
 def plan_truncate(
-    layout: SegmentLayout, offset: int, *, epoch: int
+    layout: SegmentLayout, index: ChunkIndex, offset: int, *, epoch: int
 ) -> tuple[SegmentLayout, Rows, GarbageRow | None]:
     """Drop the bytes below ``offset``: the new layout, its rows, and the chunks that became garbage.
 
     Chunks that end at or before ``offset`` go; a chunk that ends behind it stays whole. ``offset`` lies above
-    the start offset (the caller has answered others).
+    the start offset (the caller has answered others), and ``index`` knows its chunk unless that is the last.
 
     Raises:
         InvalidArgumentError: ``offset`` lies beyond the stored length.
     """
     assert offset > layout.start_offset
-    if offset > layout.length:
-        raise InvalidArgumentError(
-            f"segment {layout.segment!r} has {layout.length} stored bytes; it cannot start at {offset}"
-        )
-    kept_from = layout.index_of(offset) if offset < layout.length else len(layout.chunks)
-    after = layout.copy()
-    after.owner_epoch = epoch
-    after.start_offset = offset
-    del after.chunks[:kept_from]
-    del after.starts[:kept_from]
+    check_truncate(layout, offset)
+    after = replace(layout, owner_epoch=epoch, start_offset=offset)
+    if layout.last is None:
+        dropped = 0
+        after.first_chunk_start = layout.length
+    elif offset == layout.length:
+        dropped = layout.chunk_count
+        after.first_chunk, after.first_chunk_start, after.last = "", layout.length, None
+    elif offset >= layout.last_start:
+        dropped = layout.chunk_count - 1
+        after.first_chunk, after.first_chunk_start = layout.last.name, layout.last_start
+    else:
+        dropped, after.first_chunk, after.first_chunk_start = index.find(offset)
+    after.chunk_count -= dropped
     rows: Rows = {}
     after.put_segment_row(rows)
-    garbage = GarbageRow(layout.chunks[0].name, kept_from) if kept_from else None
-    return after, rows, garbage
+    return after, rows, GarbageRow(layout.first_chunk, dropped) if dropped else None
 
 
 def plan_delete(layout: SegmentLayout) -> tuple[Rows, GarbageRow | None]:
     """Forget the segment: the rows, and its chunks, all garbage now."""
     rows: Rows = {segment_key(layout.segment): None}
-    return rows, GarbageRow(layout.chunks[0].name, len(layout.chunks)) if layout.chunks else None
+    return rows, GarbageRow(layout.first_chunk, layout.chunk_count) if layout.chunk_count else None

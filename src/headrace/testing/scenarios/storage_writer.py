@@ -227,4 +227,5 @@ def _draw_storage(entropy: SeededEntropy) -> SegmentStorageConfig:
         garbage_delay_s=0.0,
         garbage_retry_s=0.05,
         layouts_max=1 + entropy.randbelow(10),
+        walk_rows_max=1 + entropy.fork("walk").randbelow(4),
     )

@@ -177,6 +177,41 @@ async def test_a_segment_with_very_many_chunks_leaves_and_its_rows_stay(bench):
     assert await read_all(container, A) == bytes(500)
 
 
+class CountedRows(dict):
+    """Rows of storage that tell how many of chunks were looked at."""
+
+    looked_at = 0
+
+    def get(self, key, default=None):
+        self.looked_at += key.startswith(CHUNK_PREFIX)
+        return super().get(key, default)
+
+
+async def test_a_segment_of_very_many_chunks_leaves_and_comes_back_without_a_look_at_them(bench):
+    await bench.stop()
+    bench.config = dataclasses.replace(
+        bench.config, storage=SegmentStorageConfig(rollover_bytes=1, block_bytes=1)
+    )
+    container = await bench.start()
+    await container.create(A, {})
+    await append(container, A, bytes(1500))
+    await container.flush_storage()
+    known = rows_of(container, A)
+    assert len(known) == 1501
+    container.state.storage_rows = rows = CountedRows(container.state.storage_rows)
+    await bench.evict(A)
+    assert A not in container.state.by_name
+    assert rows_of(container, A) == known
+    assert rows.looked_at <= 8, "two for each time that storage is asked how long it is"
+    state = await container.resolve(A)
+    assert len(state.catalogue_row) < 1000
+    assert rows.looked_at <= 16
+    assert await append(container, A, b"!") == 1500
+    await container.flush_storage()
+    assert rows.looked_at <= 32
+    assert await read_all(container, A) == bytes(1500) + b"!"
+
+
 async def test_rows_that_stayed_in_memory_because_an_older_release_left_them_there_are_used(
     bench, monkeypatch
 ):

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FIRST, FRAME_HEADER, LAST, WHOLE
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
-from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
+from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, put_chunk_row
 from headrace.storage.metadata import rows as r
 from headrace.wal.config import WalConfig
 from headrace.wal.file.file_wal import FileWal
@@ -78,18 +78,20 @@ def chunk_of(name, content):
 def store_segment(files, storage_name, *contents, **fields):
     """Write one chunk for each of ``contents``; return the layout and the rows that a writer would commit."""
     layout = SegmentLayout(storage_name, 1, 1 << 20, **fields)
-    rows = {}
+    chunks, rows = [], {}
     for number, content in enumerate(contents):
         name = f"{storage_name}.E-1-O-{layout.length}.{INCARNATION}{number:024x}"
         chunk, groups = chunk_of(name, content)
         rows |= groups
-        layout.chunks.append(chunk)
-        layout.starts.append(layout.length)
+        chunks.append(chunk)
         layout.length += len(content)
         write_chunk(files, name, content)
+    if chunks:
+        layout.chunk_count, layout.first_chunk, layout.last = len(chunks), chunks[0].name, chunks[-1]
     layout.put_segment_row(rows)
-    for index in range(len(layout.chunks)):
-        layout.put_chunk_row(rows, index)
+    names = [chunk.name for chunk in chunks]
+    for chunk, following in zip(chunks, [*names[1:], ""][: len(names)], strict=True):
+        put_chunk_row(rows, chunk, following)
     return layout, rows
 
 

@@ -11,7 +11,7 @@ from headrace.segmentstore.inspection.container_check import find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Severity
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
-from headrace.storage.chunks.segment_layout import SegmentLayout
+from headrace.storage.chunks.segment_layout import put_chunk_row, walk_chunks
 from headrace.storage.metadata import rows as r
 from tests.unit.segmentstore.inspection.logs import (
     BLOCK,
@@ -34,12 +34,11 @@ class Store:
         self.files = ChunkFiles(str(directory), ReadOnlyFiles())
         self.directory = directory
         self.layout, self.rows = store_segment(self.files, "demo/s.5", *self.contents)
+        self.chunks = [chunk for chunk, _ in walk_chunks(self.layout, self.rows.get)]
         self.rows[r.INCARNATION_KEY] = r.encode_incarnation_row(INCARNATION)
         garbage, _ = chunk_of(name_of(9, 0), b"old")
-        dropped = SegmentLayout("demo/s.5", 1, 1 << 20, 3, chunks=[garbage], starts=[0])
-        dropped.put_chunk_row(self.rows, 0)
+        put_chunk_row(self.rows, garbage, "")
         self.rows[r.garbage_key(0)] = r.encode_garbage_row(r.GarbageRow(garbage.name, 1))
-        self.chunks = self.layout.chunks
 
     def write(self, name, content):
         return write_chunk(self.files, name, content)
