@@ -11,6 +11,9 @@ Three kinds of garbage, with three ways to find it:
 
 An older log may have been put back in place of a newer one. Then the objects that no row names hold what was
 acknowledged since. Owners that this metadata never had give it away, see :func:`is_of_later_owner`.
+
+A run whose rows are damaged is *set aside* until the next start: its objects are needed by nobody, and which
+they are nobody knows. So they stay, as do its rows, and nothing else waits for them.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.errors import ThrottledError
+from headrace.errors import CorruptionError, ThrottledError
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.chunks.segment_layout import Rows, load_chunk
 from headrace.storage.metadata.rows import (
@@ -64,17 +67,38 @@ class GarbageQueue:
         self.orphans: deque[str] = deque(maxlen=orphans_max)
         """More than that are forgotten: the next owner finds them as leftovers."""
 
+        self._set_aside: dict[int, CorruptionError] = {}
+        self._unsaid: list[int] = []
+
+    @property
+    def damaged_count(self) -> int:
+        """Runs that were set aside."""
+        return len(self._set_aside)
+
+    def take_damaged(self) -> list[CorruptionError]:
+        """Return what is wrong with the runs that were set aside since the last call."""
+        unsaid, self._unsaid = self._unsaid, []
+        return [self._set_aside[number] for number in unsaid]
+
+    def _put_aside(self, number: int, error: CorruptionError) -> None:
+        self._runs.pop(number, None)
+        self._set_aside[number] = error
+        self._unsaid.append(number)
+
     def __len__(self) -> int:
         return len(self._runs)
 
     def load(self, keys: Iterable[str], get: Callable[[str], bytes | None], now: float) -> None:
-        """Take over the runs of the rows. Raises: DataCorruptionError."""
+        """Take over the runs of the rows. Those whose rows are damaged are set aside."""
         for key in keys:
             data = get(key)
             assert data is not None  # the store has just named it
             number = int(key[len(GARBAGE_PREFIX) :], 16)
-            self._runs[number] = GarbageRun(number, decode_garbage_row(data, key), now + self._delay_s)
             self._next_number = max(self._next_number, number + 1)
+            try:
+                self._runs[number] = GarbageRun(number, decode_garbage_row(data, key), now + self._delay_s)
+            except CorruptionError as error:
+                self._put_aside(number, error)
 
     def check_room(self) -> None:
         """Raises: ThrottledError if deleting does not keep up; before anything is dropped."""
@@ -100,16 +124,23 @@ class GarbageQueue:
     ) -> list[GarbagePart]:
         """Return up to ``count_max`` chunks of the oldest runs that are due; none of the runs ``without``.
 
-        Raises:
-            DataCorruptionError: a chunk row of a run is missing or damaged.
+        A run of which the next chunk row is missing or damaged is set aside.
         """
         parts: list[GarbagePart] = []
+        damaged: list[tuple[int, CorruptionError]] = []
         for run in self._runs.values():
             if not count_max or (parts and run.not_before > now):
                 break  # nearly all of them are in the order in which they become due
             if run.not_before <= now and run.number not in without:
-                parts.append(_take_part(run, get, count_max))
-                count_max -= len(parts[-1].chunks)
+                try:
+                    part = _take_part(run, get, count_max)
+                except CorruptionError as error:
+                    damaged.append((run.number, error))
+                    continue
+                parts.append(part)
+                count_max -= len(part.chunks)
+        for number, what in damaged:
+            self._put_aside(number, what)
         return parts
 
     def resync(self, number: int, get: Callable[[str], bytes | None], now: float) -> None:
@@ -165,11 +196,21 @@ def plan_commits(parts: Sequence[GarbagePart], rows_max: int) -> list[Rows]:
 
 
 def _take_part(run: GarbageRun, get: Callable[[str], bytes | None], count_max: int) -> GarbagePart:
+    """Return the first chunks of a run, up to one whose row is damaged.
+
+    Raises:
+        DataCorruptionError: that is the first.
+    """
     chunks: list[str] = []
     keys: list[str] = []
     name = run.row.first_chunk
     for _ in range(min(count_max, run.row.chunk_count)):
-        chunk, following = load_chunk(name, get)
+        try:
+            chunk, following = load_chunk(name, get)
+        except CorruptionError:
+            if not chunks:
+                raise
+            break
         chunks.append(name)
         keys += [checksum_key(name, n) for n in range(full_group_count(chunk.length, chunk.block_bytes))]
         name = following

@@ -30,6 +30,8 @@ _LEFTOVERS_MAX: Final = 10_000
 #: Rows of deleted chunks that go in one commit; one chunk may have more of them than a commit can hold.
 _ROWS_MAX: Final = 1000
 
+_DAMAGE_SAID_MAX: Final = 3
+
 
 class GarbageCollector:
     """Empties a GarbageQueue. ``on_deleted`` is told the names of chunks that are gone."""
@@ -57,12 +59,14 @@ class GarbageCollector:
 
         An object that cannot be deleted is tried again in a later call.
         """
+        self._report_damaged()
         deleted = await self._delete_orphans(objects_max)
         loop = asyncio.get_running_loop()
         failed: set[int] = set()
         while deleted < objects_max:
             count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
             parts = self._garbage.next_batch(self._rows.get, loop.time(), count_max, failed)
+            self._report_damaged()
             if not parts:
                 break
             left = await self._io.delete([name for part in parts for name in part.chunks])
@@ -76,6 +80,20 @@ class GarbageCollector:
             await self._forget(gone)
             deleted += sum(len(part.chunks) for part in gone)
         return deleted
+
+    def _report_damaged(self) -> None:
+        """Name what no object can be deleted for any more. Nobody needs these; they only take space."""
+        damaged = self._garbage.take_damaged()
+        if not damaged:
+            return
+        words = "; ".join(map(str, damaged[:_DAMAGE_SAID_MAX]))
+        more = f"; and {len(damaged) - _DAMAGE_SAID_MAX} more" if len(damaged) > _DAMAGE_SAID_MAX else ""
+        _logger.error(
+            "damaged data: objects that nothing uses stay, for %d runs of them have damaged rows: %s%s",
+            len(damaged),
+            words,
+            more,
+        )
 
     async def _forget(self, parts: Sequence[GarbagePart]) -> None:
         """Remove the rows of what was deleted: those of many short runs together."""

@@ -106,6 +106,9 @@ class SegmentStorageStatistics:
     write_failures: int = 0
     checksum_failures: int = 0
     garbage_runs: int = 0
+    garbage_runs_damaged: int = 0
+    """Set aside until the next start: their objects stay."""
+
     orphans: int = 0
     layouts: int = 0
     segments_busy: int = 0
@@ -208,6 +211,7 @@ class ChunkedSegmentStorage:
             leftovers_deleted=self._collector.leftovers_deleted,
             checksum_failures=self._io.checksum_failures,
             garbage_runs=len(self._garbage),
+            garbage_runs_damaged=self._garbage.damaged_count,
             orphans=len(self._garbage.orphans),
             layouts=len(self._layouts),
             segments_busy=len(self._locks),
