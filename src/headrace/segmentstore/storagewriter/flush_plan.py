@@ -82,6 +82,9 @@ Step = (
 _AFTER_FAILURES_BYTES: Final = 1 * KIB
 """A write that failed again and again is not made smaller than this."""
 
+MERGES_MAX: Final = 256
+"""Merges that one write absorbs: all of them are completed in one turn of the loop, tens of us for each."""
+
 
 def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | None:
     """Return the next step, or None if the queue is empty.
@@ -149,7 +152,7 @@ def _gather(aggregator: SegmentAggregator, write_bytes_max: int) -> WriteStep:
             at += part
         elif type(item) is PendingMerge:
             size = item.end - item.offset
-            if size > room or not is_absorbable(item):
+            if size > room or len(step.absorbed) == MERGES_MAX or not is_absorbable(item):
                 break
             if size:
                 _add_range(step, item.source.segment, 0, size)

@@ -11,6 +11,7 @@ from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.acknowledgements import CHECKPOINTS_MAX, Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_plan import (
+    MERGES_MAX,
     CompareStep,
     ConcatStep,
     DeleteStep,
@@ -279,6 +280,16 @@ def test_a_write_stops_at_its_bound_and_before_what_cannot_be_absorbed():
     large = aggregator()
     large.add_append(1, 0, 5000)
     assert step_of(large).length == CONFIG.write_bytes_max
+
+
+def test_a_write_absorbs_so_many_merges_only():
+    found = aggregator(2000)
+    for number in range(1000):
+        found.add_merge(number, 2 * number, 1, source_with(1))
+        found.add_append(number, 2 * number + 1, 1)
+    step = step_of(found)
+    assert len(step.absorbed) == MERGES_MAX
+    assert step.length == 2 * MERGES_MAX, "an append behind the last one goes with it"
 
 
 # ---- merges

@@ -15,6 +15,7 @@ from headrace.errors import (
     WalWriteError,
 )
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.segmentstore.storagewriter.flush_plan import MERGES_MAX
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, fail_reads
@@ -699,6 +700,32 @@ async def test_a_failed_acknowledgement_is_repeated():
 
 
 # ---------------------------------------------------------------------------------- transactions
+
+
+@simulated
+async def test_thousands_of_merges_are_completed_in_many_turns():
+    world = make_world()
+    for number in range(3000):
+        world.append(f"s#{number}", b"t")
+        world.seal(f"s#{number}")
+        world.merge("s", f"s#{number}")
+    completed, loop = world.read_index.completed, asyncio.get_running_loop()
+    at_once, before = [], 0
+
+    def look():
+        nonlocal before
+        at_once.append(len(completed) - before)
+        before = len(completed)
+        if before < 3000:
+            loop.call_soon(look)
+
+    world.checkpoint()
+    loop.call_soon(look)
+    await world.run_until_stored()
+    await world.check_stored()
+    assert sum(at_once) == world.writer.statistics().merges_absorbed == 3000
+    assert max(at_once) <= MERGES_MAX
+    assert world.storage.statistics().writes < 60
 
 
 @simulated
