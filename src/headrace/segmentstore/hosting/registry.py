@@ -81,6 +81,8 @@ class ContainerRegistry:
         """Containers on their way, with what has ended them already, if anything has."""
         self._ending: dict[SegmentContainer, asyncio.Task[None]] = {}
         """Containers that stop: each once and to its end, whoever stops waiting for it."""
+        self._given_up: set[SegmentContainer] = set()
+        """Those of them that a failed start has waited for in vain: a stop behind it does not do so again."""
         self._pauses = dict.fromkeys(range(container_count), restart_delay_s)
         """The next pause before a restart, of each."""
         self._online_since = dict.fromkeys(range(container_count), 0.0)
@@ -111,9 +113,20 @@ class ContainerRegistry:
                 if worker.done():
                     worker.result()
         except BaseException:
-            await starts.stop()
-            await self.stop()
+            self._stopping = True  # what a start fails of may cover that it was cancelled, which happens once
+            try:
+                await starts.stop()
+            finally:
+                await self._stop_others()
             raise
+
+    async def _stop_others(self) -> None:
+        """Stop those that run behind a failed start. What that meets must not cover why the start failed."""
+        try:
+            await self.stop()
+        except Exception:
+            _logger.exception("containers did not end in order behind a start that failed")
+        self._given_up.update(self._ending)
 
     async def _start_each(self, waiting: Iterator[int]) -> None:
         for container_id in waiting:
@@ -130,6 +143,7 @@ class ContainerRegistry:
                 self._note_failed_start(container_id, error)
                 if any(found.container_id == container_id for found in self._ending):
                     raise  # a disk that does not even let go of its log
+                self._check_not_stopping()  # before a pause that the cancellation would no longer end
             else:
                 return
             await asyncio.sleep(delay_s)
@@ -152,13 +166,15 @@ class ContainerRegistry:
             self._check_not_stopping()
         except Exception as error:
             early = self._starting[container]
-            await self._wait_ended(container, self._begin_end(container), patient=patient)
+            failure = describe_failure(error if early is None else early)
+            await self._wait_ended(container, self._begin_end(container), failure, patient=patient)
             cause = _find_cause(early, error, self._starting[container])
             if cause is not error:
                 raise cause from error
             raise
         except BaseException:  # it is given up, by somebody whose patience has an end
-            await self._wait_ended(container, self._begin_end(container), patient=False)
+            failure = "its start was given up"
+            await self._wait_ended(container, self._begin_end(container), failure, patient=False)
             raise
         finally:
             del self._starting[container]
@@ -174,25 +190,31 @@ class ContainerRegistry:
         ending = self._ending.get(container)
         if ending is None:
             ending = self._ending[container] = asyncio.ensure_future(container.stop())
-            ending.add_done_callback(lambda _: self._ending.pop(container))
+            ending.add_done_callback(lambda _: self._on_ended(container))
         return ending
 
+    def _on_ended(self, container: SegmentContainer) -> None:
+        del self._ending[container]
+        self._given_up.discard(container)
+
     async def _wait_ended(
-        self, container: SegmentContainer, ending: asyncio.Task[None], *, patient: bool
+        self, container: SegmentContainer, ending: asyncio.Task[None], failure: str, *, patient: bool
     ) -> None:
-        """Wait for the stop of one that failed. What that meets says less than what it failed of.
+        """Wait for the stop of one that ends for ``failure``. What the stop meets says less than that.
 
         Who is not ``patient`` waits no longer than a stop does; who is tells that it waits.
         """
         await asyncio.wait([ending], timeout=self._patience_s)
         if not ending.done():
             container_id = container.container_id
-            failure = self._failures[container_id]
-            _logger.error("container %d has failed, and its log does not answer", container_id)
-            self._failures[container_id] = f"{failure}; its log does not answer, and is waited for"
+            _logger.error("container %d does not end (%s): its log does not answer", container_id, failure)
+            self._failures[container_id] = f"{failure}; its log does not answer"
             if patient:
+                self._failures[container_id] += ", and is waited for"
                 await asyncio.wait([ending])
                 self._failures[container_id] = failure
+            else:
+                self._given_up.add(container)
         if ending.done() and not ending.cancelled() and (error := ending.exception()) is not None:
             _logger.error("container %d did not end in order", container.container_id, exc_info=error)
 
@@ -201,6 +223,9 @@ class ContainerRegistry:
         if container in self._starting:
             self._starting[container] = error  # whoever starts it is told, and tries again or does not
             return
+        if self._stopping and self._running.get(container_id) is container:
+            self._failures[container_id] = describe_failure(error)
+            return  # it is still to be ended, with all others
         if self._running.get(container_id) is container:
             del self._running[container_id]
             if asyncio.get_running_loop().time() - self._online_since[container_id] >= self._delay_max_s:
@@ -216,7 +241,7 @@ class ContainerRegistry:
         self, failed: SegmentContainer, ending: asyncio.Task[None], error: BaseException
     ) -> None:
         container_id = failed.container_id
-        await self._wait_ended(failed, ending, patient=True)
+        await self._wait_ended(failed, ending, describe_failure(error), patient=True)
         while not isinstance(error, _FINAL):
             pause_s = self._pauses[container_id]
             self._pauses[container_id] = min(pause_s * 2, self._delay_max_s)
@@ -282,8 +307,11 @@ class ContainerRegistry:
     async def _wait_all_ended(self) -> bool:
         """Wait for those that stop; False if one more has not ended in time."""
         while self._ending:
+            in_vain = self._ending.keys() <= self._given_up
             ended, left = await asyncio.wait(
-                list(self._ending.values()), timeout=self._patience_s, return_when=asyncio.FIRST_COMPLETED
+                list(self._ending.values()),
+                timeout=0 if in_vain else self._patience_s,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             if not ended:
                 names = ", ".join(

@@ -597,7 +597,10 @@ async def test_a_first_start_that_fails_does_not_wait_for_ever_for_a_log_that_ha
             await world.registry.start()
     assert world.registry.hangs
     assert len(world.made) == 2, "nothing is started beside what hangs"
-    assert "container 1 has failed, and its log does not answer" in caplog.text
+    assert f"container 1 does not end ({type(error).__name__}: {error}): its log does not" in caplog.text
+    failure = world.registry.health()[1].last_failure
+    assert failure.startswith(f"{type(error).__name__}: {error}"), "no matter that nothing had failed before"
+    assert "waited for" not in failure
     answer.set()
     await world.registry.stop()
     assert not world.registry.hangs
@@ -646,3 +649,95 @@ async def test_a_restart_ends_with_the_registry_although_its_start_makes_an_erro
     assert len(world.made) == 2
     assert world.events.count(("stop", 0)) == 2
     assert not world.registry._supervisor.statistics().running
+
+
+async def test_a_log_that_hangs_is_waited_for_once_by_a_start_that_fails():
+    world = World(2, c1=[WalWriteError("EIO")])
+    world.registry._patience_s = 0.2
+    answer = asyncio.Event()
+    make = world.make
+
+    def make_hanging(container_id, on_failed):
+        container = make(container_id, on_failed)
+        if container_id == 1:
+            container.stop = answer.wait
+        return container
+
+    world.registry._make = make_hanging
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    with pytest.raises(WalWriteError):
+        await world.registry.start()
+    await world.registry.stop()  # as the data plane does behind that
+    assert world.registry.hangs
+    assert loop.time() - begun < 1.9 * world.registry._patience_s
+    answer.set()
+    await world.registry.stop()
+    assert not world.registry.hangs
+
+
+async def test_what_the_end_of_the_others_meets_does_not_cover_why_a_start_failed(caplog):
+    world = World(2, c1=[FULL, DataCorruptionError("damaged")])
+    make = world.make
+
+    def make_failing(container_id, on_failed):
+        container = make(container_id, on_failed)
+        if container_id == 0:
+
+            async def stop():
+                raise WalWriteError("met as it ended")
+
+            container.stop = stop
+        return container
+
+    world.registry._make = make_failing
+    with pytest.raises(DataCorruptionError, match="damaged"):
+        await world.registry.start()
+    assert "met as it ended" in caplog.text
+
+
+async def test_a_start_that_covers_its_cancellation_by_a_full_disk_is_not_repeated():
+    world = World(2, c1=[DataCorruptionError("damaged")])
+    make = world.make
+
+    def make_covering(container_id, on_failed):
+        container = make(container_id, on_failed)
+        if container_id == 0:
+
+            async def start():
+                world.events.append(("start", 0))
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    raise FULL from None
+
+            container.start = start
+        return container
+
+    world.registry._make = make_covering
+    world.registry._delay_s = 60.0
+    async with asyncio.timeout(10):
+        with pytest.raises(DataCorruptionError, match="damaged"):
+            await world.registry.start()
+    assert world.events.count(("start", 0)) == world.events.count(("stop", 0)) == 1
+
+
+async def test_one_that_fails_while_a_stop_waits_for_something_else_is_ended_too():
+    world = World(2)
+    await world.registry.start()
+    last = asyncio.Event()
+
+    async def restart():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await last.wait()
+
+    world.registry._supervisor.spawn("restart", restart())
+    await asyncio.sleep(0)
+    stopping = asyncio.ensure_future(world.registry.stop())
+    await asyncio.sleep(0)
+    world.made[0].on_failed(world.made[0], WalWriteError("EIO"))
+    last.set()
+    await stopping
+    assert sorted(event for event in world.events if event[0] == "stop") == [("stop", 0), ("stop", 1)]
