@@ -4,7 +4,13 @@ import asyncio
 
 import pytest
 
-from headrace.errors import EventTooLargeError, StorageWriteError, WalWriteError
+from headrace.errors import (
+    EventTooLargeError,
+    MailboxFullError,
+    StorageWriteError,
+    ThrottledError,
+    WalWriteError,
+)
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
@@ -160,3 +166,52 @@ async def test_orphans_that_cannot_be_deleted_keep_no_others():
     store.provider.inject = lambda call: Fault.FAIL if call.name in stuck else None
     await storage.collect_garbage()
     assert set(store.objects.objects) == stuck
+
+
+@pytest.mark.parametrize("error", [MailboxFullError("too many wait"), asyncio.CancelledError()])
+async def test_orphans_whose_deletion_is_not_begun_are_not_forgotten(error, monkeypatch):
+    store = Store()
+    storage = store.owner(1)
+    store.provider.inject = lambda call: Fault.LOSE_REPLY if call.kind == "create" else None
+    for number in range(10):
+        with pytest.raises(StorageWriteError):
+            await storage.write(f"s{number}", 0, [b"given up"], create=True)
+    store.provider.inject = lambda _: None
+
+    async def refuse(_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.provider, "delete", refuse)
+        with pytest.raises(type(error)):
+            await storage.collect_garbage()
+    assert storage.statistics().orphans == 10
+    assert await storage.collect_garbage() == 10
+    assert not store.objects.objects
+
+
+async def test_what_was_forgotten_before_a_commit_is_refused_counts_as_deleted(monkeypatch):
+    store = Store()
+    storage = store.owner(1)
+    for number in range(20):
+        await storage.write(f"s{number}", 0, [b"x"], create=True)
+        await storage.delete(f"s{number}")
+    commit, commits, told = store.bounded.commit, 0, []
+
+    async def refuse_the_second(changes):
+        nonlocal commits
+        commits += 1
+        if commits == 2:
+            raise ThrottledError("too many requests wait")
+        await commit(changes)
+
+    monkeypatch.setattr(store.bounded, "commit", refuse_the_second)
+    monkeypatch.setattr(storage._collector, "_on_deleted", told.extend)
+    with pytest.raises(ThrottledError):
+        await storage.collect_garbage()
+    left = len(store.rows.keys("g/"))
+    assert 0 < left < 20
+    assert len(told) == storage.statistics().objects_deleted == 20 - left
+    await storage.collect_garbage()
+    assert len(told) == len(set(told)) == storage.statistics().objects_deleted == 20
+    assert set(store.bounded.rows) == {"i"}

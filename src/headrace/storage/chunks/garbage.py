@@ -164,10 +164,10 @@ class GarbageQueue:
         run.not_before = until
         self._runs[number] = run
 
-    def add_leftovers(self, names: Sequence[str]) -> int:
-        """Note leftovers with the orphans, as many as there is room for; return how many that are.
+    def add_orphans(self, names: Sequence[str]) -> int:
+        """Note what could not be deleted, as much as there is room for; return how many names that are.
 
-        They may not push out an orphan: only the next owner would find it.
+        They push out no orphan that came meanwhile: only the next owner would find it.
         """
         room = (self.orphans.maxlen or 0) - len(self.orphans)
         self.orphans.extend(names[:room])

@@ -104,11 +104,16 @@ class GarbageCollector:
             now = asyncio.get_running_loop().time()
             for part in parts:
                 self._garbage.resync(part.number, self._rows.get, now)
+                if self._rows.get(chunk_key(part.chunks[0])) is None:
+                    self._note_deleted(part)  # by a commit before the one that failed
             raise
         for part in parts:
             self._garbage.finish(part)
-            self._on_deleted(part.chunks)
-            self.objects_deleted += len(part.chunks)
+            self._note_deleted(part)
+
+    def _note_deleted(self, part: GarbagePart) -> None:
+        self._on_deleted(part.chunks)
+        self.objects_deleted += len(part.chunks)
 
     async def collect_leftovers(self, incarnation: Incarnation, epoch: int, owner: Callable[[], str]) -> int:
         """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
@@ -170,7 +175,7 @@ class GarbageCollector:
         names = await self._drop_archived(names)
         left = await self._io.delete(names)
         if left:
-            kept = self._garbage.add_leftovers(list(left))
+            kept = self._garbage.add_orphans(list(left))
             _logger.warning(
                 "of %d leftovers %d stay for now, %d of these until the next start: %s",
                 len(names),
@@ -198,10 +203,14 @@ class GarbageCollector:
         while orphans and deleted < objects_max:
             count = min(len(orphans), self._config.garbage_batch_chunks, objects_max - deleted)
             names = [orphans.popleft() for _ in range(count)]
-            left = await self._io.delete(names)
+            try:
+                left = await self._io.delete(names)
+            except BaseException:
+                self._garbage.add_orphans(names)  # also those that are gone: deleting again is fine
+                raise
             deleted += count - len(left)
             if left:
-                orphans.extend(left)
+                self._garbage.add_orphans(list(left))
                 break  # enough for this time; the others would probably fail as well
         self.objects_deleted += deleted
         return deleted
