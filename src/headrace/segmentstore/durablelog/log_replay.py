@@ -57,7 +57,7 @@ class LogReplay:
         self._parts: list[ops.CheckpointPart] = []
         self._between: list[tuple[Operation, int]] = []
         self._orphans = 0
-        self.operation_count = 0
+        self._listed = 0
         self.work = 0
         """Operations taken so far, and rows and segments that some of them list: one costs about as much as
         the other."""
@@ -89,7 +89,6 @@ class LogReplay:
             DataCorruptionError: the log contradicts itself. Also what is left may raise it.
             KeyError: the same: the log names a segment that it never mapped.
         """
-        self.operation_count += 1
         self.work += 1
         match operation:
             case ops.CheckpointBegin():
@@ -105,7 +104,7 @@ class LogReplay:
             case ops.CheckpointPart():
                 if self._begin is not None and operation.begin_sequence == self._begin.sequence:
                     self._parts.append(operation)
-                self.work += len(operation.segment_rows) + len(operation.storage_rows)
+                self._count_listed(len(operation.segment_rows) + len(operation.storage_rows))
             case ops.CheckpointEnd():
                 begin = self._begin
                 if not self._installed and begin is not None and operation.begin_sequence == begin.sequence:
@@ -118,6 +117,14 @@ class LogReplay:
         if self._installed:
             self._advance(operation)
         return None
+
+    @property
+    def operation_count(self) -> int:
+        return self.work - self._listed
+
+    def _count_listed(self, count: int) -> None:
+        self._listed += count
+        self.work += count
 
     def _advance(self, operation: Operation) -> None:
         transitions.check_replay(self._container, operation)
@@ -188,7 +195,7 @@ class LogReplay:
             case ops.AppendRun() | ops.Append() | ops.Seal() | ops.Truncate() | ops.Merge():
                 self._resumed.add(operation.segment_id)
             case ops.EvictSegments():
-                self.work += len(operation.segment_ids)
+                self._count_listed(len(operation.segment_ids))
                 self._evict(operation)
                 return
             case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
@@ -214,7 +221,7 @@ class LogReplay:
             self.departed.add(operation.segment_id)
             self._read_index.let_go(self._container.by_id[operation.segment_id])
         elif isinstance(operation, ops.StorageRows):
-            self.work += len(operation.changes)
+            self._count_listed(len(operation.changes))
             self._on_storage_rows(operation.changes)
 
     def _evict(self, operation: ops.EvictSegments) -> None:
