@@ -360,8 +360,8 @@ class ChunkedSegmentStorage:
             if offset <= layout.start_offset:
                 return
             check_truncate(layout, offset)
-            self._garbage.check_room()
             layout, index = await self._layouts.reach(segment, offset, offset + 1)
+            self._garbage.check_room()
             after, rows, garbage = plan_truncate(layout, index, offset, epoch=self._epoch)
             await self._commit(rows, segment, garbage=garbage)
             self._layouts.keep(after)

@@ -339,6 +339,19 @@ def test_a_hundred_thousand_entries_cost_bytes_not_objects():
     cache.check()
 
 
+def count_steps(monkeypatch):
+    """Return a list that gets an entry for each one of an index that is looked at from now on."""
+    steps, from_floor = [], IndexEntries.from_floor
+
+    def count(entries, offset):
+        for entry in from_floor(entries, offset):
+            steps.append(entry)
+            yield entry
+
+    monkeypatch.setattr(IndexEntries, "from_floor", count)
+    return steps
+
+
 def test_a_merge_ends_without_a_look_at_all_that_follows_in_the_cache(monkeypatch):
     cache = small_cache(512)
     target = make(cache)
@@ -349,19 +362,10 @@ def test_a_merge_ends_without_a_look_at_all_that_follows_in_the_cache(monkeypatc
         target.state.durable_length += 1000
         target.begin_merge(max(0, target.end), source, 1000)
         sources.append(source)
-    steps = 0
-    from_floor = IndexEntries.from_floor
-
-    def count(entries, offset):
-        nonlocal steps
-        for entry in from_floor(entries, offset):
-            steps += 1
-            yield entry
-
-    monkeypatch.setattr(IndexEntries, "from_floor", count)
+    steps = count_steps(monkeypatch)
     for source in sources:
         target.complete_merge(source.merged_into)
-    assert steps <= 4 * len(sources)
+    assert len(steps) <= 4 * len(sources)
     target.check()
     assert not target.overlaps(200_000, 300_000)
     assert target.overlaps(199_999, 200_000)
@@ -374,15 +378,6 @@ def test_what_is_cached_is_looked_for_only_as_far_as_asked(monkeypatch):
     assert index.covered_until(BLOCK, 2 * BLOCK) == 2 * BLOCK
     assert index.covered_until(BLOCK, 1 << 40) == 300 * BLOCK
     assert index.covered_until(300 * BLOCK, 1 << 40) == 300 * BLOCK
-    steps = 0
-    from_floor = IndexEntries.from_floor
-
-    def count(entries, offset):
-        nonlocal steps
-        for entry in from_floor(entries, offset):
-            steps += 1
-            yield entry
-
-    monkeypatch.setattr(IndexEntries, "from_floor", count)
+    steps = count_steps(monkeypatch)
     assert plan_read(index, 10 * BLOCK, 3 * BLOCK).need is Need.CACHED
-    assert steps <= 5
+    assert len(steps) <= 5

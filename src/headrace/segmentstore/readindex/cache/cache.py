@@ -71,7 +71,8 @@ class BlockCache:
         self._evictions = ExtentEvictions(extents, self._queues, self.free)
 
         self.replay_turn = asyncio.Lock()
-        """Held by the one container that replays its log into the cache; the others wait in their order."""
+        """Held by the one container that replays its log into the cache; the others wait in their order. The
+        cache itself never waits: it is here because whoever shares the cache has to share it."""
         self.containers = 0
         self._promised_bytes = 0
         self.reserved_bytes = 0
