@@ -187,6 +187,9 @@ class OwnerFile:
             slots = [bytes(OWNER_RECORD_BYTES)] * SLOT_COUNT
         else:
             log_id, epoch = current.log_id, current.epoch + 1
+            # A sync of it may have failed: then the disk has what was there before, and everybody sees that
+            # once the system forgets the page. The owner before it would take the log to be his again.
+            self._write(slots[slot], slot * SLOT_BYTES)
         record = OwnerRecord(log_id, epoch, files_epoch, clock.now_ms(), entropy.token(TOKEN_BYTES))
         self._write(encode_owner(record), (1 - slot) * SLOT_BYTES)
         fs.fsync(self._fd)

@@ -212,3 +212,19 @@ def _try_to_own(owner):
         return "fenced"
     except DirectoryLockedError:
         return "waits"
+
+
+def test_a_slot_whose_sync_failed_fences_for_ever_once_a_later_one_was_published():
+    """The system shows it until it forgets the page: then everybody sees what the disk has."""
+    place = Place()
+    first = place.take()
+    second = OwnerFile(DIRECTORY, SimulatedFilesystem(place.disk))
+    fault = place.disk.fail("fsync", path=OWNER_FILE)
+    with pytest.raises(OSError, match="Input/output"):
+        second.take(FixedClock(), place.entropy)
+    assert fault.met
+    assert second.take(FixedClock(), place.entropy).epoch == 3
+    file = place.disk.find_file(f"{DIRECTORY}/{OWNER_FILE}")
+    file.content[:] = file.durable
+    assert not first.file.still_held()
+    assert second.still_held()
