@@ -83,7 +83,8 @@ class Filesystem(Protocol):
 
     def stat_size(self, path: str) -> int: ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether there is something; an OSError if the disk does not tell, or the user may not know."""
 
     def is_link(self, path: str) -> bool:
         """Whether ``path`` is a symbolic link, wherever it leads; False if there is nothing."""
@@ -166,7 +167,11 @@ class OsFilesystem:
         return os.stat(path).st_size  # noqa: PTH116 - one call on a str, no Path object
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)  # noqa: PTH110 - as above
+        try:
+            os.stat(path)  # noqa: PTH116 - as above
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def is_link(self, path: str) -> bool:
         return os.path.islink(path)  # noqa: PTH114 - as above

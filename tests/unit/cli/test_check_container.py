@@ -124,6 +124,16 @@ def test_what_a_first_start_that_died_has_left_is_no_damage(data, check, leave):
         assert code == check("--container", "1")[0]
 
 
+@pytest.mark.parametrize("verb", ["wal", "container"])
+def test_logs_that_cannot_be_looked_at_are_not_said_to_be_none(data, capfd, verb):
+    shutil.rmtree(data / "wal")
+    (data / "wal").symlink_to("wal")  # stands for a directory that this user may not enter, or a broken disk
+    code = main(["inspect", verb, "--data-dir", str(data)])
+    captured = capfd.readouterr()
+    assert (code, captured.out) == (1, "")
+    assert "Too many levels of symbolic links" in captured.err
+
+
 @pytest.mark.parametrize("leave", [leave_nothing, leave_directory, leave_blank_owner])
 def test_a_log_of_which_nothing_is_left_is_damage_if_there_are_chunks(data, check, stranger, leave):
     leave(data / "wal" / "container-1")
