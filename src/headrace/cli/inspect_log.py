@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from headrace.cli.container_failures import ContainerFailures
 from headrace.cli.inspect_data import InspectedData, open_data, time_text
 from headrace.cli.output import print_columns, print_fields, print_json, print_line
 from headrace.cli.streamed_columns import StreamedColumns
-from headrace.errors import DataCorruptionError
+from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, join_rows
-from headrace.segmentstore.inspection.container_log import ContainerLog
+from headrace.segmentstore.inspection.container_log import ContainerLog, look_steadily
 from headrace.segmentstore.inspection.frames import FoundOperation, read_operations, summarise_frames
 from headrace.segmentstore.inspection.operation_words import OperationWords, describe_operation
 from headrace.segmentstore.operations import catalogue as ops
@@ -50,16 +51,32 @@ def inspect_wal(chosen: argparse.Namespace) -> None:
     failures = ContainerFailures()
     for container_id in data.with_logs(chosen.container, json=chosen.json):
         with failures.kept(container_id, json=chosen.json) as document:
-            found = ContainerLog(data.log_directory(container_id), data.files)
-            torn: list[dict[str, Any]] = []
-            prefix = _readable_prefix(found) if found.problem else {}
-            files = [_summarise_file(found, file, data, prefix, torn) for file in found.log.files]
+            found, files, torn = look_steadily(partial(_look_at_log, data, container_id))
             document.update(_wal_document(found, files, torn))
             if not chosen.json:
                 _print_wal(container_id, found, files, torn)
             if found.problem:
                 failures.add(container_id, DataCorruptionError(found.problem))
     failures.raise_worst()
+
+
+def _look_at_log(
+    data: InspectedData, container_id: int
+) -> tuple[ContainerLog, list[FileSummary], list[dict[str, Any]]]:
+    """Return a log, its files, and the records that are damaged.
+
+    Raises:
+        SnapshotLostError: a running server removed or recycled a file before it was looked into.
+        DataCorruptionError, OSError: as ``ContainerLog``.
+    """
+    found = ContainerLog(data.log_directory(container_id), data.files)
+    torn: list[dict[str, Any]] = []
+    prefix = _readable_prefix(found) if found.problem else {}
+    try:
+        files = [_summarise_file(found, file, data, prefix, torn) for file in found.log.files]
+    except FileNotFoundError as error:
+        raise SnapshotLostError(f"the log in {found.directory} was cut while it was read") from error
+    return found, files, torn
 
 
 def _summarise_file(

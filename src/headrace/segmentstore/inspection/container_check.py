@@ -11,10 +11,11 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from headrace.errors import DataCorruptionError, SnapshotLostError, StorageReadError
+from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.segmentstore.inspection.container_log import look_steadily
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
 from headrace.segmentstore.inspection.inactive_segments import read_inactive
@@ -25,7 +26,6 @@ from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 from headrace.storage.chunks.segment_layout import load_layout
 from headrace.storage.metadata.rows import segment_key
 
-_ATTEMPTS: Final = 5
 _LOG_DAMAGED: Final = (
     "copy the data directory aside, then put the file back from a copy; the container does not start before"
 )
@@ -68,12 +68,7 @@ def check_container(
 
 def replay_steadily(container_id: int, log_directory: str, files: Filesystem) -> ReplayedContainer:
     """Replay, again if a running server cut the log under our eyes. Raises as ``replay_container``."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return replay_container(container_id, log_directory, files)
-        except SnapshotLostError:
-            continue
-    return replay_container(container_id, log_directory, files)
+    return look_steadily(lambda: replay_container(container_id, log_directory, files))
 
 
 def _check_state(replayed: ReplayedContainer, report: CheckReport) -> None:

@@ -7,9 +7,9 @@ because a record in flight looks the same for a moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.runtime.filesystem import Filesystem
@@ -19,6 +19,8 @@ from headrace.wal.file.segment_files import FileReader
 from headrace.wal.file.segment_format import parse_name, short_log_id
 from headrace.wal.inspect import InspectedLog, inspect_log
 from headrace.wal.record_format import KIND_DATA, RecordHeader
+
+T = TypeVar("T")
 
 _ATTEMPTS: Final = 5
 
@@ -107,6 +109,20 @@ class ContainerLog:
                 expected = header.sequence + 1
                 if header.sequence >= truncation:
                     yield LogFrame(file.name, at, header.sequence, header.epoch, payload)
+
+
+def look_steadily(look: Callable[[], T]) -> T:
+    """Return what ``look`` returns, and look again if a running server cut the log under our eyes.
+
+    Raises:
+        SnapshotLostError: it did so again and again.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return look()
+        except SnapshotLostError:
+            continue
+    return look()
 
 
 def _records(cursor: RecordCursor) -> Iterator[tuple[int, RecordHeader, memoryview]]:

@@ -1,0 +1,43 @@
+"""``headrace inspect wal``, ``frames`` and ``operations`` of logs that change meanwhile."""
+
+import json
+
+import pytest
+
+from headrace.cli.main import main
+from headrace.wal import inspect as wal_inspect
+from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
+
+NAME = "000000000001-000000000001.wal"
+
+
+@pytest.fixture
+async def data(tmp_path):
+    await make_log(tmp_path / "wal" / "container-0", BEGINNING)
+    (tmp_path / "headrace.json").write_text('{"format": 1, "containers": 1}')
+    return tmp_path
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_file_that_goes_after_it_was_listed_is_looked_for_again(data, capfd, monkeypatch, times):
+    path, real, left = data / "wal" / "container-0" / NAME, wal_inspect.inspect_log, times
+
+    def look(directory, files):
+        """A running server recycles a file once it is listed; it is there again at the next look."""
+        nonlocal left
+        if not path.exists():
+            path.with_suffix(".draft").rename(path)
+        found = real(directory, files)
+        if left:
+            left -= 1
+            path.rename(path.with_suffix(".draft"))
+        return found
+
+    monkeypatch.setattr("headrace.segmentstore.inspection.container_log.inspect_log", look)
+    code = main(["inspect", "wal", "--json", "--data-dir", str(data)])
+    captured = capfd.readouterr()
+    (document,) = map(json.loads, captured.out.splitlines())
+    if times == 1:
+        assert (code, document["files"][0]["living"]) == (0, 1)
+    else:
+        assert (code, "was cut while it was read" in document["problem"]) == (4, True)
