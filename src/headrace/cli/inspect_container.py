@@ -175,7 +175,10 @@ def _look_at_segment(
     data: InspectedData, name: str, *, deep: bool
 ) -> list[tuple[ReplayedContainer, SegmentView]]:
     """Return what there is of a segment: several if its name is used again. Raises NoSuchSegmentError."""
-    replayed = _replay(data, data.container_of(name))
+    container_id = data.container_of(name)
+    if container_id in data.find_unmade():
+        raise NoSuchSegmentError(name)  # nothing was ever accepted
+    replayed = _replay(data, container_id)
     found = [state for state in replayed.find(name) if not replayed.has_left(state)]
     active = any(not replayed.is_leaving(state) for state in found)
     if not active:

@@ -110,6 +110,14 @@ class InspectedData:
             else:
                 print_line(f"container {container_id}: {UNMADE}\n")
 
+    def only_with_log(self, container: int | None, *, json: bool) -> int | None:
+        """Return the one container meant; None if it has no log yet, which was said then.
+
+        Raises:
+            InvalidArgumentError: several could be meant, or there is no such container.
+        """
+        return next(self.with_logs(self.only(container), json=json), None)
+
     def _find_containers(self) -> list[int]:
         """Those of the record, and those that have a log: none may be passed over."""
         count = None

@@ -234,7 +234,10 @@ def _print_wal(
 def inspect_frames(chosen: argparse.Namespace) -> None:
     """One line per living data frame."""
     data = open_data(chosen)
-    found = ContainerLog(data.log_directory(data.only(chosen.container)), data.files)
+    container_id = data.only_with_log(chosen.container, json=chosen.json)
+    if container_id is None:
+        return
+    found = ContainerLog(data.log_directory(container_id), data.files)
     table = StreamedColumns(
         ("ADDRESS", "EPOCH", "TIME", "SIZE", "ENTRIES", "OPERATIONS", "FIRST", "LAST", "FILE", "OFFSET")
     )
@@ -283,7 +286,10 @@ def inspect_operations(chosen: argparse.Namespace) -> None:
     container_id = chosen.container
     if container_id is None and chosen.segment is not None:
         container_id = data.container_of(chosen.segment)
-    found = ContainerLog(data.log_directory(data.only(container_id)), data.files)
+    container_id = data.only_with_log(container_id, json=chosen.json)
+    if container_id is None:
+        return
+    found = ContainerLog(data.log_directory(container_id), data.files)
     names = _names_of_first_checkpoint(found)
     table = StreamedColumns(("SEQUENCE", "KIND", "SEGMENT", "ID", "ADDRESS", "DETAILS"))
     shown = 0

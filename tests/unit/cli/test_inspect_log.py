@@ -1,6 +1,7 @@
 """``headrace inspect wal``, ``frames`` and ``operations`` of logs that change meanwhile."""
 
 import json
+import shutil
 
 import pytest
 
@@ -41,3 +42,21 @@ def test_a_file_that_goes_after_it_was_listed_is_looked_for_again(data, capfd, m
         assert (code, document["files"][0]["living"]) == (0, 1)
     else:
         assert (code, "was cut while it was read" in document["problem"]) == (4, True)
+
+
+@pytest.mark.parametrize("verb", ["wal", "frames", "operations", "container"])
+def test_of_a_log_that_was_never_made_every_verb_says_so(data, capfd, verb):
+    shutil.rmtree(data / "wal" / "container-0")
+    assert main(["inspect", verb, "--data-dir", str(data)]) == 0
+    assert capfd.readouterr().out == (
+        "container 0: has no log yet, the very first start did not come to its end\n\n"
+    )
+    assert main(["inspect", verb, "--json", "--data-dir", str(data)]) == 0
+    assert json.loads(capfd.readouterr().out) == {"container": 0, "begun": False}
+
+
+def test_before_a_log_was_made_there_is_no_segment(data, capfd):
+    shutil.rmtree(data / "wal" / "container-0")
+    assert main(["inspect", "segment", "demo/s", "--data-dir", str(data)]) == 2
+    captured = capfd.readouterr()
+    assert (captured.out, "demo/s" in captured.err) == ("", True)
