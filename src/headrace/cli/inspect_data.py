@@ -211,5 +211,8 @@ def open_data(chosen: argparse.Namespace) -> InspectedData:
 
 
 def time_text(time_ms: int) -> str:
-    """Return a time as people and programs read it, in UTC."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    """Return a time as people and programs read it, in UTC; one that no calendar has, as it was stored."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from headrace.cli.inspect_data import time_text
 from headrace.cli.main import main
 from headrace.wal import inspect as wal_inspect
 from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
@@ -60,3 +61,11 @@ def test_before_a_log_was_made_there_is_no_segment(data, capfd):
     assert main(["inspect", "segment", "demo/s", "--data-dir", str(data)]) == 2
     captured = capfd.readouterr()
     assert (captured.out, "demo/s" in captured.err) == ("", True)
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is_stored():
+    assert time_text(0) == "1970-01-01T00:00:00.000+00:00"
+    assert [time_text(time_ms) for time_ms in (1 << 62, -1 << 63)] == [
+        "4611686018427387904 ms",
+        "-9223372036854775808 ms",
+    ]
