@@ -174,15 +174,25 @@ def inspect_segment(chosen: argparse.Namespace) -> None:
 def _look_at_segment(
     data: InspectedData, name: str, *, deep: bool
 ) -> list[tuple[ReplayedContainer, SegmentView]]:
-    """Return what there is of a segment: several if its name is used again. Raises NoSuchSegmentError."""
+    """Return what there is of a segment: several if its name is used again.
+
+    Raises:
+        NoSuchSegmentError: there is none.
+        DataCorruptionError: there is none where it was looked for, and that may be the wrong place.
+    """
     container_id = data.container_of(name)
-    if container_id in data.find_unmade():
+    if not data.problem and container_id in data.find_unmade():
         raise NoSuchSegmentError(name)  # nothing was ever accepted
     replayed = _replay(data, container_id)
     found = [state for state in replayed.find(name) if not replayed.has_left(state)]
     active = any(not replayed.is_leaving(state) for state in found)
     if not active:
         found += [state for state in read_inactive(replayed, data.chunks) if state.name == name]
+    if not found and data.problem:
+        raise DataCorruptionError(
+            f"segment {name!r} is not in container {container_id}, but which one it belongs to is not known: "
+            f"{data.problem}"
+        )
     if not found:
         raise NoSuchSegmentError(name)
     return [(replayed, view_segment(replayed, state, data.chunks, deep=deep)) for state in found]

@@ -63,6 +63,13 @@ def test_before_a_log_was_made_there_is_no_segment(data, capfd):
     assert (captured.out, "demo/s" in captured.err) == ("", True)
 
 
+def test_where_the_number_of_containers_is_not_known_no_segment_is_said_to_be_none(data, capfd):
+    assert main(["inspect", "segment", "demo/s", "--data-dir", str(data)]) == 2
+    (data / "headrace.json").unlink()
+    assert main(["inspect", "segment", "demo/s", "--data-dir", str(data)]) == 6
+    assert "which one it belongs to is not known" in capfd.readouterr().err
+
+
 def test_a_time_that_no_calendar_has_is_shown_as_it_is_stored():
     assert time_text(0) == "1970-01-01T00:00:00.000+00:00"
     assert [time_text(time_ms) for time_ms in (1 << 62, -1 << 63)] == [
