@@ -221,6 +221,13 @@ class ReadIndex(Protocol):
         else everything that was ever merged or deleted in the log would have to fit into the cache at once.
         """
 
+    def check_room_for_others(self) -> None:
+        """While the log is replayed: look whether it has left alone what others count on.
+
+        Raises:
+            CacheFullError: what other containers have accepted, and is on its way, may find no room any more.
+        """
+
     def unstored_bytes(self) -> int:
         """Cached bytes that may not be evicted because storage does not hold them yet."""
 

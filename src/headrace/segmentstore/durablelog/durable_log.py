@@ -185,8 +185,10 @@ class DurableLog:
         )
         with contextlib.closing(self._wal.records()) as records:
             for _ in replay_in_portions(records, reader, replay, self._on_record):
+                self._read_index.check_room_for_others()
                 await asyncio.sleep(0)
                 self._check_not_ended()
+        self._read_index.check_room_for_others()
         recovered = replay.finish()
         self._recovered_operations = replay.operation_count
         self._recovered_frames = reader.frame_count

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import (
+    CacheFullError,
     ContainerOfflineError,
     NoSuchSegmentError,
     SegmentSealedError,
@@ -166,10 +167,18 @@ class ContainerReadIndex:
             )
 
     def expect_tails(self, change: int) -> None:
-        if not self._closed:
-            self._expected_bytes += change * BLOCK_BYTES
-            self._cache.expected_bytes += change * BLOCK_BYTES
-            assert self._expected_bytes >= 0
+        if self._closed:
+            return
+        expected = self._expected_bytes + change * BLOCK_BYTES
+        self._cache.expected_bytes += change * BLOCK_BYTES
+        if (expected > 0) != (self._expected_bytes > 0):
+            self._cache.count_due(self._config.accepted_bytes_max * (1 if expected else -1))
+        self._expected_bytes = expected
+        assert expected >= 0
+
+    def check_room_for_others(self) -> None:
+        if not self._cache.has_room_for_due:
+            raise CacheFullError("what is left of the cache is kept for appends that others have accepted")
 
     def let_go(self, segment: SegmentState) -> None:
         index = self._indexes.get(segment)
@@ -190,10 +199,9 @@ class ContainerReadIndex:
     def close(self) -> None:
         if self._closed:
             return
-        self._closed = True
         self._cache.leave(self._config.accepted_bytes_max)
-        self._cache.expected_bytes -= self._expected_bytes
-        self._expected_bytes = 0
+        self.expect_tails(-self._expected_bytes // BLOCK_BYTES)
+        self._closed = True
         self._fetches.close()
         for index in list(self._indexes.values()):
             self._forget(index, ContainerOfflineError("the container stops"))

@@ -17,10 +17,11 @@ from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryWal
-from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
+from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, read_all, until
 
 
 class Process:
@@ -250,3 +251,33 @@ async def test_others_may_take_the_room_of_what_storage_holds_between_two_turns(
     assert not process.failures
     await container.stop()
     cache.unregister(thief)
+
+
+async def test_a_replay_leaves_alone_what_is_kept_for_appends_that_others_have_accepted():
+    """It is 15 MiB large, and 3 MiB are on their way in a container that runs: one of them has to wait."""
+    process = Process(cache_bytes=16 * MIB)
+    kept = ReadIndexConfig(accepted_bytes_max=3 * MIB)
+    process.config = dataclasses.replace(process.config, read_index=kept)
+    async with process.fill() as container:
+        await container.create("s/0", {})
+        for _ in range(15):
+            await append(container, "s/0", b"x" * (1 * MIB - 10 * KIB))
+    busy = process.make(1, HeldWal)
+    await busy.start()
+    await busy.create("s/1", {})
+    busy.log._wal.held = True
+    appends = [asyncio.ensure_future(append(busy, "s/1", b"y" * MIB)) for _ in range(3)]
+    await until(lambda: busy.find_segment("s/1").accepted_length == 3 * MIB)
+    replaying = process.make(0)
+    with pytest.raises(CacheFullError, match="others have accepted"):
+        await replaying.start()
+    await replaying.stop()
+    busy.log._wal.go_on()
+    assert await asyncio.gather(*appends) == [0, 1 * MIB, 2 * MIB]
+    assert not process.failures
+    await busy.stop()
+    again = process.make(0)
+    await again.start()
+    assert await read_all(again, "s/0") == b"x" * (15 * (1 * MIB - 10 * KIB))
+    await again.stop()
+    process.cache.check()

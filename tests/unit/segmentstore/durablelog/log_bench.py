@@ -42,6 +42,9 @@ class BytesIndex:
     def let_go(self, segment):
         """It remembers everything: tests compare that."""
 
+    def check_room_for_others(self):
+        """There are no others."""
+
     def unstored_bytes(self):
         return self.unstored
 

@@ -77,6 +77,7 @@ class BlockCache:
         self._promised_bytes = 0
         self.reserved_bytes = 0
         self.expected_bytes = 0
+        self._due_bytes = 0
         self._tails = 0
         self.count_tails(0)
 
@@ -102,6 +103,16 @@ class BlockCache:
     def _reserve(self, change: int) -> None:
         self._promised_bytes += change
         self.reserved_bytes = min(self._promised_bytes, self.policy.blocks_max * BLOCK_BYTES // 2)
+
+    def count_due(self, change: int) -> None:
+        """A container has appends on their way, or no more: all that it may accept comes then, at most."""
+        self._due_bytes += change
+
+    @property
+    def has_room_for_due(self) -> bool:
+        """Whether appends that are on their way find room: the reserve, as far as it is needed now."""
+        due = min(self._due_bytes, self.policy.blocks_max * BLOCK_BYTES // 2)
+        return self.room_bytes >= due + self.expected_bytes
 
     def register(self, owner: ExtentOwner) -> int:
         """Return the number under which ``owner`` allocates."""
@@ -453,6 +464,8 @@ class BlockCache:
     def check(self) -> None:
         """Assert that every block is free or in exactly one extent, and every extent where it belongs."""
         self.layout.check()
+        assert self._due_bytes >= 0
+        assert self.expected_bytes or not self._due_bytes
         assert self.layout.blocks == len(self._orders) <= self.policy.blocks_max
         queued = {block: name for name, queue in self._queues.items() for block in queue}
         assert len(queued) == sum(queue.count for queue in self._queues.values())
