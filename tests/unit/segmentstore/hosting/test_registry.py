@@ -743,3 +743,24 @@ async def test_one_that_fails_while_a_stop_waits_for_something_else_is_ended_too
     last.set()
     await stopping
     assert sorted(event for event in world.events if event[0] == "stop") == [("stop", 0), ("stop", 1)]
+
+
+async def test_a_start_without_room_is_repeated_though_who_took_the_room_ends_meanwhile():
+    """Whether others could make room is a question of the moment at which there was none."""
+    world = World(2, c1=[CacheFullError("all 4 bytes of cache are essential")])
+    made = world.make
+
+    def make(container_id, on_failed):
+        container = made(container_id, on_failed)
+        if container_id == 1 and not world.events.count(("start", 1)):
+            container.stop = stop
+        return container
+
+    async def stop():
+        world.made[0].on_failed(world.made[0], WalWriteError("EIO"))
+
+    world.registry._make = make
+    world.registry._delay_s = world.registry._pauses[0] = 0.001
+    await world.registry.start()
+    assert world.registry.health()[1].online
+    await world.registry.stop()
