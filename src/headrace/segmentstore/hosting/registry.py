@@ -247,7 +247,11 @@ class ContainerRegistry:
     ) -> None:
         container_id = failed.container_id
         await self._wait_ended(failed, ending, describe_failure(error), patient=True)
-        while not isinstance(error, _FINAL):
+        is_final, failure = isinstance(error, _FINAL), describe_failure(error)
+        # It may never start again: what has ended must not stay in memory for that, and an error has the
+        # stack that it came through.
+        del failed, ending, error
+        while not is_final:
             pause_s = self._pauses[container_id]
             self._pauses[container_id] = min(pause_s * 2, self._delay_max_s)
             await asyncio.sleep(pause_s)
@@ -255,14 +259,14 @@ class ContainerRegistry:
             try:
                 await self._start_one(container_id, patient=True)
             except Exception as again:  # noqa: BLE001 - whatever it was, it is reported and retried
-                error = again
+                is_final, failure = isinstance(again, _FINAL), describe_failure(again)
                 self._note_failed_start(container_id, again)
                 if self._stopping:  # its failure may have covered that this was cancelled, which happens once
                     return
             else:
                 _logger.info("container %d runs again", container_id)
                 return
-        _logger.critical("container %d stays offline: %s", container_id, describe_failure(error))
+        _logger.critical("container %d stays offline: %s", container_id, failure)
 
     def get(self, segment: str) -> SegmentContainer:
         """Return the running container that owns ``segment``.

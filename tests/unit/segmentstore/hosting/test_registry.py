@@ -1,6 +1,8 @@
 """Containers that start, or do not, on their registry."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -764,3 +766,35 @@ async def test_a_start_without_room_is_repeated_though_who_took_the_room_ends_me
     await world.registry.start()
     assert world.registry.health()[1].online
     await world.registry.stop()
+
+
+async def test_nothing_of_what_has_failed_stays_in_memory_while_it_is_started_again():
+    """A container is all that it knows of its segments, and what is left of its log."""
+    alive = weakref.WeakSet()
+    left = []
+
+    class Failing(Container):
+        async def start(self):
+            alive.add(self)
+            await super().start()
+
+        def fail(self):
+            try:
+                raise WalWriteError("EIO")
+            except WalWriteError as error:
+                self.on_failed(self, error)
+
+    def make(container_id, on_failed):
+        gc.collect()
+        left.append(len(alive))
+        errors = [StorageFullError("no space left")] if 1 <= len(left) - 1 <= 3 else []
+        return Failing(container_id, on_failed, errors, [])
+
+    containers = ContainerRegistry(1, make, restart_delay_s=0.001, restart_delay_max_s=0.001)
+    await containers.start()
+    containers.running()[0].fail()
+    async with asyncio.timeout(10):
+        while not containers.running():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    await containers.stop()
+    assert left == [0] * 5, "when the next one is made"
