@@ -177,7 +177,7 @@ class ContainerReadIndex:
         assert expected >= 0
 
     def check_room_for_others(self) -> None:
-        if not self._cache.has_room_for_due:
+        if not self._cache.has_room_for_due():
             raise CacheFullError("what is left of the cache is kept for appends that others have accepted")
 
     def let_go(self, segment: SegmentState) -> None:
@@ -455,12 +455,15 @@ class ContainerReadIndex:
         WITHOUT_ROOM once this is more than the cache has left for everybody: a container may grow only while
         it has less than what is left, so that however many share the cache, none of them meets its end. What
         is left does not include what readers hold, nor a reserve for appends that were accepted and are on
-        their way. The blocks that these may take beyond their bytes are compared, too, but not part of the
-        answer.
+        their way: who has nothing may begin as long as its own part of that is there. The blocks that these
+        may take beyond their bytes are compared, too, but not part of the answer.
         """
         count = self._unstored.count
         growing = count + self._expected_bytes
-        return count if not growing or growing < self._cache.spare_bytes else WITHOUT_ROOM
+        if growing < self._cache.spare_bytes:
+            return count
+        may_begin = not growing and self._cache.has_room_for_due(self._config.accepted_bytes_max)
+        return count if may_begin else WITHOUT_ROOM
 
     def cache_pressure(self) -> float:
         """Unstored bytes in parts of what the cache has left: at 1 ``unstored_bytes`` says WITHOUT_ROOM."""

@@ -281,3 +281,24 @@ async def test_a_replay_leaves_alone_what_is_kept_for_appends_that_others_have_a
     assert await read_all(again, "s/0") == b"x" * (15 * (1 * MIB - 10 * KIB))
     await again.stop()
     process.cache.check()
+
+
+async def test_who_has_nothing_in_the_cache_waits_if_a_replay_has_left_no_room_for_its_first_append():
+    process = Process(cache_bytes=16 * MIB)
+    process.config = dataclasses.replace(
+        process.config, read_index=ReadIndexConfig(accepted_bytes_max=3 * MIB)
+    )
+    await fill_some(process, 0, size=300 * KIB)  # 15 MB
+    idle = process.make(1)
+    await idle.start()
+    await idle.create("s/1", {})
+    replaying = process.make(0)
+    await replaying.start()
+    appending = asyncio.ensure_future(append(idle, "s/1", b"y" * (1900 * KIB)))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not process.failures
+    assert not appending.done()
+    await replaying.stop()
+    assert await appending == 0
+    await idle.stop()

@@ -108,10 +108,9 @@ class BlockCache:
         """A container has appends on their way, or no more: all that it may accept comes then, at most."""
         self._due_bytes += change
 
-    @property
-    def has_room_for_due(self) -> bool:
-        """Whether appends that are on their way find room: the reserve, as far as it is needed now."""
-        due = min(self._due_bytes, self.policy.blocks_max * BLOCK_BYTES // 2)
+    def has_room_for_due(self, more: int = 0) -> bool:
+        """Whether appends on their way, and ``more``, find room: of the reserve what is needed now."""
+        due = min(self._due_bytes + more, self.policy.blocks_max * BLOCK_BYTES // 2)
         return self.room_bytes >= due + self.expected_bytes
 
     def register(self, owner: ExtentOwner) -> int:
