@@ -33,7 +33,7 @@ from headrace.segmentstore.container.segment_merges import check_count
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
-from headrace.segmentstore.segment_names import check_segment_name
+from headrace.segmentstore.segment_names import SEGMENT_NAME_BYTES_MAX, check_segment_name
 from headrace.segmentstore.tables.tables import ContainerTables
 
 
@@ -48,10 +48,12 @@ class SegmentStore:
         """Return the container of a segment.
 
         Raises:
-            NoSuchSegmentError: the name belongs to a container; nobody else may know what is behind it.
+            NoSuchSegmentError: the name belongs to a container; nobody else may know what is behind it. Or no
+                segment can have it: that is true whatever the log will say, and who asks is not to wait with
+                a name of 64 KiB until it has said so.
             ContainerOfflineError: the container does not run here now.
         """
-        if name.startswith(INTERNAL_PREFIX):
+        if name.startswith(INTERNAL_PREFIX) or len(name) > SEGMENT_NAME_BYTES_MAX:
             raise NoSuchSegmentError(name)
         return self._registry.get(name)
 

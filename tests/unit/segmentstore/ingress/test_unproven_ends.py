@@ -13,7 +13,7 @@ from headrace.segmentstore.store import SegmentStore
 from headrace.wire import commands as c
 from tests.unit.segmentstore.container.test_fenced_owner import Registry, bench_of_two, start_beside
 from tests.unit.segmentstore.ingress.test_returning_writers import World
-from tests.unit.segmentstore.ingress.world import NULL, SEGMENT, WRITER, FakeHome, Peer, acked, append
+from tests.unit.segmentstore.ingress.world import NULL, OTHER, SEGMENT, WRITER, FakeHome, Peer, acked, append
 
 TRANSACTION = transaction_segment_name(SEGMENT, 5)
 
@@ -83,6 +83,18 @@ async def test_everybody_hears_of_it_once_it_is_durable(world, question, way):
     (reply,) = await peer.replies()
     assert isinstance(reply, c.NoSuchSegment)
     assert (reply.request_id, reply.segment) == (5, ending)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_nobody_waits_for_the_log_with_a_name_that_no_segment_can_have(world, question):
+    """Thousands of such reads may wait on one connection, and each name may have 64 KiB."""
+    peer = Peer(world.home)
+    await peer.set_up(OTHER)
+    world.wal.held = True
+    peer.feed(append(1, b"one", writer=OTHER))
+    (reply,) = await peer.ask(QUESTIONS[question]("x" * 60_000))
+    assert isinstance(reply, c.NoSuchSegment)
+    assert not world.home.waiting_reads.total
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
