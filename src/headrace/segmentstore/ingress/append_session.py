@@ -24,6 +24,7 @@ from headrace.errors import (
     OffsetMismatchError,
     SegmentSealedError,
 )
+from headrace.limits import INT64_MAX
 from headrace.segmentstore.ingress.contract import AppendTarget
 from headrace.segmentstore.ingress.reply_mapping import Question, reply_to
 from headrace.wire.acknowledgement import encode_data_appended
@@ -133,6 +134,8 @@ class AppendSession:
             ProtocolError: the event number goes back.
         """
         target = self.target
+        if expected_offset < 0:  # no segment has such a length, and the target takes it for unconditional
+            expected_offset = INT64_MAX
         if not target.can_accept(size):
             return False
         self.registration.on_numbers(number, number)
@@ -140,8 +143,6 @@ class AppendSession:
             self._conflict(number, request_id)
             return True
         try:
-            if expected_offset < 0:  # no segment has such a length, and the target takes it for unconditional
-                raise OffsetMismatchError(self.segment, expected_offset, target.state.accepted_length)
             target.append_block(
                 self,
                 pieces,

@@ -250,10 +250,25 @@ async def test_a_negative_expectation_is_a_failed_condition_and_not_none(peer, s
     assert store.segments[SEGMENT].data == b""
 
 
-async def test_a_writer_conflict_takes_precedence_over_the_offset(peer, store):
+@pytest.mark.parametrize("offset", [77, -1])
+async def test_the_end_of_a_segment_takes_precedence_over_the_offset(peer, store, offset):
+    await peer.set_up()
+    await store.seal_segment(SEGMENT)
+    assert await peer.ask(c.ConditionalBlockEnd(WRITER, 1, offset, b"abc", 1)) == [
+        c.SegmentIsSealed(1, SEGMENT, "", 1)
+    ]
+    await store.delete_segment(SEGMENT)
+    assert await peer.ask(c.ConditionalBlockEnd(WRITER, 2, offset, b"abc", 2)) == [
+        c.NoSuchSegment(2, SEGMENT, "", -1)
+    ]
+    assert not peer.closed
+
+
+@pytest.mark.parametrize("offset", [77, -1])
+async def test_a_writer_conflict_takes_precedence_over_the_offset(peer, store, offset):
     await peer.set_up()
     store.segments[SEGMENT].state.accepted_attributes[WRITER] = 9
-    assert await peer.ask(c.ConditionalBlockEnd(WRITER, 10, 77, b"abc", 1)) == [
+    assert await peer.ask(c.ConditionalBlockEnd(WRITER, 10, offset, b"abc", 1)) == [
         c.InvalidEventNumber(WRITER, 1, "", 10)
     ]
     assert peer.closed
