@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.errors import ContainerOfflineError
+from headrace.errors import ContainerOfflineError, OffsetMismatchError
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
@@ -18,11 +18,18 @@ class ContainerAppendTarget:
     The segment stays in memory until :meth:`close`.
     """
 
-    __slots__ = ("_container", "_open", "_processor", "state")
+    __slots__ = ("_check_owner", "_container", "_open", "_processor", "state")
 
-    def __init__(self, processor: OperationProcessor, container: ContainerState, state: SegmentState) -> None:
+    def __init__(
+        self,
+        processor: OperationProcessor,
+        container: ContainerState,
+        state: SegmentState,
+        check_owner: Callable[[], None],
+    ) -> None:
         self._processor = processor
         self._container = container
+        self._check_owner = check_owner
         self._open = True
         self.state = state
         state.users += 1
@@ -63,16 +70,19 @@ class ContainerAppendTarget:
         if self._processor.has_ended and number != self.accepted_event_number(writer_id):
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
 
-    def can_accept(self, size_bytes: int) -> bool:
+    def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
         """See :meth:`OperationProcessor.can_accept`.
 
         False also while a seal or the end of the segment is on its way to the log: to refuse an append for
-        what may not come true would be final for a writer, who goes on in another segment.
+        what may not come true would be final for a writer, who goes on in another segment. Likewise while
+        what makes the segment longer than ``expected_offset`` is on its way: without it the offset is right.
         """
         state = self.state
         if (
-            (state.accepted_sealed or state.accepted_deleted)
-            and not state.end_is_durable
+            (
+                state.durable_length <= expected_offset < state.accepted_length
+                or ((state.accepted_sealed or state.accepted_deleted) and not state.end_is_durable)
+            )
             and not state.evicted
             and not self._processor.has_ended
         ):
@@ -97,18 +107,27 @@ class ContainerAppendTarget:
         request_id: int,
         expected_offset: int = -1,
     ) -> None:
-        """See :meth:`OperationProcessor.append_block`."""
-        self._processor.append_block(
-            self.state,
-            owner,
-            pieces,
-            size,
-            previous_event_number,
-            last_event_number,
-            event_count,
-            request_id,
-            expected_offset,
-        )
+        """See :meth:`OperationProcessor.append_block`.
+
+        Raises:
+            FencedOutError: a newer owner may have made the segment as long as expected.
+        """
+        try:
+            self._processor.append_block(
+                self.state,
+                owner,
+                pieces,
+                size,
+                previous_event_number,
+                last_event_number,
+                event_count,
+                request_id,
+                expected_offset,
+            )
+        except OffsetMismatchError as error:
+            if expected_offset > error.actual:  # a segment that is longer is so for every owner
+                self._check_owner()
+            raise
 
     def end_of_read(self) -> None:
         self._processor.end_of_read()

@@ -202,7 +202,7 @@ class SegmentContainer:
     def target_of(self, segment: SegmentState) -> ContainerAppendTarget:
         """The door for the append blocks of a segment, which stays in memory until the target is closed."""
         self._tenure.check_online()
-        return ContainerAppendTarget(self._log.processor, self._state, segment)
+        return ContainerAppendTarget(self._log.processor, self._state, segment, self._tenure.check_owner)
 
     # -------------------------------------------------------------------------------------- create, delete
 

@@ -136,7 +136,7 @@ class AppendSession:
         target = self.target
         if expected_offset < 0:  # no segment has such a length, and the target takes it for unconditional
             expected_offset = INT64_MAX
-        if not target.can_accept(size):
+        if not target.can_accept(size, expected_offset):
             return False
         self.registration.on_numbers(number, number)
         if number <= self._accepted:

@@ -45,10 +45,10 @@ class AppendTarget(Protocol):
             ContainerOfflineError: it is durable or not.
         """
 
-    def can_accept(self, size_bytes: int) -> bool:
+    def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
         """Say whether an append of this size finds room now. If not, stop reading and ``wait_capacity``.
 
-        False also while it is not certain yet that the segment is sealed or gone.
+        False also while it is not certain yet that the segment is sealed or gone, or longer than expected.
         """
 
     def wait_capacity(self, resume: Callable[[], None]) -> None:
@@ -78,6 +78,7 @@ class AppendTarget(Protocol):
             NoSuchSegmentError, SegmentSealedError: nothing changed.
             AttributeMismatchError: the writer is not at ``previous_event_number``; checked before the offset.
             OffsetMismatchError: the segment has another length than expected.
+            FencedOutError: perhaps it has, but this is not its owner.
             ContainerOfflineError: the container has ended; look the target up again.
             ThrottledError: there is no memory for it now; nothing changed.
         """

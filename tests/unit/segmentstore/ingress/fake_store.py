@@ -45,7 +45,9 @@ class FakeTarget:
         while self.last_event_number(writer_id) != self.accepted_event_number(writer_id):
             await self.store.changed.wait()
 
-    def can_accept(self, size_bytes):
+    def can_accept(self, size_bytes, expected_offset=-1):
+        if self.state.durable_length <= expected_offset < self.state.accepted_length:
+            return self.store.offline is not None
         return self.store.capacity is None or size_bytes <= self.store.capacity
 
     def wait_capacity(self, resume):
@@ -179,6 +181,7 @@ class FakeStore:
             target.state.attributes[run["owner"].writer_id] = run["number"]
             run["owner"].on_durable(run["number"], run["request_id"], run["length"])
         self.wake()
+        self.give_capacity(self.capacity)
 
     def fail(self, error):
         owners = {id(run["owner"]): run["owner"] for run in self.pending}
