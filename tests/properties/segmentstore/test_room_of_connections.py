@@ -73,6 +73,8 @@ class Life:
                 requests_max=self.one_of(1, 3, 128),
                 waiting_reads_max=self.one_of(2, 50),
                 waiting_reads_total_max=self.one_of(3, 1000),
+                waiting_refusals_max=self.one_of(2, 1000),
+                waiting_refusals_total_max=self.one_of(3, 1000),
                 writers_total_max=self.one_of(2, 1000),
                 transients_max=self.one_of(1, 5),
                 frame_patience_s=1.0,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from headrace.errors import (
     AttributeMismatchError,
@@ -27,15 +27,13 @@ from headrace.errors import (
 from headrace.limits import INT64_MAX
 from headrace.segmentstore.ingress.contract import AppendTarget
 from headrace.segmentstore.ingress.reply_mapping import Question, reply_to
+from headrace.segmentstore.ingress.waiting_refusals import WaitingRefusals
 from headrace.wire.acknowledgement import encode_data_appended
 from headrace.wire.append_block import AppendRun
 from headrace.wire.commands import AppendSetup, ConditionalCheckFailed, InvalidEventNumber
 from headrace.wire.commands.kinds import Reply
 from headrace.wire.frames import encode
 from headrace.wire.server_session import WriterRegistration
-
-REFUSALS_MAX: Final = 65_536
-"""Refusals of one writer that wait for acknowledgements; one more closes the connection."""
 
 
 class AppendConnection(Protocol):
@@ -60,6 +58,7 @@ class AppendSession:
         "_closing",
         "_connection",
         "_refusals",
+        "_waiting",
         "registration",
         "segment",
         "target",
@@ -67,9 +66,14 @@ class AppendSession:
     )
 
     def __init__(
-        self, connection: AppendConnection, target: AppendTarget, registration: WriterRegistration
+        self,
+        connection: AppendConnection,
+        target: AppendTarget,
+        registration: WriterRegistration,
+        waiting: WaitingRefusals,
     ) -> None:
         self._connection = connection
+        self._waiting = waiting
         self.target = target
         self.registration = registration
         self.writer_id = registration.writer_id
@@ -204,13 +208,13 @@ class AppendSession:
         frame = encode(reply)
         if not self.in_flight:
             self._connection.send(frame)
-        elif len(self._refusals) < REFUSALS_MAX:
+        elif self._waiting.add():
             self._refusals.append((self._accepted, frame))
             # No acknowledgement may cover appends on both sides of this reply.
             self.target.end_of_read()
         else:
             self._closing = True
-            self._connection.close_after_replies(f"{REFUSALS_MAX} refused appends wait")
+            self._connection.close_after_replies(f"{self._waiting.count} refused appends wait")
 
     # ---------------------------------------------------------------------------------- from the container
 
@@ -221,6 +225,7 @@ class AppendSession:
         refusals = self._refusals
         while refusals and refusals[0][0] <= last_event_number:
             send(refusals.popleft()[1])
+            self._waiting.remove(1)
         if last_event_number == self._accepted:
             self._connection.on_busy(-1)
 
@@ -228,14 +233,19 @@ class AppendSession:
         """What is in flight may be durable or not: the client has to reconnect and ask."""
         if self.in_flight:
             self._acked = self._accepted
+            self._waiting.remove(len(self._refusals))
             self._refusals.clear()
             self._connection.on_busy(-1)
         self._closing = True
         self._connection.close_after_replies(f"the container ended: {error}")
+
+    @property
+    def refusals(self) -> int:
+        """How many refusals wait for acknowledgements."""
+        return len(self._refusals)
 
     def check(self) -> None:
         """Assert the order of the numbers and of the refusals."""
         assert self._acked <= self._accepted
         assert not self._refusals or self.in_flight
         assert all(a[0] <= b[0] for a, b in zip(self._refusals, list(self._refusals)[1:], strict=False))
-        assert len(self._refusals) <= REFUSALS_MAX

@@ -48,6 +48,14 @@ class ConnectionMemoryConfig:
         help="Reads that wait at the tail, 3 KiB each. Beyond it a connection that has more than 64 is "
         "closed by its next one.",
     )
+    waiting_refusals_total_max: int = tunable(
+        500_000,
+        low=1,
+        high=100_000_000,
+        help="Answers to refused appends, and to writers that are set up again, that wait for what their "
+        "writers have in flight, 140 bytes each; up to 1 KiB with long names. Beyond it a connection that "
+        "has more than 64 is closed by its next one.",
+    )
     writers_total_max: int = tunable(
         500_000,
         low=1,
@@ -96,6 +104,9 @@ class IngressConfig(ConnectionMemoryConfig):
 
     waiting_reads_max: int = 16_384
     """Reads of one connection that wait at the tail; one more closes it."""
+
+    waiting_refusals_max: int = 65_536
+    """Refusals of one connection that wait for acknowledgements; one more closes it."""
 
     transients_max: int = 1_000
     """Transient segments of one connection; one more is refused."""

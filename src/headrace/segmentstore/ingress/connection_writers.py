@@ -19,6 +19,7 @@ from headrace.segmentstore.ingress.append_session import AppendConnection, Appen
 from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.contract import AppendTarget
 from headrace.segmentstore.ingress.home import ConnectionHome
+from headrace.segmentstore.ingress.waiting_refusals import WaitingRefusals
 from headrace.wire.commands import SetupAppend
 from headrace.wire.commands.kinds import Request
 from headrace.wire.server_session import ServerSession
@@ -45,13 +46,14 @@ class WritersConnection(AppendConnection, Protocol):
 class ConnectionWriters:
     """Writers by their ids. Runs on the store's loop."""
 
-    __slots__ = ("_connection", "_home", "_session", "_setup", "_writers", "setting_up")
+    __slots__ = ("_connection", "_home", "_refusals", "_session", "_setup", "_writers", "setting_up")
 
     def __init__(self, home: ConnectionHome, connection: WritersConnection, session: ServerSession) -> None:
         self._home = home
         self._connection = connection
         self._session = session
         self._writers: dict[bytes, AppendSession] = {}
+        self._refusals = WaitingRefusals(home.waiting_refusals)
         self._setup: asyncio.Task[None] | None = None
         self.setting_up = False
         """Whether a writer waits to be set up, and its client for the answer."""
@@ -80,6 +82,7 @@ class ConnectionWriters:
             writer.target.close()
         self._home.writers.total -= len(self._writers)
         self._writers.clear()
+        self._refusals.close()
 
     # -------------------------------------------------------------------------------------- setting up
 
@@ -141,7 +144,9 @@ class ConnectionWriters:
                 former.target.close()
             else:
                 self._home.writers.total += 1
-            writer = self._writers[writer_id] = AppendSession(self._connection, target, registration)
+            writer = self._writers[writer_id] = AppendSession(
+                self._connection, target, registration, self._refusals
+            )
         writer.on_setup(command.request_id, registration)
 
     def _check_room(self, writer_id: bytes) -> None:
@@ -217,3 +222,4 @@ class ConnectionWriters:
         """Assert the invariants of each writer."""
         for writer in self._writers.values():
             writer.check()
+        assert self._refusals.count >= sum(writer.refusals for writer in self._writers.values())

@@ -30,6 +30,7 @@ class ConnectionHome(Protocol):
     receive_memory: ReceiveMemory
     unsent: UnsentBytes
     waiting_reads: SharedBound
+    waiting_refusals: SharedBound
     writers: SharedBound
     supervisor: Supervisor
     totals: IngressStatistics

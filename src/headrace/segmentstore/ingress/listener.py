@@ -46,6 +46,9 @@ class Listener:
         self.waiting_reads = SharedBound(
             each_max=self.config.waiting_reads_max, total_max=self.config.waiting_reads_total_max
         )
+        self.waiting_refusals = SharedBound(
+            each_max=self.config.waiting_refusals_max, total_max=self.config.waiting_refusals_total_max
+        )
         self.writers = SharedBound(each_max=WRITERS_MAX, total_max=self.config.writers_total_max)
         self.supervisor = Supervisor("ingress")
         self.totals = IngressStatistics()
@@ -115,6 +118,7 @@ class Listener:
         self.totals.table_reply_waits = replies.waits
         self.totals.unsent_bytes = self.unsent.total
         self.totals.waiting_reads = self.waiting_reads.total
+        self.totals.waiting_refusals = self.waiting_refusals.total
         self.totals.writers = self.writers.total
         return self.totals
 

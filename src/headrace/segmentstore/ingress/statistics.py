@@ -45,5 +45,8 @@ class IngressStatistics:
     waiting_reads: int = 0
     """Reads that wait at the tail now."""
 
+    waiting_refusals: int = 0
+    """Answers to refused appends, and to repeated set-ups, that wait for acknowledgements now."""
+
     writers: int = 0
     """Writers that are set up now."""

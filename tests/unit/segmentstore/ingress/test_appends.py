@@ -147,8 +147,8 @@ async def test_ten_thousand_refusals_wait_and_come_in_order(peer, store):
     assert not peer.closed
 
 
-async def test_more_refusals_than_can_be_remembered_close_the_connection(peer, store, monkeypatch):
-    monkeypatch.setattr("headrace.segmentstore.ingress.append_session.REFUSALS_MAX", 10)
+async def test_more_refusals_than_can_be_remembered_close_the_connection(store):
+    peer = Peer(FakeHome(store, IngressConfig(waiting_refusals_max=10)))
     store.durable_at_once = False
     await peer.set_up()
     peer.feed(append(1))
@@ -159,6 +159,39 @@ async def test_more_refusals_than_can_be_remembered_close_the_connection(peer, s
     replies = await peer.replies()
     assert len(replies) == 11
     assert peer.closed
+
+
+async def test_refusals_that_wait_are_bounded_over_all_writers_and_connections(store, monkeypatch):
+    """A thousand writers with an append in flight each could have 65,536 of them each."""
+    monkeypatch.setattr(shared_bound, "SHARE_OF_EACH", 2)
+    home = FakeHome(store, IngressConfig(waiting_refusals_max=5, waiting_refusals_total_max=8))
+    bound = home.waiting_refusals
+    store.durable_at_once = False
+    refused = b"".join(encode(c.ConditionalBlockEnd(WRITER, n, 99, b"", n)) for n in (2, 3, 4))
+    peers = [Peer(home) for _ in range(4)]
+    for index, peer in enumerate(peers):
+        for writer in (WRITER, OTHER):
+            store.add(segment := f"s/{index}/{writer.hex()}")
+            await peer.set_up(writer, segment)
+            peer.feed(append(1, writer=writer), refused.replace(WRITER, writer) if index < 2 else b"")
+    await peers[0].replies()
+    assert [peer.connection.is_closing for peer in peers] == [True, True, False, False]
+    assert bound.total == 8, "five of the first one, and three of the second"
+    for peer in peers[2:]:
+        peer.feed(refused)
+    assert [peer.connection.is_closing for peer in peers] == [True, True, True, True], (
+        "two are always allowed"
+    )
+    assert bound.total == 12
+    peers[0].transport.abort()
+    await peers[0].replies()
+    assert bound.total == 7
+    store.commit()
+    assert bound.total == 0
+    for peer, count in zip(peers[1:], (3, 2, 2), strict=True):
+        told = [type(reply) for reply in await peer.replies()]
+        assert told.count(c.ConditionalCheckFailed) == count
+    await home.supervisor.stop()
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,9 @@ class FakeHome:
         self.waiting_reads = SharedBound(
             each_max=self.config.waiting_reads_max, total_max=self.config.waiting_reads_total_max
         )
+        self.waiting_refusals = SharedBound(
+            each_max=self.config.waiting_refusals_max, total_max=self.config.waiting_refusals_total_max
+        )
         self.writers = SharedBound(each_max=WRITERS_MAX, total_max=self.config.writers_total_max)
         self.supervisor = Supervisor("test")
         self.totals = IngressStatistics()
