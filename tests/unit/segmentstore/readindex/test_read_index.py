@@ -260,6 +260,19 @@ async def test_deletion_ends_waiting_reads(world):
         await reading
 
 
+async def test_deletion_ends_waiting_reads_although_storage_has_not_deleted_the_segment(world):
+    segment = world.create()
+    world.append(segment, 10)
+    reading = asyncio.ensure_future(world.read(segment, 10, 10, wait=True))
+    await settle()
+    segment.accepted_deleted = segment.deleted = True
+    world.index.on_changed(segment)
+    await settle()
+    assert reading.done()
+    with pytest.raises(NoSuchSegmentError):
+        await reading
+
+
 async def test_a_segment_that_merely_leaves_memory_is_not_called_missing(world):
     segment = world.create()
     reading = asyncio.ensure_future(world.read(segment, 0, 10, wait=True))
