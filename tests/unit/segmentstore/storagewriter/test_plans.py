@@ -28,6 +28,7 @@ from headrace.segmentstore.storagewriter.segment_aggregator import (
     AGGREGATE_BYTES_MAX,
     PendingMerge,
     SegmentAggregator,
+    let_go_of_sources,
 )
 
 CONFIG = StorageWriterConfig(flush_bytes=100, write_bytes_max=1000, flush_age_s=2.0, pressure_bytes=400)
@@ -221,6 +222,13 @@ def test_truncations_are_joined_and_keep_the_oldest_sequence():
     assert found.queue[0].offset == 99
 
 
+def test_of_truncations_that_are_joined_the_furthest_counts():
+    found = aggregator(start=90)
+    for sequence, offset in enumerate((10, 90, 50), 1):
+        found.add_truncate(sequence, offset)
+    assert [item.offset for item in found.queue] == [90]
+
+
 def test_a_deletion_replaces_everything_and_names_the_merges_that_go_with_it():
     found = aggregator()
     source = source_with(7)
@@ -230,6 +238,16 @@ def test_a_deletion_replaces_everything_and_names_the_merges_that_go_with_it():
     assert [(merge.source, merge.sequence) for merge in merges] == [(source, 4)]
     assert isinstance(step_of(found), DeleteStep)
     assert found.lowest_sequence == 5
+
+
+def test_sources_that_are_let_go_hold_the_log_from_their_merges_on():
+    found, source, inner = aggregator(), source_with(7), source_with(3)
+    source.clear()
+    source.add_merge(4, 7, 0, inner)
+    found.add_merge(9, 0, 7, source)
+    assert let_go_of_sources(found) == [source, inner]
+    assert (source.lowest_sequence, inner.lowest_sequence) == (9, 4)
+    assert source.target is inner.target is None
 
 
 # ---- steps
