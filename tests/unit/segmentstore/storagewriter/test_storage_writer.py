@@ -960,12 +960,18 @@ async def test_a_segment_deleted_while_it_is_flushed_is_gone_at_the_end():
 @simulated
 async def test_a_segment_whose_deletion_has_not_come_out_of_the_log_is_waited_for_in_peace():
     world = make_world()
-    segment = world._segment("s")
+    world.append("s", b"x" * 500)
+    await world.run_until_stored()  # nothing was acknowledged: all of it is compared
+    world.restart()
+    segment = world.segments["s"]
+    reads = []
+    world.provider.delay_s = lambda _: 1.0
+    world.provider.on_read = reads.append
     async with running(world):
-        world.append("s", b"x" * 5000)
+        await asyncio.sleep(0.5)  # it is being compared
         segment.deleted = segment.accepted_deleted = True
-        world.read_index.drop(segment)
         await asyncio.sleep(10.0)
+        assert len(reads) == 1
         assert world.writer.statistics().flushes <= 2
         segment.deleted = segment.accepted_deleted = False
         world.delete("s")
