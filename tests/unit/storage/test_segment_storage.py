@@ -337,6 +337,41 @@ async def test_what_must_not_be_joined_is_refused_and_nothing_changes():
     assert await read_all(storage, "t") == b"ef"
 
 
+@pytest.mark.parametrize("size", [10, 150])
+async def test_a_source_that_is_being_joined_is_not_deleted_by_others(size):
+    """Its chunks are the target's by then: they would be deleted from under it."""
+    store = Store()
+    storage = store.owner(1)
+    await storage.write("t", 0, [b"t" * 30], create=True)
+    await storage.write("x", 0, [b"x" * size], create=True)
+    await storage.seal("x")
+    joined, deleted = await asyncio.gather(
+        storage.concat("t", 30, "x"), storage.delete("x"), return_exceptions=True
+    )
+    assert joined is None
+    assert isinstance(deleted, NoSuchSegmentError)
+    while await storage.collect_garbage():
+        pass
+    assert await read_all(storage, "t") == b"t" * 30 + b"x" * size
+
+
+@pytest.mark.parametrize("missing", [1, 8])
+async def test_a_provider_that_answers_fewer_bytes_than_asked_for_gives_no_reader_fewer(missing):
+    store = Store()
+    storage = store.owner(1)
+    await storage.write("s", 0, [bytes(range(24))], create=True)
+    read = store.provider.read
+
+    async def read_less(name, offset, length):
+        return (await read(name, offset, length))[:-missing]
+
+    store.provider.read = read_less
+    with pytest.raises(StorageReadError):
+        await storage.read_stored("s", 0, 24)
+    store.provider.read = read
+    assert await read_all(storage, "s") == bytes(range(24))
+
+
 async def test_two_joins_in_opposite_directions_do_not_wait_for_each_other():
     storage = Store().owner(1)
     for name in ("a", "b"):
