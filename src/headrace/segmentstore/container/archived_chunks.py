@@ -1,18 +1,20 @@
-"""Knows the chunks of segments that are not in memory, so that they are not taken for garbage."""
+"""Knows the chunks of segments, in memory or not, so that they are not taken for garbage."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.errors import DataCorruptionError
+from headrace.segmentstore.container.catalogue_row import CatalogueRow
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.stored_lengths import segment_id_of
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.metadata.rows import chunk_key
 
 READS_MAX: Final = 10_000
+_ATTEMPTS: Final = 3
 _PAUSE_EVERY: Final = 16
 """Segments looked for without letting others run."""
 
@@ -24,10 +26,19 @@ class ArchivedChunks:
     Reading a row takes a while, and there may be millions. After the first ten thousand, whatever carries the
     name of a segment that the catalogue knows counts as its chunk: really left over, it is found to be so by
     an owner for whom the segment is active, or gone.
+
+    Args:
+        get: returns a row that is in memory, or None.
     """
 
-    def __init__(self, catalogue: SegmentCatalogue, reads_max: int = READS_MAX) -> None:
+    def __init__(
+        self,
+        catalogue: SegmentCatalogue,
+        get: Callable[[str], bytes | None],
+        reads_max: int = READS_MAX,
+    ) -> None:
         self._catalogue = catalogue
+        self._get = get
         self._reads_left = reads_max
 
     async def find_chunks(self, names: Sequence[str]) -> set[str]:
@@ -45,20 +56,50 @@ class ArchivedChunks:
         return found
 
     async def _find_of(self, storage_name: str, chunks: list[str]) -> list[str]:
+        """Return those of one segment's chunks that have a row.
+
+        Catalogue and memory are looked at for one and the same moment: between two, the rows may go from the
+        one to the other in either direction, and be in neither when it is looked at.
+        """
         try:
             segment_id = segment_id_of(storage_name)
         except ValueError:
-            return []  # no name that this container gives
+            return self._in_memory(chunks)  # no name that this container gives
         name = storage_name.rpartition(".")[0]
         if self._catalogue.is_absent(name):
-            return []
+            return self._in_memory(chunks)
         if not self._reads_left:
             return chunks
         self._reads_left -= 1
         try:
-            row = await self._catalogue.find(name)
+            row = await self._find_row(name)
         except DataCorruptionError:
             return chunks  # nobody can say any more that they are not needed
+        except _ChangingError:
+            return chunks
         if row is None or row.segment.segment_id != segment_id:
-            return []
-        return [chunk for chunk in chunks if chunk_key(chunk) in row.storage_rows]
+            return self._in_memory(chunks)
+        return [chunk for chunk in chunks if chunk_key(chunk) in row.storage_rows or self._has_row(chunk)]
+
+    async def _find_row(self, name: str) -> CatalogueRow | None:
+        """Return the row of a segment as it is now: no segment has left memory while it was read.
+
+        Raises:
+            _ChangingError: they leave all the time.
+        """
+        for _ in range(_ATTEMPTS):
+            puts = self._catalogue.puts
+            row = await self._catalogue.find(name)
+            if puts == self._catalogue.puts:
+                return row
+        raise _ChangingError
+
+    def _in_memory(self, chunks: list[str]) -> list[str]:
+        return [chunk for chunk in chunks if self._has_row(chunk)]
+
+    def _has_row(self, chunk: str) -> bool:
+        return self._get(chunk_key(chunk)) is not None
+
+
+class _ChangingError(Exception):
+    """The catalogue does not stand still for as long as it takes to read one row."""

@@ -65,6 +65,8 @@ class SegmentCatalogue:
         self._segment: SegmentState | None = None
         self._losses = 0
         """How often rows were removed, or replaced by those of other segments."""
+        self.puts = 0
+        """How often rows were written; no segment leaves memory but behind that."""
 
     async def open(self, container: Creator) -> None:
         """Find the table, or make it in a new container; keep it in memory from now on."""
@@ -109,6 +111,7 @@ class SegmentCatalogue:
             replaces = any(each.catalogue_row is None and not self.is_absent(each.name) for each, _ in rows)
             await self._tables.table_update(self.name, entries)
             self._losses += replaces
+            self.puts += 1
             for segment, row in rows:
                 segment.catalogue_row = row
 

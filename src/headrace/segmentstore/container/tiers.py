@@ -100,13 +100,14 @@ class ContainerTiers:
         await self.log.start(StoredLengths(state, self.read_index).on_rows, self._replay_turn())
         self._check_recovered()
         await self.log.confirm_kept()
+        rows = LogRowStore(state, self.log.processor)
         self.storage = ChunkedSegmentStorage(
             components.chunks,
-            LogRowStore(state, self.log.processor),
+            rows,
             state.epoch,
             components.entropy,
             self._config.storage,
-            ArchivedChunks(self._catalogue),
+            ArchivedChunks(self._catalogue, rows.get),
         )
         self._late_storage.target = self.storage
         self.writer = StorageWriter(

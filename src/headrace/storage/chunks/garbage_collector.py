@@ -172,7 +172,7 @@ class GarbageCollector:
         return "", names
 
     async def _delete_leftovers(self, names: list[str]) -> int:
-        names = await self._drop_archived(names)
+        names = await self._drop_kept(names)
         left = await self._io.delete(names)
         if left:
             kept = self._garbage.add_orphans(list(left))
@@ -186,16 +186,12 @@ class GarbageCollector:
         self.leftovers_deleted += len(names) - len(left)
         return len(names) - len(left)
 
-    async def _drop_archived(self, names: list[str]) -> list[str]:
-        """Return those of ``names`` that are really nobody's.
-
-        A chunk whose row was not in memory is in the archive before it is in memory again; so the archive is
-        asked first, and memory once more: where the row came back meanwhile, it is found there.
-        """
+    async def _drop_kept(self, names: list[str]) -> list[str]:
+        """Return those of ``names`` that are nobody's: no row in memory may mean that it was put away."""
         if not names or self._archive is None:
             return names
-        archived = await self._archive.find_chunks(names)
-        return [name for name in names if name not in archived and self._rows.get(chunk_key(name)) is None]
+        kept = await self._archive.find_chunks(names)
+        return [name for name in names if name not in kept]
 
     async def _delete_orphans(self, objects_max: int) -> int:
         orphans = self._garbage.orphans

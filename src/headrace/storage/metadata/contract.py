@@ -38,7 +38,10 @@ class RowArchive(Protocol):
     """Rows of segments that are out of use, put away by the owner of the row store and brought back by it."""
 
     async def find_chunks(self, names: Sequence[str]) -> set[str]:
-        """Return those of the chunks whose rows have been put away. What cannot be known counts as put away.
+        """Return those of the chunks that have a row, put away or in the row store. Others never will again.
+
+        Rows go from the one to the other at any time: of each chunk it has to be told for one moment whether
+        either has its row. What cannot be known counts as a row.
 
         Raises:
             StorageReadError: it cannot be known now; ask again.

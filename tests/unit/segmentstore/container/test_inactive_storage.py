@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from headrace.errors import DataCorruptionError
+from headrace.limits import KIB
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
@@ -126,7 +127,7 @@ async def test_after_many_rows_were_read_what_carries_the_name_of_an_inactive_se
     names = [container.state.by_name[name].storage_name for name in (A, B)]
     await bench.evict(A, B)
     chunks = [chunk_name(name, 1, 3, incarnation, bytes(12)) for name in (*names, "s/gone.99", "s/a.x")]
-    archived = ArchivedChunks(container._catalogue, reads_max=1)
+    archived = ArchivedChunks(container._catalogue, container.state.storage_rows.get, reads_max=1)
     assert await archived.find_chunks(chunks) == {chunks[1]}, "the second is not looked at closely"
     assert await archived.find_chunks(chunks) == {*chunks[:2]}
     await container.delete(await container.resolve(B))
@@ -147,6 +148,70 @@ async def test_nothing_is_left_over_of_a_segment_whose_row_is_damaged(bench):
     await container.tiers.storage.collect_leftovers()
     container._catalogue.find = found
     assert await read_all(container, A) == b"s/a"
+
+
+async def test_nothing_is_left_over_of_a_segment_whose_rows_come_and_go_while_others_are_asked_for(bench):
+    """They are in the catalogue first, then in memory although it left that, then in the catalogue again."""
+    bench.config = dataclasses.replace(
+        bench.config, storage=SegmentStorageConfig(rollover_bytes=1, block_bytes=1)
+    )
+    container = await bench.start()
+    await container.create(A, {})
+    await append(container, A, bytes(20))
+    await fill(container, B)
+    stored = container.state.by_name[A].storage_name
+    await bench.evict(A, B)
+    container = await bench.start()
+    container.evictions._row_bytes_max = 4 * KIB  # the rows of some thirty chunks
+    find = container._catalogue.find
+    asked = []
+
+    async def find_and_work(name):
+        if name in asked:
+            return await find(name)
+        asked.append(name)
+        container._catalogue.find = find
+        if name == A:
+            await append(container, A, bytes(20))
+            await bench.evict(A)
+            assert container.tiers.storage.info(stored), "too much for its row of the catalogue"
+        else:
+            await container.truncate(await container.resolve(A), 15)
+            await bench.evict(A)
+            assert not container.tiers.storage.info(stored)
+        container._catalogue.find = find_and_work
+        return await find(name)
+
+    container._catalogue.find = find_and_work
+    await container.tiers.storage.collect_leftovers()
+    container._catalogue.find = find
+    assert asked == [A, B]
+    assert await read_all(container, A) == bytes(25)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_row_that_is_written_while_it_is_looked_for_is_looked_for_again(bench, ends):
+    container = bench.container
+    await fill(container, A)
+    stored = container.state.by_name[A].storage_name
+    incarnation = container.tiers.storage._incarnation.name
+    await bench.evict(A)
+    chunks = [chunk_name(stored, 1, 3, incarnation, bytes(12))]
+    archived = ArchivedChunks(container._catalogue, container.state.storage_rows.get)
+    find, asked = container._catalogue.find, 0
+
+    async def find_late(name):
+        nonlocal asked
+        asked += 1
+        found = await find(name)
+        if asked == 1 or not ends:
+            await container._catalogue.put([(found.segment, found.data)])
+        return found
+
+    container._catalogue.find = find_late
+    assert await archived.find_chunks(chunks) == (set() if ends else {*chunks}), "who cannot tell keeps them"
+    assert asked == (2 if ends else 3)
+    container._catalogue.find = find
 
 
 async def test_a_segment_with_chunks_of_others_leaves_and_its_rows_stay(bench):
