@@ -29,10 +29,12 @@ class BoundedRows(MemoryRowStore):
         super().__init__()
         self.commits = 0
         self.commit_s = 0.0
+        self.bytes_max = 1 << 30
 
     async def commit(self, changes):
-        if len(changes) > ROWS_MAX:
-            raise EventTooLargeError(len(changes), ROWS_MAX)
+        size = sum(len(key) + len(row or b"") for key, row in changes.items())
+        if len(changes) > ROWS_MAX or size > self.bytes_max:
+            raise EventTooLargeError(size, self.bytes_max)
         self.commits += 1
         await asyncio.sleep(self.commit_s)
         await super().commit(changes)
@@ -53,6 +55,22 @@ class Store:
 @pytest.fixture(autouse=True)
 def _small_commits(monkeypatch):
     monkeypatch.setattr("headrace.storage.chunks.garbage_collector._ROWS_MAX", ROWS_MAX)
+
+
+def test_rows_with_long_names_are_forgotten_in_commits_that_a_small_log_takes():
+    async def scenario(_):
+        store = Store()
+        storage = store.owner(1, commit_bytes_max=5000)
+        for number in range(10):
+            name = "n" * 900 + str(number)
+            await storage.write(name, 0, [bytes(2 * 256)], create=True)
+            await storage.delete(name)
+        store.bounded.commits, store.bounded.bytes_max = 0, 5000
+        assert await storage.collect_garbage() == 10
+        assert store.bounded.commits == 6, "five long names in each"
+        assert not store.rows.keys("")[1:], "but the incarnation"
+
+    simulate(0, scenario)
 
 
 def test_a_thousand_short_segments_are_forgotten_in_a_few_commits():

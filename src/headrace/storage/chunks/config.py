@@ -88,7 +88,8 @@ class SegmentStorageConfig:
         low=1,
         high=1 * MIB,
         simulate=(1, 1 * KIB),
-        help="Changes of metadata that are asked for at the same time are committed together, so many bytes.",
+        help="Changes of metadata that are asked for at the same time, or that forget deleted objects, are "
+        "committed together, so many bytes.",
     )
     layouts_max: int = tunable(
         10_000,

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.errors import CorruptionError, ThrottledError
 from headrace.storage.chunks.chunk_names import parse_chunk_name
@@ -35,6 +36,8 @@ from headrace.storage.metadata.rows import (
     full_group_count,
     garbage_key,
 )
+
+_ROW_OVERHEAD: Final = 16
 
 
 @dataclass(slots=True)
@@ -174,25 +177,28 @@ class GarbageQueue:
         return min(room, len(names))
 
 
-def plan_commits(parts: Sequence[GarbagePart], rows_max: int) -> list[Rows]:
+def plan_commits(parts: Sequence[GarbagePart], rows_max: int, bytes_max: int) -> list[Rows]:
     """Return the commits that forget deleted ``parts``, one behind the other.
 
-    One holds up to ``rows_max`` rows, or those of the chunks and the run of one part. The checksums of a
-    large chunk may need several: its own row goes last, so that whoever comes after a crash in between does
-    it again.
+    One holds up to ``rows_max`` rows and ``bytes_max`` bytes, or those of the chunks and the run of one part.
+    The checksums of a large chunk may need several: its own row goes last, so that whoever comes after a
+    crash in between does it again.
     """
-    commits: list[Rows] = [{}]
+    commits: list[Rows] = []
+    rows: Rows = {}
+    size = 0
     for part in parts:
-        for key in part.checksum_keys:
-            if len(commits[-1]) >= rows_max:
-                commits.append({})
-            commits[-1][key] = None
         ends: Rows = dict.fromkeys(map(chunk_key, part.chunks))
         ends[garbage_key(part.number)] = encode_garbage_row(part.rest) if part.rest else None
-        if len(commits[-1]) + len(ends) > rows_max:
-            commits.append({})
-        commits[-1].update(ends)
-    return [rows for rows in commits if rows]
+        checksums: list[Rows] = [{key: None} for key in part.checksum_keys]
+        for together in (*checksums, ends):
+            added = sum(_ROW_OVERHEAD + len(key) + len(row or b"") for key, row in together.items())
+            if rows and (len(rows) + len(together) > rows_max or size + added > bytes_max):
+                commits.append(rows)
+                rows, size = {}, 0
+            rows.update(together)
+            size += added
+    return [*commits, rows] if rows else commits
 
 
 def _take_part(run: GarbageRun, get: Callable[[str], bytes | None], count_max: int) -> GarbagePart:

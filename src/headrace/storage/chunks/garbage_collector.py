@@ -27,7 +27,8 @@ _logger = logging.getLogger(__name__)
 #: objects are listed again.
 _LEFTOVERS_MAX: Final = 10_000
 
-#: Rows of deleted chunks that go in one commit; one chunk may have more of them than a commit can hold.
+#: Rows of deleted chunks that go in one commit, as far as its bytes are enough; one chunk may have more of
+#: them than a commit can hold.
 _ROWS_MAX: Final = 1000
 
 _DAMAGE_SAID_MAX: Final = 3
@@ -98,7 +99,7 @@ class GarbageCollector:
     async def _forget(self, parts: Sequence[GarbagePart]) -> None:
         """Remove the rows of what was deleted: those of many short runs together."""
         try:
-            for rows in plan_commits(parts, _ROWS_MAX):
+            for rows in plan_commits(parts, _ROWS_MAX, self._config.commit_bytes_max):
                 await self._rows.commit(rows)
         except BaseException:
             now = asyncio.get_running_loop().time()
