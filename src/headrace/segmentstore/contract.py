@@ -174,6 +174,11 @@ class ReadIndex(Protocol):
         merge. A log frame holds appends to thousands of segments.
         """
 
+    def set_accepted(self, count_bytes: Callable[[], int]) -> None:
+        """``count_bytes`` says how many bytes of appends are on their way, at most. Others have to leave them
+        room.
+        """
+
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
         """``source`` became ``[offset, offset + length)`` of ``target``; reads there go to the source's
         bytes.

@@ -144,6 +144,7 @@ class World:
         self.bytes: dict[SegmentState, bytearray] = {}
         self.accepted_bytes_max = config.get("accepted_bytes_max", 0)
         self.accepted_bytes = 0
+        self.index.set_accepted(lambda: self.accepted_bytes)
         self._accepted: deque[tuple[SegmentState, int] | tuple[SegmentState, SegmentState, bool]] = deque()
         self._next_id = 0
 

@@ -81,6 +81,12 @@ class FrameDispatch:
         """Frames of the WAL's pool that are on this side of it: open, sealed, or in flight."""
         return len(self._in_flight) + len(self._builder.ready) + (self._builder.current is not None)
 
+    def count_bytes_held(self) -> int:
+        """Return how many bytes the frames have that :attr:`frames_held` counts."""
+        current = self._builder.current
+        used = sum(frame.used for frames in (self._in_flight, self._builder.ready) for frame in frames)
+        return used if current is None else used + current.used
+
     def send(self) -> None:
         """Hand over what may go now."""
         if self._ended:

@@ -138,6 +138,7 @@ class OperationProcessor:
         self.end_of_read: Final = self._runs.close
         """A connection has handed over all it had: its blocks form one run."""
         wal.set_on_frame_free(self._on_room)
+        read_index.set_accepted(self._dispatch.count_bytes_held)
 
     # -------------------------------------------------------------------------------------- capacity
 

@@ -167,14 +167,14 @@ class ContainerReadIndex:
             )
 
     def expect_tails(self, change: int) -> None:
-        if self._closed:
-            return
-        expected = self._expected_bytes + change * BLOCK_BYTES
-        self._cache.expected_bytes += change * BLOCK_BYTES
-        if (expected > 0) != (self._expected_bytes > 0):
-            self._cache.count_due(self._config.accepted_bytes_max * (1 if expected else -1))
-        self._expected_bytes = expected
-        assert expected >= 0
+        if not self._closed:
+            self._expected_bytes += change * BLOCK_BYTES
+            self._cache.expected_bytes += change * BLOCK_BYTES
+            assert self._expected_bytes >= 0
+
+    def set_accepted(self, count_bytes: Callable[[], int]) -> None:
+        if not self._closed:
+            self._cache.accepted[self] = lambda: count_bytes() if self._expected_bytes else 0
 
     def check_room_for_others(self) -> None:
         if not self._cache.has_room_for_due():
@@ -200,6 +200,7 @@ class ContainerReadIndex:
         if self._closed:
             return
         self._cache.leave(self._config.accepted_bytes_max)
+        self._cache.accepted.pop(self, None)
         self.expect_tails(-self._expected_bytes // BLOCK_BYTES)
         self._closed = True
         self._fetches.close()

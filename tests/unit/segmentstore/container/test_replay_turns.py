@@ -302,3 +302,29 @@ async def test_who_has_nothing_in_the_cache_waits_if_a_replay_has_left_no_room_f
     await replaying.stop()
     assert await appending == 0
     await idle.stop()
+
+
+async def test_a_replay_need_not_leave_more_than_others_have_accepted():
+    """A neighbour always has a few bytes on their way. All that it might have would never be left."""
+    process = Process(cache_bytes=16 * MIB)
+    process.config = dataclasses.replace(
+        process.config, read_index=ReadIndexConfig(accepted_bytes_max=6 * MIB)
+    )
+    async with process.fill() as container:
+        await container.create("s/0", {})
+        for _ in range(11):
+            await append(container, "s/0", b"x" * (1 * MIB - 10 * KIB))
+    busy = process.make(1, HeldWal)
+    await busy.start()
+    await busy.create("s/1", {})
+    busy.log._wal.held = True
+    appending = asyncio.ensure_future(append(busy, "s/1", b"y"))
+    await until(lambda: busy.find_segment("s/1").accepted_length == 1)
+    replaying = process.make(0)
+    await replaying.start()
+    busy.log._wal.go_on()
+    assert await appending == 0
+    assert not process.failures
+    await replaying.stop()
+    await busy.stop()
+    process.cache.check()

@@ -36,6 +36,9 @@ class BytesIndex:
         self.expected += change
         assert self.expected >= 0
 
+    def set_accepted(self, count_bytes):
+        """There are no others."""
+
     def on_changed(self, segment):
         """Nobody waits."""
 

@@ -77,7 +77,8 @@ class BlockCache:
         self._promised_bytes = 0
         self.reserved_bytes = 0
         self.expected_bytes = 0
-        self._due_bytes = 0
+        self.accepted: dict[object, Callable[[], int]] = {}
+        """Of each container that takes appends: how many bytes of these are on their way, at most."""
         self._tails = 0
         self.count_tails(0)
 
@@ -104,13 +105,10 @@ class BlockCache:
         self._promised_bytes += change
         self.reserved_bytes = min(self._promised_bytes, self.policy.blocks_max * BLOCK_BYTES // 2)
 
-    def count_due(self, change: int) -> None:
-        """A container has appends on their way, or no more: all that it may accept comes then, at most."""
-        self._due_bytes += change
-
     def has_room_for_due(self, more: int = 0) -> bool:
-        """Whether appends on their way, and ``more``, find room: of the reserve what is needed now."""
-        due = min(self._due_bytes + more, self.policy.blocks_max * BLOCK_BYTES // 2)
+        """Whether appends on their way find room, and ``more``, as far as there can be a reserve for that."""
+        due = sum(count_bytes() for count_bytes in self.accepted.values())
+        due = max(due, min(due + more, self.policy.blocks_max * BLOCK_BYTES // 2))
         return self.room_bytes >= due + self.expected_bytes
 
     def register(self, owner: ExtentOwner) -> int:
@@ -463,8 +461,6 @@ class BlockCache:
     def check(self) -> None:
         """Assert that every block is free or in exactly one extent, and every extent where it belongs."""
         self.layout.check()
-        assert self._due_bytes >= 0
-        assert self.expected_bytes or not self._due_bytes
         assert self.layout.blocks == len(self._orders) <= self.policy.blocks_max
         queued = {block: name for name, queue in self._queues.items() for block in queue}
         assert len(queued) == sum(queue.count for queue in self._queues.values())
