@@ -58,7 +58,7 @@ class WaitingBlocks:
         self._called: dict[Resume, None] = {}
         """Those who are going to be asked."""
         self._refused = False
-        """Whether somebody who was asked in this round has to wait again."""
+        """Whether somebody was asked in this round when there was no frame, and found no room."""
         self._asked: Resume | None = None
         """Who is being asked."""
         self._taken = 0
@@ -78,7 +78,8 @@ class WaitingBlocks:
 
     def add(self, resume: Resume) -> None:
         """``resume`` is to be called, once, when there is room."""
-        self._refused |= resume == self._asked
+        if resume == self._asked and not self._has_room():  # else it waits for something of its own
+            self._refused = True
         if resume == self._asked and self._stats.blocks == self._taken:
             self._first[resume] = None
         elif resume not in self._first:

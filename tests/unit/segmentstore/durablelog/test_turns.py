@@ -155,6 +155,36 @@ async def test_of_many_who_wait_no_more_are_asked_than_there_is_room_for(crowd):
     assert min(crowd.done.values()) >= 2, crowd.done
 
 
+async def test_all_who_fit_a_frame_get_in_behind_one_who_waits_for_something_else(crowd):
+    """As a conditional append does until what decides about it is durable, whatever room there is."""
+
+    def wait_again():
+        if not crowd.stopped:
+            crowd.processor.wait_capacity(wait_again)
+
+    def write_once(owner):
+        if not crowd.processor.can_accept(40):
+            crowd.processor.wait_capacity(lambda: write_once(owner))
+            return
+        crowd.bench.append(crowd.segment, owner, bytes(40), last=1)
+        crowd.processor.end_of_read()
+        written.append(owner)
+
+    written = []
+    for number in range(6):
+        crowd.bench.append(crowd.segment, Owner(100 + number), bytes(SMALL), last=1)
+        crowd.processor.end_of_read()
+    wait_again()
+    for number in range(3):
+        write_once(Owner(number))
+    assert not written
+    await asyncio.sleep(0)
+    crowd.bench.wal.step()
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert len(written) == 3
+
+
 async def test_those_who_were_not_asked_go_on_when_there_is_memory_again(crowd):
     for number in range(20):
         crowd.write(f"writer {number}", 40)
