@@ -42,11 +42,16 @@ class OperationMemoryLog:
         return len(self._queue)
 
     def add_append(self, sequence: int, segment: SegmentState, offset: int, length: int) -> None:
-        """Add a durable append; it is joined to the last item if it continues it."""
+        """Add a durable append; it is joined to the last item if it continues it. Raises as :meth:`add`."""
         queue = self._queue
         if queue:
             last = queue[-1]
-            if type(last) is StoredAppend and last.segment is segment and last.offset + last.length == offset:
+            if (
+                type(last) is StoredAppend
+                and last.segment is segment
+                and last.offset + last.length == offset
+                and sequence > self._sequence
+            ):
                 last.length += length
                 last.sequence = self._sequence = sequence
                 return

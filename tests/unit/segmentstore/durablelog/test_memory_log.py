@@ -24,6 +24,15 @@ def test_a_sequence_number_that_does_not_grow_is_corruption(sequence, segment):
     assert len(log) == 1
 
 
+@pytest.mark.parametrize("sequence", [4, 5])
+async def test_an_append_that_would_be_joined_has_to_follow_too(sequence):
+    log = OperationMemoryLog(10)
+    log.add_append(5, A, 0, 10)
+    with pytest.raises(DataCorruptionError):
+        log.add_append(sequence, A, 10, 10)
+    assert await log.take(10, 1.0) == [StoredAppend(5, A, 0, 10)]
+
+
 async def test_only_neighbours_that_continue_each_other_are_joined_and_nothing_passes_a_checkpoint():
     log = OperationMemoryLog(10)
     log.add_append(1, A, 0, 10)
