@@ -453,6 +453,8 @@ def test_the_row_of_a_checkpoint_is_made_again_after_every_change(operation):
         assert sides(row)[0] == sides(state)[0]
         assert (row.merged, row.deleted) == (state.accepted_merged, state.accepted_deleted)
     assert states[2].checkpoint_row is untouched
+    apply(container, operation)
+    assert decode_segment_row(encode_segment_row(states[0])).last_modified_ms == NOW_MS
 
 
 def test_a_merge_gives_the_target_its_bytes_and_takes_the_source_s_name_once_it_is_durable():
