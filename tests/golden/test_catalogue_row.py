@@ -74,3 +74,11 @@ def test_a_row_that_is_whole_but_not_well_formed_is_corruption(cut, tail):
 def test_a_row_under_another_name_is_corruption():
     with pytest.raises(DataCorruptionError):
         decode_row("sc/st/1.#epoch.0", GOLDEN)
+
+
+@pytest.mark.parametrize("side", ["accepted_deleted", "accepted_merged"])
+def test_a_row_of_what_is_gone_is_corruption(side):
+    state = SegmentState(5, NAME)
+    setattr(state, side, True)
+    with pytest.raises(DataCorruptionError):
+        decode_row(NAME, encode_row(state))

@@ -10,6 +10,7 @@ from headrace.segmentstore.container.metadata_checkpoint import (
     CheckpointSnapshot,
     cut_row,
     decode_segment_row,
+    encode_segment_row,
     install,
     join_rows,
 )
@@ -32,6 +33,14 @@ def test_a_row_without_its_end_is_corruption():
     for damaged in (pieces[:-1], [*pieces[:-1], row], [*pieces[:1], row]):
         with pytest.raises(DataCorruptionError):
             list(join_rows(damaged))
+
+
+def test_a_row_of_another_version_or_with_bytes_behind_it_is_corruption():
+    row = encode_segment_row(SegmentState(1, "s/a", accepted_attributes={bytes(16): 1}))
+    assert decode_segment_row(row).name == "s/a"
+    for damaged in (b"\x02" + row[1:], row + b"\0"):
+        with pytest.raises(DataCorruptionError):
+            decode_segment_row(damaged)
 
 
 def test_a_segment_of_ten_thousand_writers_fits_parts_of_any_size():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder
+from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER, VERSION, WHOLE
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from tests.unit.segmentstore.durablelog.memory_wal import ScriptedWal
 
@@ -95,6 +96,27 @@ def test_a_continuation_out_of_nowhere_is_corruption():
 def test_a_garbled_frame_is_corruption(garbage):
     with pytest.raises(DataCorruptionError):
         read([garbage + b"x"])
+
+
+def test_a_frame_of_another_version_and_an_entry_of_nothing_are_corruption():
+    (frame,), _ = build([b"a" * 50], 120)
+    header = FRAME_HEADER.pack(VERSION, 0, 0, ENTRY_HEADER.size, 7)
+    for damaged in (bytes((VERSION + 1,)) + frame[1:], header + ENTRY_HEADER.pack(0, WHOLE)):
+        with pytest.raises(DataCorruptionError):
+            read([damaged])
+
+
+def test_the_log_may_be_cut_in_front_of_the_frame_in_which_an_operation_begins():
+    frames, _ = build([b"a" * 20, b"b" * 300, b"c" * 20], 120)
+    reader = FrameReader()
+    begins = [
+        reader.start_address
+        for address, payload in enumerate(frames)
+        for _ in reader.feed(address, memoryview(payload))
+    ]
+    assert len(frames) > 3
+    for number, begin in enumerate(begins):
+        assert len(read(frames[begin:])) >= 3 - number, "it is still whole"
 
 
 def test_frames_out_of_order_are_corruption():
