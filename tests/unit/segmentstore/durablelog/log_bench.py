@@ -21,6 +21,7 @@ class BytesIndex:
         self.unstored = 0
         self.expected = 0
         self.pressure = 0.0
+        self.changed = []
 
     def append(self, segment, offset, data):
         base, known = self.data.setdefault(segment.segment_id, (offset, bytearray()))
@@ -40,7 +41,7 @@ class BytesIndex:
         """There are no others."""
 
     def on_changed(self, segment):
-        """Nobody waits."""
+        self.changed.append((segment.name, segment.sealed, segment.merged, segment.deleted))
 
     def let_go(self, segment):
         """It remembers everything: tests compare that."""

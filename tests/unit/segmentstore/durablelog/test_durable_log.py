@@ -173,6 +173,56 @@ async def test_a_failed_write_ends_everything_that_was_not_acknowledged():
     )
 
 
+async def test_nothing_leaves_or_is_acknowledged_once_the_owner_has_ended():
+    """Also not what was on its way and is durable after all: what came before it may not be."""
+    bench = await Bench(slots=2).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    bench.append(segment, owner, b"1", last=1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bench.append(segment, owner, b"2", last=2)
+    bench.log.fail(WalWriteError("another part has failed"))
+    await asyncio.sleep(0)
+    assert len(bench.wal.waiting) == 1
+    bench.wal.step()
+    assert (owner.acks, len(owner.failures)) == ([], 1)
+    assert (segment.durable_length, bench.index.content(segment)) == (0, b"")
+
+
+async def test_a_flush_waits_for_every_frame_that_there_was():
+    bench = await Bench(frame_bytes=200, slots=1).start()
+    segment, owner = await bench.map("s"), Owner(1)
+    for number in range(1, 4):
+        bench.append(segment, owner, b"x" * 100, last=number)
+        await asyncio.sleep(0)
+    assert len(bench.wal.waiting) < 3
+    flushing = asyncio.ensure_future(bench.log.flush())
+    while len(owner.acks) < 3:
+        await asyncio.sleep(0)
+        assert not flushing.done()
+        bench.wal.step()
+    await flushing
+
+
+async def test_who_waits_on_a_segment_is_told_of_whatever_ends_or_moves_it():
+    bench = await Bench().start()
+    target, source, last = [await bench.map(name) for name in ("t", "s", "l")]
+    bench.append(source, Owner(1), b"abc", last=1)
+    for propose in (
+        partial(transitions.propose_seal, source),
+        lambda sequence: transitions.propose_merge(target, source, sequence, ()),
+        lambda sequence: transitions.propose_truncate(target, sequence, 2),
+        partial(transitions.propose_delete, last),
+    ):
+        bench.log.submit(propose)
+        await bench.settle()
+    none, sealed = (False, False, False), (True, False, False)
+    seal, *merge, cut, end = bench.index.changed
+    assert seal == ("s", *sealed)
+    assert sorted(merge) == [("s", True, True, False), ("t", *none)]
+    assert (cut, end) == (("t", *none), ("l", False, False, True))
+
+
 async def test_whoever_waits_for_the_very_frame_that_fails_is_told():
     bench = await Bench().start()
     segment, owner = await bench.map("s"), Owner(1)

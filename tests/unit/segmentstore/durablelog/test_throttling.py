@@ -48,6 +48,17 @@ def throttle(bench):
     return bench.log.processor.statistics().throttle
 
 
+@pytest.mark.parametrize(("unstored", "pressure"), [(900, 0.6), (600, 0.9)])
+async def test_the_longest_delay_counts_and_no_other(unstored, pressure):
+    bench = await Bench(limits=LIMITS).start()
+    bench.index.unstored, bench.index.pressure = unstored, pressure
+    await notice(bench)
+    longest = max(unstored / 1000, pressure)
+    found = throttle(bench)
+    assert found.delay_s == pytest.approx(0.05 * (longest - 0.5) / (1 - longest))
+    assert found.source == ("storage backlog" if unstored == 900 else "cache pressure")
+
+
 async def test_an_unloaded_container_is_never_delayed():
     bench = await Bench(limits=LIMITS).start()
     segment, owner = await bench.map("s"), Owner(1)
