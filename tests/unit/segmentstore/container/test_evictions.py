@@ -110,6 +110,34 @@ async def test_a_writer_is_known_again_after_eviction_and_its_repetitions_are_re
     assert await read_all(container, A) == b"12"
 
 
+async def test_what_the_log_holds_of_a_segment_keeps_it_in_memory(bench):
+    """However long nobody has used it: recovery would bring it back, and storage meet it again."""
+    await bench.container.create(A, {})
+    await append(bench.container, A, b"stored")
+    for _ in range(2):
+        await bench.container.flush_storage()
+        assert bench.container.state.by_name[A].is_settled
+        for _ in range(3):
+            assert await bench.container.evictions.evict() == 0
+        await bench.start()
+
+
+async def test_a_segment_was_used_as_long_as_a_writer_was_set_up_on_it(bench):
+    container, owner = bench.container, Owner(5)
+    await container.create(A, {})
+    target = container.append_target(A)
+    await bench.evict()
+    target.append_block(
+        owner, [memoryview(b"12")], 2, previous_event_number=ATTRIBUTE_NULL, last_event_number=1,
+        event_count=1, request_id=1,
+    )  # fmt: skip
+    await until(lambda: owner.acks)
+    await container.flush_storage()
+    target.close()
+    await container.evictions.evict()
+    assert A in container.state.by_name, "the log holds what was appended"
+
+
 async def test_a_name_of_an_inactive_segment_is_taken(bench):
     await bench.container.create(A, {})
     await bench.evict(A)
