@@ -76,6 +76,8 @@ async def world():
     world = World()
     await world.start()
     yield world
+    if world.wal.held:
+        world.wal.go_on()  # the test has failed, or its container was given up
     await world.bench.stop()
 
 
@@ -93,6 +95,17 @@ async def test_what_is_being_deleted_is_not_gone_yet(world, verb):
     world.wal.go_on()
     await first
     with pytest.raises(NoSuchSegmentError):
+        await second
+
+
+async def test_what_is_being_sealed_is_not_sealed_yet(world):
+    segment = await world.container.resolve(A)
+    first, second = await world.ask_while_the_log_stands(*2 * [lambda: world.container.seal(segment)])
+    assert not first.done()
+    assert not second.done()
+    world.wal.go_on()
+    assert await first == 0
+    with pytest.raises(SegmentSealedError):
         await second
 
 

@@ -53,6 +53,12 @@ async def test_a_merge_is_repeated_into_the_same_target_only(container, data):
     assert (await read_all(container, T), await read_all(container, U)) == (data, b"")
 
 
+async def test_an_empty_source_is_deleted_and_no_merge_of_nothing_is_logged(container):
+    source = await container.resolve(A)
+    await container.merge(await container.resolve(T), A)
+    assert (source.deleted, source.merged) == (True, False)
+
+
 async def test_a_name_that_is_used_again_stands_for_its_new_segment(container):
     target = await container.resolve(T)
     await append(container, A, b"first")
