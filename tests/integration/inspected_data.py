@@ -4,6 +4,7 @@ There are chunks, a log with checkpoints, sealed, truncated, merged and deleted 
 only the log holds.
 """
 
+import asyncio
 import json
 import select
 import shutil
@@ -17,7 +18,7 @@ from tests.integration.server_process import ServerProcess
 
 CONTAINERS = 2
 SETTINGS = {
-    "HEADRACE_CONTAINER__CHECKPOINT_FRAMES": "40",
+    "HEADRACE_CONTAINER__CHECKPOINT_FRAMES": "12",
     "HEADRACE_CONTAINER__STORAGE__ROLLOVER_BYTES": "32768",
     "HEADRACE_CONTAINER__STORAGE__BLOCK_BYTES": "4096",
 }
@@ -76,9 +77,10 @@ async def make_killed_server(directory):
     server.start()
     try:
         await _write_history(server)
-        wait_until_stored(server)
-        wait_until_evicted(server, 3)
-        wait_until_stored(server)  # what eviction has written into the catalogues
+        # Beside the loop, which has to close the client's connections: their writers keep segments in memory.
+        await asyncio.to_thread(wait_until_stored, server)
+        await asyncio.to_thread(wait_until_evicted, server, 3)
+        await asyncio.to_thread(wait_until_stored, server)  # what eviction has written into the catalogues
         server.kill()
         server.environment |= LAZY
         server.start()
