@@ -73,10 +73,8 @@ class ArchivedChunks:
         self._reads_left -= 1
         try:
             row = await self._find_row(name)
-        except DataCorruptionError:
-            return chunks  # nobody can say any more that they are not needed
-        except _ChangingError:
-            return chunks
+        except (DataCorruptionError, _ChangingError):
+            return chunks  # nobody can say that they are not needed
         if row is None or row.segment.segment_id != segment_id:
             return self._in_memory(chunks)
         return [chunk for chunk in chunks if chunk_key(chunk) in row.storage_rows or self._has_row(chunk)]

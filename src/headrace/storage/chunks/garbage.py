@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from headrace.errors import CorruptionError, ThrottledError
 from headrace.storage.chunks.chunk_names import parse_chunk_name
@@ -35,9 +34,8 @@ from headrace.storage.metadata.rows import (
     encode_garbage_row,
     full_group_count,
     garbage_key,
+    size_of,
 )
-
-_ROW_OVERHEAD: Final = 16
 
 
 @dataclass(slots=True)
@@ -192,7 +190,7 @@ def plan_commits(parts: Sequence[GarbagePart], rows_max: int, bytes_max: int) ->
         ends[garbage_key(part.number)] = encode_garbage_row(part.rest) if part.rest else None
         checksums: list[Rows] = [{key: None} for key in part.checksum_keys]
         for together in (*checksums, ends):
-            added = sum(_ROW_OVERHEAD + len(key) + len(row or b"") for key, row in together.items())
+            added = size_of(together)
             if rows and (len(rows) + len(together) > rows_max or size + added > bytes_max):
                 commits.append(rows)
                 rows, size = {}, 0

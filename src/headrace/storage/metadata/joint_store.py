@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from headrace.errors import StorageWriteError
 from headrace.storage.metadata.contract import RowStore
-
-_ROW_OVERHEAD: Final = 16
+from headrace.storage.metadata.rows import size_of
 
 
 @dataclass(slots=True)
@@ -77,7 +75,7 @@ class JointRowStore:
             StorageWriteError: the outcome is unknown; somebody else was stopped while performing it.
         """
         self.statistics.asked += 1
-        size = sum(len(key) + len(row or b"") + _ROW_OVERHEAD for key, row in changes.items())
+        size = size_of(changes)
         joint = self._gathering
         if joint is not None and joint.size + size <= self._bytes_max:
             joint.changes.update(changes)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from struct import Struct, unpack_from
 from sys import byteorder
@@ -42,6 +43,9 @@ ROW_VERSION: Final = 1
 CHECKSUM_GROUP_BLOCKS: Final = 256
 """Checksums of so many blocks make one ChecksumRow; fewer are still in the ChunkRow. Part of the format."""
 
+_OVERHEAD: Final = 16
+"""What a row takes in the log besides its key and itself, at most."""
+
 _SEALED: Final = 1
 _SEGMENT: Final = Struct(">BBqqqqqI")
 _CHUNK: Final = Struct(">BqqI")
@@ -49,6 +53,11 @@ _GARBAGE: Final = Struct(">BI")
 _NAME: Final = Struct(">H")
 _COUNT: Final = Struct(">I")
 _CRC: Final = Struct(">I")
+
+
+def size_of(changes: Mapping[str, bytes | None]) -> int:
+    """Return how many bytes a commit of these rows takes in the log, at most; None removes a row."""
+    return sum(_OVERHEAD + len(key) + len(row or b"") for key, row in changes.items())
 
 
 def segment_key(segment: str) -> str:

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.unit.segmentstore.ingress.fake_store import FakeStore
+from tests.unit.segmentstore.ingress.held_world import HeldWorld
 from tests.unit.segmentstore.ingress.world import SEGMENT, FakeHome, Peer
 
 
@@ -25,3 +26,10 @@ async def home(store):
 @pytest.fixture
 async def peer(home):
     return Peer(home)
+
+
+@pytest.fixture
+async def world():
+    world = await HeldWorld().start()
+    yield world
+    await world.stop()

@@ -7,7 +7,7 @@ import pytest
 from headrace.limits import MIB
 from headrace.segmentstore.operations import codec
 from tests.unit.segmentstore.container.container_bench import read_all
-from tests.unit.segmentstore.ingress.test_returning_writers import World
+from tests.unit.segmentstore.ingress.held_world import HeldWorld
 from tests.unit.segmentstore.ingress.world import NULL, OTHER, SEGMENT, WRITER, Peer, acked, append, block
 
 THIRD = bytes(range(32, 48))
@@ -15,7 +15,7 @@ THIRD = bytes(range(32, 48))
 
 @pytest.fixture
 async def world():
-    world = await World().start()
+    world = await HeldWorld().start()
     yield world
     await world.home.supervisor.stop()
     await world.bench.stop()

@@ -11,52 +11,18 @@ import weakref
 import pytest
 
 from headrace.errors import WalWriteError
-from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.ingress.shared_bound import SharedBound
-from headrace.segmentstore.store import SegmentStore
 from headrace.wire import commands as c
-from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, read_all, until
-from tests.unit.segmentstore.container.test_fenced_owner import Registry
+from tests.unit.segmentstore.container.container_bench import read_all, until
 from tests.unit.segmentstore.ingress.world import (
     NULL,
     OTHER,
     SEGMENT,
     WRITER,
-    FakeHome,
     Peer,
     acked,
     append,
 )
-
-
-class World:
-    def __init__(self):
-        self.wals = []
-        self.bench = Bench()
-        self.bench.make_wal = self.make_wal
-
-    def make_wal(self, *args):
-        self.wals.append(HeldWal(*args))
-        return self.wals[-1]
-
-    async def start(self):
-        self.container = await self.bench.start()
-        self.store = SegmentStore(Registry(self.container), SeededEntropy(1))
-        await self.store.create_segment(SEGMENT)
-        self.home = FakeHome(self.store)
-        return self
-
-    @property
-    def wal(self):
-        return self.wals[-1]
-
-
-@pytest.fixture
-async def world():
-    world = await World().start()
-    yield world
-    await world.home.supervisor.stop()
-    await world.bench.stop()
 
 
 async def test_a_writer_that_comes_back_is_told_of_what_is_still_on_its_way(world):

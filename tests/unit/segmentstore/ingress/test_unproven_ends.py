@@ -12,7 +12,6 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.store import SegmentStore
 from headrace.wire import commands as c
 from tests.unit.segmentstore.container.test_fenced_owner import Registry, bench_of_two, start_beside
-from tests.unit.segmentstore.ingress.test_returning_writers import World
 from tests.unit.segmentstore.ingress.world import NULL, OTHER, SEGMENT, WRITER, FakeHome, Peer, acked, append
 
 TRANSACTION = transaction_segment_name(SEGMENT, 5)
@@ -23,15 +22,6 @@ QUESTIONS = {
     "info": lambda segment: c.GetStreamSegmentInfo(5, segment, ""),
     "attribute": lambda segment: c.GetSegmentAttribute(5, segment, WRITER, ""),
 }
-
-
-@pytest.fixture
-async def world():
-    world = await World().start()
-    yield world
-    world.wal.go_on()
-    await world.home.supervisor.stop()
-    await world.bench.stop()
 
 
 async def begin_to_end(world, way):

@@ -12,7 +12,6 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.store import SegmentStore
 from headrace.wire import commands as c
 from tests.unit.segmentstore.container.test_fenced_owner import Registry, bench_of_two, start_beside
-from tests.unit.segmentstore.ingress.test_returning_writers import World
 from tests.unit.segmentstore.ingress.world import FakeHome, Peer
 
 TABLE = "scope/table"
@@ -27,15 +26,6 @@ QUESTIONS = {
     "entries": c.ReadTableEntries(5, TABLE, "", 10),
     "delta": c.ReadTableEntriesDelta(5, TABLE, "", 0, 10),
 }
-
-
-@pytest.fixture
-async def world():
-    world = await World().start()
-    yield world
-    world.wal.go_on()
-    await world.home.supervisor.stop()
-    await world.bench.stop()
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

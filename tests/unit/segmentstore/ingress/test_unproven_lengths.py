@@ -2,24 +2,12 @@
 length that the log may lose, or of a former owner.
 """
 
-import pytest
-
 from headrace.errors import WalWriteError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.store import SegmentStore
 from headrace.wire import commands as c
 from tests.unit.segmentstore.container.test_fenced_owner import Registry, bench_of_two, start_beside
-from tests.unit.segmentstore.ingress.test_returning_writers import World
 from tests.unit.segmentstore.ingress.world import NULL, OTHER, SEGMENT, WRITER, FakeHome, Peer, acked, append
-
-
-@pytest.fixture
-async def world():
-    world = await World().start()
-    yield world
-    world.wal.go_on()
-    await world.home.supervisor.stop()
-    await world.bench.stop()
 
 
 async def ask_behind_an_append(world):
