@@ -274,6 +274,7 @@ class DurableLog:
         self._checkpointing = True
         self._policy.on_begin(self._container.departures)
         written = 0
+        frames = 2  # of its beginning and its end; each part is waited for, so it has one of its own as well
         try:
             begin, snapshot = await self._begin_checkpoint()
             for segment_rows, storage_rows in snapshot.parts(self._part_bytes):
@@ -285,10 +286,11 @@ class DurableLog:
                 size += 16 * count
                 await self.submit(part, size, critical=True)
                 written += size
+                frames += 1 + size // self._wal.frame_bytes_max
             await self.submit(partial(self._propose_end, begin, snapshot), critical=True)
         finally:
             self._checkpointing = False
-        self._policy.on_end(1 + written // self._wal.frame_bytes_max, written)
+        self._policy.on_end(frames, written)
         self._checkpoints += 1
         return int(begin.operation.sequence)
 

@@ -488,6 +488,24 @@ async def test_checkpoints_that_are_due_after_every_frame_settle(frames_max):
     assert not bench.failed
 
 
+@pytest.mark.parametrize("frame_bytes", [200, 1000, 4096])
+async def test_a_checkpoint_of_many_small_parts_is_not_followed_by_the_next_one_at_once(frame_bytes):
+    """Its parts are a fortieth of a frame and take one each: these are not what makes the next one due."""
+    bench = await Bench(frame_bytes=frame_bytes, frames=40, policy=CheckpointPolicy(10, 10**9)).start()
+    for number in range(40):
+        await bench.map(f"s{number}")
+    segment, owner = bench.state.get("s0"), Owner(1)
+    frames, appends = len(bench.wal.stored), 200
+    for number in range(1, appends + 1):
+        bench.append(segment, owner, b"x", last=number)
+        await bench.settle()
+        while bench.log._checkpointing:
+            await bench.settle()
+    written = len(bench.wal.stored) - frames
+    assert written - appends > 10, "there were checkpoints"
+    assert written < 2.5 * appends, "and they were not more than half of what was written, but for the first"
+
+
 async def test_a_cut_that_failed_is_made_again_when_it_is_asked_for_again():
     bench = await Bench().start()
     await bench.map("s")
