@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,7 @@ from headrace.segmentstore.durablelog.operation_processor import (
     Propose,
 )
 from headrace.segmentstore.durablelog.replay_portion import ReplayPortion, replay_in_portions
+from headrace.segmentstore.durablelog.request_queue import Ticket
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.wal.contract import Wal, WalRecord, WalStatistics
@@ -273,35 +275,54 @@ class DurableLog:
     async def _write_checkpoint(self) -> int:
         self._checkpointing = True
         self._policy.on_begin(self._container.departures)
-        written = 0
-        frames = 2  # of its beginning and its end; each part is waited for, so it has one of its own as well
         try:
             begin, snapshot = await self._begin_checkpoint()
-            for segment_rows, storage_rows in snapshot.parts(self._part_bytes):
-                size = sum(map(len, segment_rows)) + sum(
-                    len(key) + len(value) for key, value in storage_rows.items()
-                )
-                count = len(segment_rows) + len(storage_rows)
-                part = partial(_propose_part, begin.operation.sequence, segment_rows, storage_rows)
-                size += 16 * count
-                await self.submit(part, size, critical=True)
-                written += size
-                frames += 1 + size // self._wal.frame_bytes_max
-            await self.submit(partial(self._propose_end, begin, snapshot), critical=True)
+            addresses, written = await self._write_parts(begin, snapshot)
+            end = await self.submit(partial(self._propose_end, begin, snapshot), critical=True)
         finally:
             self._checkpointing = False
-        self._policy.on_end(frames, written)
+        addresses |= {begin.address, end.address}
+        self._policy.on_end(len(addresses) + written // self._wal.frame_bytes_max, written)
         self._checkpoints += 1
         return int(begin.operation.sequence)
 
-    def _propose_end(self, begin: Any, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:
+    async def _write_parts(self, begin: Ticket, snapshot: CheckpointSnapshot) -> tuple[set[int], int]:
+        """Log the parts of a checkpoint; answer the addresses of their frames, and how many bytes they are.
+
+        A frame full of them is on its way at a time. Whatever is appended meanwhile lies between them, and a
+        recovery keeps that aside: all that waits for the disk, each time that a part is waited for.
+        """
+        parts: deque[tuple[asyncio.Future[Ticket], int]] = deque()
+        parts_max = max(1, self.requests_max // 2)  # all of them may have to wait for frames
+        addresses: set[int] = set()
+        written = durable = 0
+        try:
+            for segment_rows, storage_rows in snapshot.parts(self._part_bytes):
+                size = sum(map(len, segment_rows)) + 16 * (len(segment_rows) + len(storage_rows))
+                size += sum(len(key) + len(value) for key, value in storage_rows.items())
+                written += size
+                while parts and (written - durable > self._wal.frame_bytes_max or len(parts) >= parts_max):
+                    part, part_size = parts.popleft()
+                    addresses.add((await part).address)
+                    durable += part_size
+                propose = partial(_propose_part, begin.operation.sequence, segment_rows, storage_rows)
+                parts.append((self.submit(propose, size, critical=True), size))
+            while parts:
+                addresses.add((await parts.popleft()[0]).address)
+        finally:
+            for part, _ in parts:
+                if not part.cancel() and not part.cancelled():
+                    part.exception()  # one of them was told already; nobody is to miss this one's
+        return addresses, written
+
+    def _propose_end(self, begin: Ticket, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:
         # Used no earlier than this operation is durable: only then does the storage writer hear of it.
         self._truncation.add(Checkpoint(sequence, begin.address, begin.operation.sequence))
         return ops.CheckpointEnd(
             sequence, begin.operation.sequence, len(snapshot.segment_rows), len(snapshot.storage_rows)
         )
 
-    async def _begin_checkpoint(self) -> tuple[Any, CheckpointSnapshot]:
+    async def _begin_checkpoint(self) -> tuple[Ticket, CheckpointSnapshot]:
         snapshots: list[CheckpointSnapshot] = []
 
         def propose(sequence: int) -> ops.CheckpointBegin:
