@@ -21,7 +21,7 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot
+from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
@@ -86,7 +86,7 @@ class DurableLog:
         self._policy = policy
         # A part must fit into the log's frames, however few and small they are.
         self._part_bytes = min(checkpoint_part_bytes, wal.frame_bytes_max // 2)
-        self._portion = portion
+        self._portion = portion or ReplayPortion()
         self._on_failed = on_failed
         self._ended: HeadraceError | None = None
         """Why nothing is to happen any more, if somebody ended the log."""
@@ -274,8 +274,9 @@ class DurableLog:
 
     async def _write_checkpoint(self) -> int:
         self._checkpointing = True
-        self._policy.on_begin(self._container.departures)
         try:
+            await self._encode_rows()
+            self._policy.on_begin(self._container.departures)
             begin, snapshot = await self._begin_checkpoint()
             addresses, written = await self._write_parts(begin, snapshot)
             end = await self.submit(partial(self._propose_end, begin, snapshot), critical=True)
@@ -285,6 +286,21 @@ class DurableLog:
         self._policy.on_end(len(addresses) + written // self._wal.frame_bytes_max, written)
         self._checkpoints += 1
         return int(begin.operation.sequence)
+
+    async def _encode_rows(self) -> None:
+        """Have the rows of a checkpoint at hand before it begins: it encodes those that change until then.
+
+        In its one moment it would encode all that have changed since the last one: 25,000 with four writers
+        each take 0.1 s, and nothing else would happen on this loop.
+        """
+        done = size = 0
+        for state in list(self._container.by_id.values()):
+            if state.checkpoint_row is None:
+                size += len(encode_segment_row(state))
+                done += 1
+                if done >= self._portion.operations_max or size >= self._portion.row_bytes_max:
+                    await asyncio.sleep(0)
+                    done = size = 0
 
     async def _write_parts(self, begin: Ticket, snapshot: CheckpointSnapshot) -> tuple[set[int], int]:
         """Log the parts of a checkpoint; answer the addresses of their frames, and how many bytes they are.
@@ -307,6 +323,7 @@ class DurableLog:
                     durable += part_size
                 propose = partial(_propose_part, begin.operation.sequence, segment_rows, storage_rows)
                 parts.append((self.submit(propose, size, critical=True), size))
+                await asyncio.sleep(0)  # thousands of rows take a millisecond or two
             while parts:
                 addresses.add((await parts.popleft()[0]).address)
         finally:

@@ -113,6 +113,7 @@ async def test_a_large_checkpoint_becomes_the_state_in_portions():
     process = Process(replay_operations=20)
     async with process.fill() as container:
         await asyncio.gather(*(container.create(f"s/{number}", {}) for number in range(400)))
+        await container.log.write_checkpoint()  # makes the rows: the next one begins at once
         between = asyncio.ensure_future(container.log.write_checkpoint())
         await asyncio.sleep(0)  # it has begun
         appends = [append(container, f"s/{number}", b"y") for number in range(200)]

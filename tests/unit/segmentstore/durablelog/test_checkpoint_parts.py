@@ -6,8 +6,11 @@ import gc
 import pytest
 
 from headrace.errors import WalWriteError
+from headrace.segmentstore.container import metadata_checkpoint
+from headrace.segmentstore.durablelog import durable_log
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
+from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 FRAME_BYTES = 4096
@@ -73,6 +76,34 @@ async def test_little_of_a_loaded_log_lies_between_the_parts_for_recovery_keeps_
     assert 0 < kept_aside[0] <= frames * FRAME_BYTES
     assert again.state.by_name.keys() == bench.state.by_name.keys()
     assert again.state.get("segment-0").durable_length == bench.state.get("segment-0").durable_length
+
+
+async def test_rows_are_made_in_portions_and_the_checkpoint_has_what_changed_meanwhile(monkeypatch):
+    bench = await make_bench()
+    bench.log._portion = ReplayPortion(operations_max=10)
+    segments, owner = list(bench.state.by_id.values()), Owner(1)
+    made, make = [0], metadata_checkpoint.encode_segment_row
+
+    def encode(state):
+        made[-1] += state.checkpoint_row is None
+        return make(state)
+
+    monkeypatch.setattr(durable_log, "encode_segment_row", encode)
+    monkeypatch.setattr(metadata_checkpoint, "encode_segment_row", encode)
+    writing = asyncio.ensure_future(write(bench))
+    for segment in segments[:40]:
+        await asyncio.sleep(0)
+        made.append(0)
+        bench.append(segment, owner, b"x", last=1)
+        bench.append(segments[-1], owner, b"x", last=len(made))
+    await writing
+    assert sum(made) > 70
+    assert max(made) <= 10 + 10, "a portion, and what has changed since"
+    begin = bench.log._truncation.newest.begin_address
+    bench.wal.stored = [item for item in bench.wal.stored if item[0] >= begin]
+    again = await bench.recover()
+    for segment in segments:
+        assert again.state.by_id[segment.segment_id].durable_length == segment.durable_length
 
 
 async def test_no_more_parts_wait_for_frames_than_a_line_of_requests_takes():
