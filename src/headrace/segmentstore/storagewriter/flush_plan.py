@@ -95,6 +95,9 @@ def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | 
     if not aggregator.queue:
         return None
     head = aggregator.queue[0]
+    # Each failure halves it: where one call in a hundred fails, a write that takes a hundred never succeeds.
+    bearable = max(_AFTER_FAILURES_BYTES, write_bytes_max >> min(aggregator.failures, 30))
+    bearable = min(bearable, write_bytes_max)
     match head:
         case PendingAppend():
             if aggregator.compares:
@@ -104,13 +107,15 @@ def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | 
                     f"segment {aggregator.segment.name!r}: bytes [{aggregator.claimed}, {head.offset}) are "
                     "neither in the log nor in storage"
                 )
-            return _gather(aggregator, write_bytes_max)
+            return _gather(aggregator, bearable)
         case PendingMerge():
-            match choose_course(aggregator, head, absorb_bytes_max=write_bytes_max):
+            # A source is absorbed whole or not at all: a larger one stores its own bytes, in steps that get
+            # smaller by themselves, and is joined.
+            match choose_course(aggregator, head, absorb_bytes_max=bearable):
                 case MergeCourse.FINISH:
                     return FinishMergeStep(head)
                 case MergeCourse.ABSORB:
-                    return _gather(aggregator, write_bytes_max)
+                    return _gather(aggregator, bearable)
                 case MergeCourse.WAIT:
                     return WaitStep(head.source)
                 case MergeCourse.CONCAT:
@@ -129,20 +134,13 @@ def _compare(aggregator: SegmentAggregator, head: PendingAppend) -> CompareStep:
     return CompareStep(begin, min(head.end, aggregator.claimed))
 
 
-def _gather(aggregator: SegmentAggregator, write_bytes_max: int) -> WriteStep:
-    """Collect the appends and absorbable merges at the head, as one write.
-
-    Each failure halves it: where one call in a hundred fails, a write that takes a hundred never succeeds.
-    """
+def _gather(aggregator: SegmentAggregator, bytes_max: int) -> WriteStep:
+    """Collect the appends and absorbable merges at the head, as one write."""
     segment = aggregator.segment
     at = aggregator.claimed
     step = WriteStep(at)
-    bearable = max(_AFTER_FAILURES_BYTES, write_bytes_max >> min(aggregator.failures, 30))
     for item in aggregator.queue:
-        # A merge is absorbed as a whole, so the first one is whatever it takes.
-        room = min(bearable, write_bytes_max) - step.length
-        if not step.length and type(item) is PendingMerge:
-            room = write_bytes_max
+        room = bytes_max - step.length
         if room <= 0:
             break
         if type(item) is PendingAppend:

@@ -589,10 +589,15 @@ def test_each_failure_halves_what_the_next_write_dares():
     assert sizes == [16_384, 8192, 4096, 2048, 1024, 1024]
 
 
-def test_a_merge_is_absorbed_whole_although_writes_fail():
-    found, source = aggregator(durable=4000), source_with(4000)
+def test_a_merge_is_absorbed_whole_or_not_at_all_when_writes_fail():
+    found, source = aggregator(durable=5000), source_with(4000)
     found.add_merge(1, 0, 4000, source)
-    found.failures = 9
-    step = plan_step(found, write_bytes_max=16_384)
-    assert isinstance(step, WriteStep)
-    assert (step.length, len(step.absorbed)) == (4000, 1)
+    found.add_append(3, 4000, 1000)
+    for failures, length in ((0, 5000), (1, 5000), (2, 4096)):
+        found.failures = failures
+        step = plan_step(found, write_bytes_max=16_384)
+        assert isinstance(step, WriteStep)
+        assert (step.length, len(step.absorbed)) == (length, 1)
+    for failures in (3, 9, 500):
+        found.failures = failures
+        assert plan_step(found, write_bytes_max=16_384) == WaitStep(source), "it takes its own steps"

@@ -763,6 +763,30 @@ async def test_a_transaction_larger_than_a_write_is_stored_first_and_then_joined
 
 
 @simulated
+async def test_a_transaction_is_stored_although_no_write_of_all_of_it_succeeds():
+    chunks = replace(STORAGE, rollover_bytes=200, concat_copy_bytes_max=0)
+    world = make_world(storage_config=chunks)
+    made = 0
+
+    def fail_each_tenth(call):
+        nonlocal made
+        made += call.kind == "create"
+        return Fault.FAIL if call.kind == "create" and made % 10 == 0 else None
+
+    world.provider.inject = fail_each_tenth
+    world.append("s", b"head")
+    world.append("s#1", b"t" * 2900)
+    world.seal("s#1")
+    world.merge("s", "s#1")
+    world.append("s", b"tail")
+    world.checkpoint()
+    async with running(world):
+        await asyncio.sleep(20.0)
+    assert world.acknowledged == world.sequence
+    await world.check_stored()
+
+
+@simulated
 async def test_a_transaction_stored_before_its_commit_is_joined():
     world = make_world()
     async with running(world):
