@@ -38,7 +38,7 @@ from headrace.segmentstore.durablelog.durable_log import DurableLog
 _logger = logging.getLogger(__name__)
 
 _PAUSE_EVERY: Final = 256
-"""Rows encoded without letting others run."""
+"""Rows of segments encoded, and of storage looked at, without letting others run."""
 
 _DELETED_AT_ONCE: Final = 100
 """Scratch segments whose deletions wait for the log together."""
@@ -221,13 +221,16 @@ class Evictions:
         chosen = plan.plan_eviction(self._state.by_name.values(), cutoff, count_max, is_table_idle)
         before = self.evicted
         batch: list[plan.Candidate] = []
-        size = 0
-        for number, state in enumerate(chosen):
-            if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
+        size = work = 0
+        for state in chosen:
+            if work >= _PAUSE_EVERY:
                 await asyncio.sleep(0)
+                work = 0
+            work += 1
             if state.last_used >= cutoff or not plan.is_evictable(state, is_table_idle):
                 continue
-            candidate = self._make_candidate(state)
+            candidate, looked_at = self._make_candidate(state)
+            work += looked_at
             if len(candidate.row) > self._row_bytes_max:
                 continue
             if batch and size + len(candidate.row) > self._batch_bytes:  # all rows together may be too many
@@ -239,14 +242,16 @@ class Evictions:
             await self._evict_batch(batch)
         return self.evicted - before
 
-    def _make_candidate(self, state: SegmentState) -> plan.Candidate:
-        """Make the row of a segment, with its rows of storage if these can leave as well."""
-        storage_rows = find_leaving_rows(self._state, state)
+    def _make_candidate(self, state: SegmentState) -> tuple[plan.Candidate, int]:
+        """Make the row of a segment, with its rows of storage if these can leave as well; say how many of
+        these were looked at.
+        """
+        storage_rows, looked_at = find_leaving_rows(self._state, state, self._row_bytes_max)
         row = encode_row(state, storage_rows)
         if len(row) > self._row_bytes_max:
             storage_rows = {}
             row = encode_row(state)
-        return plan.Candidate(state, state.last_used, row, storage_rows)
+        return plan.Candidate(state, state.last_used, row, storage_rows), looked_at
 
     def _is_idle(self, candidate: plan.Candidate) -> bool:
         """Whether a segment may leave just now, and its rows are those that its row of the catalogue has."""

@@ -8,34 +8,53 @@ from its name as long as no row in memory names it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.storage.chunks.chunk_names import parse_chunk_name
-from headrace.storage.chunks.segment_rows import find_rows
+from headrace.storage.chunks.segment_rows import walk_rows
 from headrace.storage.metadata.rows import CHUNK_PREFIX
 
 _CHUNKS_MAX: Final = 1000
 """A segment with more chunks has too many rows for its row of the catalogue."""
 
 
-def find_leaving_rows(container: ContainerState, segment: SegmentState) -> dict[str, bytes]:
+class LeavingRows(NamedTuple):
+    """What was found, and what that took."""
+
+    rows: Mapping[str, bytes]
+    looked_at: int
+    """Rows, also of a segment whose rows stay."""
+
+
+def find_leaving_rows(container: ContainerState, segment: SegmentState, bytes_max: int) -> LeavingRows:
     """Return the rows that may leave with a settled ``segment``; none if they have to stay or do not exist.
 
-    A damaged row stays where it is: who reads it finds it so.
+    They stay if they have more than ``bytes_max`` bytes. A damaged row stays where it is: who reads it finds
+    it so. No row is looked at behind the one that decides.
     """
+    rows: dict[str, bytes] = {}
+    looked_at = size = 0
     try:
-        rows = find_rows(segment.storage_name, container.storage_rows.get, _CHUNKS_MAX)
+        for key, row in walk_rows(segment.storage_name, container.storage_rows.get, _CHUNKS_MAX):
+            looked_at += 1
+            size += len(key) + len(row)
+            if size > bytes_max or not _is_own(segment, key):
+                return LeavingRows({}, looked_at)
+            rows[key] = row
     except DataCorruptionError:
-        return {}
-    for key in rows:
-        if key.startswith(CHUNK_PREFIX):
-            parsed = parse_chunk_name(key[len(CHUNK_PREFIX) :])
-            if parsed is None or parsed.segment != segment.storage_name:
-                return {}
-    return rows if are_current(container, rows) else {}
+        return LeavingRows({}, looked_at)
+    return LeavingRows(rows if are_current(container, rows) else {}, looked_at)
+
+
+def _is_own(segment: SegmentState, key: str) -> bool:
+    """Whether a row is no chunk's, or that of one that was created for ``segment``."""
+    if not key.startswith(CHUNK_PREFIX):
+        return True
+    parsed = parse_chunk_name(key[len(CHUNK_PREFIX) :])
+    return parsed is not None and parsed.segment == segment.storage_name
 
 
 def are_current(container: ContainerState, rows: Mapping[str, bytes]) -> bool:

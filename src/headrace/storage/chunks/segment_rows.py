@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from headrace.errors import DataCorruptionError
 from headrace.storage.chunks.segment_layout import load_chunk
@@ -15,10 +15,10 @@ from headrace.storage.metadata.rows import (
 )
 
 
-def find_rows(
+def walk_rows(
     segment: str, get: Callable[[str], bytes | None], chunks_max: int | None = None
-) -> dict[str, bytes]:
-    """Return the rows of ``segment`` and of its chunks; none if there is no such segment. O(chunks).
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the rows of ``segment`` and of its chunks, with their keys; none if there is no such segment.
 
     None either if it has more than ``chunks_max`` chunks: nobody looks at these then.
 
@@ -28,11 +28,11 @@ def find_rows(
     key = segment_key(segment)
     data = get(key)
     if data is None:
-        return {}
+        return
     row = decode_segment_row(data, key)
     if chunks_max is not None and row.chunk_count > chunks_max:
-        return {}
-    rows = {key: data}
+        return
+    yield key, data
     name = row.first_chunk
     for _ in range(row.chunk_count):
         chunk, following = load_chunk(name, get)
@@ -43,6 +43,5 @@ def find_rows(
             data = get(key)
             if data is None:
                 raise DataCorruptionError(f"row {key!r} is missing")
-            rows[key] = data
+            yield key, data
         name = following
-    return rows

@@ -1,15 +1,18 @@
 """What storage knows about a segment leaves memory with it, comes back with it, and is never lost."""
 
+import asyncio
 import dataclasses
 
 import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
+from headrace.model.attributes import ROLLOVER_SIZE
 from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
 from headrace.segmentstore.container.container_state import ContainerState
+from headrace.segmentstore.container.leaving_rows import find_leaving_rows
 from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations import catalogue as ops
@@ -278,6 +281,59 @@ async def test_a_segment_of_very_many_chunks_leaves_and_comes_back_without_a_loo
     assert await read_all(container, A) == bytes(1500) + b"!"
 
 
+@pytest.mark.parametrize("chunks_of_others", [False, True])
+async def test_segments_of_many_chunks_leave_without_holding_up_the_loop(bench, chunks_of_others):
+    bench.config = dataclasses.replace(
+        bench.config, storage=SegmentStorageConfig(block_bytes=32, concat_copy_bytes_max=0)
+    )
+    container = await bench.start()
+    names = [f"s/many{number}" for number in range(6)]
+    for name in names:
+        await container.create(name, {ROLLOVER_SIZE: 32})
+        await append(container, name, bytes(32 * (150 - chunks_of_others)))
+        if chunks_of_others:
+            await fill(container, f"{name}#1")
+            await container.merge(await container.resolve(name), f"{name}#1")
+    await container.flush_storage()
+    container.state.storage_rows = rows = CountedRows(container.state.storage_rows)
+    most = 0
+
+    async def watch():
+        nonlocal most
+        while True:
+            most = max(most, rows.looked_at)
+            rows.looked_at = 0
+            await asyncio.sleep(0)
+
+    watching = asyncio.ensure_future(watch())
+    await bench.evict(*names)
+    watching.cancel()
+    assert 300 <= most < 1000, "two looks at each of 256 rows, and at those of the last segment"
+
+
+async def test_what_stays_anyway_is_not_looked_at_to_its_end(bench):
+    bench.config = dataclasses.replace(
+        bench.config,
+        storage=SegmentStorageConfig(rollover_bytes=1, block_bytes=1, concat_copy_bytes_max=0),
+    )
+    container = await bench.start()
+    await fill(container, f"{B}#1")
+    for name in (A, B):
+        await container.create(name, {})
+    await append(container, A, bytes(900))
+    await container.merge(await container.resolve(B), f"{B}#1")
+    await append(container, B, bytes(900))
+    await container.flush_storage()
+    container.state.storage_rows = rows = CountedRows(container.state.storage_rows)
+    found = find_leaving_rows(container.state, container.state.by_name[A], ROW_BYTES_MAX)
+    assert not found.rows
+    assert rows.looked_at < 1200, "two looks at each that would fit"
+    rows.looked_at = 0
+    found = find_leaving_rows(container.state, container.state.by_name[B], ROW_BYTES_MAX)
+    assert not found.rows
+    assert rows.looked_at == 2, "the first is not its own"
+
+
 async def test_rows_that_stayed_in_memory_because_an_older_release_left_them_there_are_used(
     bench, monkeypatch
 ):
@@ -285,7 +341,7 @@ async def test_rows_that_stayed_in_memory_because_an_older_release_left_them_the
     await fill(container, A)
     known = rows_of(container, A)
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.segmentstore.container.evictions.find_leaving_rows", lambda *_: {})
+        patch.setattr("headrace.segmentstore.container.evictions.find_leaving_rows", lambda *_: ({}, 0))
         await bench.evict(A)
     assert rows_of(container, A) == known
     container = await bench.start()
