@@ -56,3 +56,21 @@ async def test_segments_that_come_and_go_do_not_pile_up_until_the_log_is_long(wa
     assert container.log.statistics().checkpoints >= 5
     assert most < 1000, "of 3,000"
     await bench.stop()
+
+
+async def test_many_that_are_gone_are_forgotten_in_many_turns():
+    bench = Bench(active_segments_max=10_000)
+    container = await bench.start()
+    segments = await asyncio.gather(*(container.create(f"s/{number}", {}) for number in range(2000)))
+    async with container._catalogue.changing:  # nobody is forgotten
+        await asyncio.gather(*map(container.delete, segments))
+        await until(lambda: all(state.stored_deleted for state in segments))
+        departing = container.state.departing
+        assert len(departing) == 2000
+    most = 0
+    while departing:
+        before = len(departing)
+        await asyncio.sleep(0)
+        most = max(most, before - len(departing))
+    assert most <= 2 * 256, "those of one turn, and the next"
+    await bench.stop()
