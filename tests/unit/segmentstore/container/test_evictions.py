@@ -517,3 +517,52 @@ async def test_a_run_that_fails_is_put_off_not_given_up(bench, caplog, error):
     assert refused.is_set()
     assert "put off" in caplog.text
     running.cancel()
+
+
+async def test_no_row_is_written_for_a_segment_that_was_forgotten_while_it_was_about_to_leave(
+    bench, monkeypatch
+):
+    container = bench.container
+    state = await container.create(A, {})
+    await append(container, A, b"x")
+    await container.log.write_checkpoint()
+    await container.flush_storage()
+    await container.evictions.evict()
+    made = []
+    make_candidate = Evictions._make_candidate
+    monkeypatch.setattr(
+        Evictions, "_make_candidate", lambda self, each: made.append(each) or make_candidate(self, each)
+    )
+    async with container._catalogue.changing:  # as whoever forgets it
+        evicting = asyncio.ensure_future(container.evictions.evict())
+        await until(lambda: state in made)
+        await container.delete(state)
+        await until(lambda: state.stored_deleted)
+        container.state.forget(state)
+    assert await evicting == 0
+    with pytest.raises(NoSuchSegmentError):
+        await container.read_info(A)
+    assert container.segment_statistics().catalogue_rows == 0
+
+
+async def test_a_segment_that_is_used_while_others_are_looked_at_stays(bench, monkeypatch):
+    monkeypatch.setattr("headrace.segmentstore.container.evictions._PAUSE_EVERY", 1)
+    container = bench.container
+    for name in (A, B):
+        await container.create(name, {})
+        await append(container, name, b"x")
+    await container.log.write_checkpoint()
+    await container.flush_storage()
+    await container.evictions.evict()
+    made = []
+    make_candidate = Evictions._make_candidate
+
+    def make_and_use(self, each):
+        made.append(each.name)
+        container.find_nowait(B)
+        return make_candidate(self, each)
+
+    monkeypatch.setattr(Evictions, "_make_candidate", make_and_use)
+    assert await container.evictions.evict() == 1
+    assert made == [A]
+    assert B in container.state.by_name

@@ -905,6 +905,37 @@ async def test_a_source_whose_flush_failed_is_not_flushed_again_while_its_target
 
 
 @simulated
+async def test_a_source_whose_flush_failed_is_not_flushed_again_while_its_target_is_compared():
+    world = make_world()
+    lost = []
+    commit = world.rows.commit
+
+    async def commit_and_lose(changes):
+        await commit(changes)
+        if not lost and any(key.startswith("s/s.") for key in changes):
+            lost.append(changes)
+            world.provider.delay_s = lambda _: 5.0
+            raise WalWriteError("injected")
+
+    world.rows.commit = commit_and_lose
+    world.provider.inject = lambda call: Fault.FAIL if call.name.startswith("s#1.") and not lost else None
+    async with running(world):
+        world.append("s#1", b"t" * 1500)
+        await asyncio.sleep(4.0)  # the next attempt is due while its target is compared
+        source = world.segments["s#1"]
+        world.seal("s#1")
+        world.merge("s", "s#1")
+        world.checkpoint()
+        await asyncio.sleep(40.0)
+    assert lost
+    assert source.stored_deleted
+    assert world.storage.info(source.storage_name) is None
+    assert not any(name.startswith(f"{source.storage_name}.") for name in world.objects.objects)
+    assert world.acknowledged == world.sequence
+    await world.check_stored()
+
+
+@simulated
 async def test_a_source_that_goes_with_its_target_is_deleted_although_that_fails_at_first():
     world = make_world()
     async with running(world):
