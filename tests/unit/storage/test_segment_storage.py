@@ -739,21 +739,27 @@ def test_an_object_that_cannot_be_deleted_holds_up_no_other():
     simulate(0, scenario)
 
 
-async def test_when_too_much_garbage_waits_truncation_and_deletion_wait_too():
+async def test_when_too_much_garbage_waits_truncation_copying_and_deletion_wait_too():
     store = Store()
     config = SegmentStorageConfig(
         rollover_bytes=100, block_bytes=8, garbage_delay_s=0, garbage_runs_max=2, garbage_retry_s=0
     )
     storage = store.owner(1, config)
     await storage.write("s", 0, [b"x" * 950], create=True)
+    await storage.write("t", 0, [b"small"], create=True)
+    await storage.seal("t")
     store.provider.inject = lambda call: Fault.FAIL if call.kind == "delete" else None
     await storage.truncate("s", 100)
     await storage.truncate("s", 200)
-    for call in (storage.truncate("s", 300), storage.delete("s")):
+    calls = len(store.provider.calls)
+    for call in (storage.truncate("s", 300), storage.concat("s", 950, "t"), storage.delete("s")):
         with pytest.raises(ThrottledError):
             await call
-    assert storage.info("s").start_offset == 200
+    assert len(store.provider.calls) == calls, "before anything is written"
+    assert (storage.info("s").start_offset, storage.info("s").length) == (200, 950)
     store.provider.inject = lambda _: None
+    await collect_all(storage)
+    await storage.concat("s", 950, "t")
     await collect_all(storage)
     await storage.delete("s")
     await collect_all(storage)
