@@ -43,7 +43,7 @@ class LengthIndex:
     def on_changed(self, segment: SegmentState) -> None:
         pass
 
-    def unstored_bytes(self) -> int:
+    def unstored_bytes(self, _accepting: int = 0) -> int:
         return 0
 
     def cache_pressure(self) -> float:

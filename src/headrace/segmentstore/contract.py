@@ -233,8 +233,11 @@ class ReadIndex(Protocol):
             CacheFullError: what other containers have accepted, and is on its way, may find no room any more.
         """
 
-    def unstored_bytes(self) -> int:
-        """Cached bytes that may not be evicted because storage does not hold them yet."""
+    def unstored_bytes(self, accepting: int = 0) -> int:
+        """Cached bytes that may not be evicted because storage does not hold them yet.
+
+        If that is less than the caller's bound, ``accepting`` bytes are going to be accepted.
+        """
 
     def cache_pressure(self) -> float:
         """How much of the memory that the cache leaves to this container it uses; at 1 and more: all."""

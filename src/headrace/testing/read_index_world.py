@@ -178,7 +178,9 @@ class World:
 
         False, and nothing is changed, while the cache has no room or the log no frame.
         """
-        if not self.has_room or self.accepted_bytes + size > self.accepted_bytes_max:
+        if self.accepted_bytes + size > self.accepted_bytes_max:
+            return False
+        if self.index.unstored_bytes(size) >= WITHOUT_ROOM:
             return False
         segment.appends_in_flight += 1
         if segment.appends_in_flight == 1:

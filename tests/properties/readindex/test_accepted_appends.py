@@ -112,7 +112,7 @@ class Crowd:
 @given(
     seed=st.integers(0, 1 << 32),
     containers=st.integers(1, 6),
-    share=st.sampled_from([0.2, 0.3, 0.5]),
+    share=st.sampled_from([0.2, 0.3, 0.5, 0.8, 4.0]),
     tails=st.sampled_from([1, 8, 12, 16, 20]),
     stored=st.sampled_from(
         [[EXTENT * BLOCK - 100], [13 * BLOCK, 9 * BLOCK], [BLOCK, 5 * BLOCK, 16 * BLOCK - 1]]
@@ -137,7 +137,7 @@ def test_what_was_accepted_finds_room(seed, containers, share, tails, stored, ap
 @given(
     seed=st.integers(0, 1 << 32),
     containers=st.sampled_from([6, 12, 24]),
-    share=st.sampled_from([0.15, 0.3, 0.5]),
+    share=st.sampled_from([0.15, 0.3, 0.5, 0.8, 4.0]),
     segments=st.sampled_from([100, 300]),
     unstored=st.sampled_from([[BLOCK], [1, BLOCK, 2 * BLOCK]]),
     appended=st.sampled_from([[1], [2 * BLOCK + 1], [1, BLOCK, 5000]]),

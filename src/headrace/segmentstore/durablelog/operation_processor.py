@@ -160,14 +160,14 @@ class OperationProcessor:
                 (frame is not None and frame.used + size_in_frame <= frame.capacity)
                 or self._frames.suffices_for_block(size_in_frame)
             )
-            and self._has_memory()
+            and self._has_memory(size_bytes)
             and (not self._throttle.active or self._throttle.enter(size_bytes))
         )
 
-    def _has_memory(self) -> bool:
+    def _has_memory(self, size_bytes: int = 0) -> bool:
         return (
             len(self._memory_log) < self._memory_log.count_max
-            and self._read_index.unstored_bytes() < self._limits.unstored_bytes_max
+            and self._read_index.unstored_bytes(size_bytes) < self._limits.unstored_bytes_max
         )
 
     def _ask_kept(self) -> None:
@@ -314,7 +314,7 @@ class OperationProcessor:
         if request.future.done():
             return True  # cancelled while it waited
         delayed = request.priority >= DELAYED_FROM
-        if delayed and (self._throttle.closed or not self._has_memory()):
+        if delayed and (self._throttle.closed or not self._has_memory(request.size_bytes)):
             return False
         if not self._frames.suffices(request.size_bytes):
             return False

@@ -107,7 +107,8 @@ class ContainerReadIndex:
         self._cache = cache
         self._storage = storage
         self._config = config or ReadIndexConfig()
-        cache.join(self._config.accepted_bytes_max)
+        self._accepted_max = self._config.accepted_bytes_max
+        cache.join(self._accepted_max)
         self._fetches = StorageFetches(
             storage, spawner, self._config.fetches_max, self._config.storage_timeout_s
         )
@@ -162,9 +163,7 @@ class ContainerReadIndex:
         index = self._indexes.get(segment)
         if index is not None:
             gone = segment.deleted or segment.merged
-            self._forget(
-                index, NoSuchSegmentError(segment.name) if gone else ContainerOfflineError(segment.name)
-            )
+            self._forget(index, (NoSuchSegmentError if gone else ContainerOfflineError)(segment.name))
 
     def expect_tails(self, change: int) -> None:
         if not self._closed:
@@ -174,7 +173,7 @@ class ContainerReadIndex:
 
     def set_accepted(self, count_bytes: Callable[[], int]) -> None:
         if not self._closed:
-            self._cache.accepted[self] = lambda: count_bytes() if self._expected_bytes else 0
+            self._cache.accepted.counts[self] = lambda: count_bytes() if self._expected_bytes else 0
 
     def check_room_for_others(self) -> None:
         if not self._cache.has_room_for_due():
@@ -199,8 +198,8 @@ class ContainerReadIndex:
     def close(self) -> None:
         if self._closed:
             return
-        self._cache.leave(self._config.accepted_bytes_max)
-        self._cache.accepted.pop(self, None)
+        self._cache.leave(self._accepted_max)
+        self._cache.accepted.counts.pop(self, None)
         self.expect_tails(-self._expected_bytes // BLOCK_BYTES)
         self._closed = True
         self._fetches.close()
@@ -450,21 +449,26 @@ class ContainerReadIndex:
 
     # ---------------------------------------------------------------------------------- introspection
 
-    def unstored_bytes(self) -> int:
+    def unstored_bytes(self, accepting: int = 0) -> int:
         """Memory that storage must free by catching up: bytes, and two blocks per segment with any.
 
         WITHOUT_ROOM once this is more than the cache has left for everybody: a container may grow only while
         it has less than what is left, so that however many share the cache, none of them meets its end. What
         is left does not include what readers hold, nor a reserve for appends that were accepted and are on
-        their way: who has nothing may begin as long as its own part of that is there. The blocks that these
-        may take beyond their bytes are compared, too, but not part of the answer.
+        their way: who has nothing may begin as long as its own part of that is there. Blocks beyond their
+        bytes count, too. Nobody grows while too much is on its way for a small reserve (``AcceptedBytes``).
         """
-        count = self._unstored.count
+        cache, count = self._cache, self._unstored.count
         growing = count + self._expected_bytes
-        if growing < self._cache.spare_bytes:
+        # What the cache can spare, without a call: every append asks.
+        spare = cache.room_bytes - cache.reserved_bytes - cache.expected_bytes
+        if growing >= spare and (growing or not cache.has_room_for_due(self._accepted_max)):
+            return WITHOUT_ROOM
+        accepted = cache.accepted
+        if (left := accepted.left_bytes) > 0:
+            accepted.left_bytes = left - accepting
             return count
-        may_begin = not growing and self._cache.has_room_for_due(self._config.accepted_bytes_max)
-        return count if may_begin else WITHOUT_ROOM
+        return count if accepted.may_begin(accepting, has_some=growing > count) else WITHOUT_ROOM
 
     def cache_pressure(self) -> float:
         """Unstored bytes in parts of what the cache has left: at 1 ``unstored_bytes`` says WITHOUT_ROOM."""
@@ -474,9 +478,7 @@ class ContainerReadIndex:
 
     def shared_pressure(self) -> float:
         """Part of what all containers share, 0 to 1, that cannot be evicted, whosever it is, or held."""
-        cache = self._cache
-        shared = cache.config.bytes_max - cache.reserved_bytes
-        return min(1.0, max(0.0, 1.0 - cache.spare_bytes / shared))
+        return self._cache.shared_pressure()
 
     def statistics(self) -> ReadIndexStatistics:
         return ReadIndexStatistics(

@@ -56,7 +56,7 @@ class World:
         ``operations``: how many they are in the line, by default two of each.
         """
         has_memory = self.processor._has_memory
-        self.processor._has_memory = lambda: False
+        self.processor._has_memory = lambda _size=0: False
         tasks = [asyncio.ensure_future(ask()) for ask in asks]
         await until(lambda: self.processor._queue.count == (operations or 2 * len(asks)))
         self.wal.held = True
@@ -220,7 +220,7 @@ async def test_a_batch_keeps_its_order_though_its_first_source_looks_empty(world
     await append(world.container, "s/b", b"second")
     target = await world.container.resolve(T)
     has_memory = world.processor._has_memory
-    world.processor._has_memory = lambda: False
+    world.processor._has_memory = lambda _size=0: False
     appending = asyncio.ensure_future(append(world.container, A, b"first"))
     await until(lambda: world.processor._queue.count == 1)
     merging = asyncio.ensure_future(world.container.merge_batch(target, [A, "s/b"]))

@@ -21,7 +21,7 @@ T, U, A = "s/t", "s/u", "s/a"
 
 def withhold_memory(processor):
     """Let everybody wait in line until the function that is returned is called."""
-    has_memory, processor._has_memory = processor._has_memory, lambda: False
+    has_memory, processor._has_memory = processor._has_memory, lambda _size=0: False
 
     def give():
         processor._has_memory = has_memory

@@ -49,7 +49,7 @@ class BytesIndex:
     def check_room_for_others(self):
         """There are no others."""
 
-    def unstored_bytes(self):
+    def unstored_bytes(self, accepting=0):
         return self.unstored
 
     def cache_pressure(self):

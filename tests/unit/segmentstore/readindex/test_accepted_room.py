@@ -158,3 +158,51 @@ async def test_what_is_expected_counts_until_the_last_append_of_a_segment_is_app
     assert cache.expected_bytes == BLOCK
     other.apply()
     await end(cache, [other])
+
+
+def accept_all(world: World, size: int) -> int:
+    """Accept appends to one segment while the gate is open; answer their bytes."""
+    segment, before = world.create(), world.accepted_bytes
+    while world.accept(segment, size):
+        pass
+    return world.accepted_bytes - before
+
+
+async def test_no_more_is_accepted_than_the_reserve_of_a_cache_that_is_small_for_all_frames():
+    """Of each container the frames hold half of the cache: all together they may fill a quarter."""
+    cache = small_cache(BLOCKS)
+    worlds = crowd(cache, 8, accepted_blocks=BLOCKS // 2)
+    assert cache.reserved_bytes == BLOCKS // 2 * BLOCK
+    sizes = [accept_all(world, 10 * BLOCK) for world in worlds]
+    assert BLOCKS // 4 * BLOCK <= sizes[0] <= (BLOCKS // 4 + 10) * BLOCK
+    assert sizes[1:] == [10 * BLOCK] * 7, "who has nothing may begin, or it would never have its turn"
+    others = crowd(cache, 4)
+    fill_up(others, [1] * BLOCKS)
+    for world in worlds:
+        world.apply()
+    await end(cache, worlds + others)
+
+
+async def test_who_begins_leaves_room_too():
+    cache = small_cache(BLOCKS)
+    worlds = crowd(cache, 8, accepted_blocks=BLOCKS // 2)
+    size = BLOCKS // 16 * BLOCK
+    sizes = [accept_all(world, size) for world in worlds]
+    assert sizes == [4 * size, size, size, 0, 0, 0, 0, 0]
+    worlds[0].apply(1)
+    assert not worlds[0].has_room
+    assert [accept_all(world, size) for world in worlds] == [0, 0, 0, size, 0, 0, 0, 0]
+    for world in worlds:
+        world.apply()
+    await end(cache, worlds)
+
+
+async def test_the_last_container_that_made_the_reserve_too_small_takes_the_bound_along():
+    cache = small_cache(BLOCKS)
+    worlds = crowd(cache, 2, accepted_blocks=BLOCKS // 2)
+    assert accept_all(worlds[0], BLOCK) == BLOCKS // 4 * BLOCK
+    await worlds[1].close()
+    accept_all(worlds[0], BLOCK)
+    assert worlds[0].accepted_bytes == worlds[0].accepted_bytes_max
+    worlds[0].apply()
+    await end(cache, worlds[:1])

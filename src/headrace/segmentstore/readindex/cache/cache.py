@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CacheFullError
+from headrace.segmentstore.readindex.cache.accepted_bytes import AcceptedBytes
 from headrace.segmentstore.readindex.cache.block_layout import (
     BLOCK_BYTES,
     NO_BLOCK,
@@ -77,8 +78,7 @@ class BlockCache:
         self._promised_bytes = 0
         self.reserved_bytes = 0
         self.expected_bytes = 0
-        self.accepted: dict[object, Callable[[], int]] = {}
-        """Of each container that takes appends: how many bytes of these are on their way, at most."""
+        self.accepted = AcceptedBytes()
         self._tails = 0
         self.count_tails(0)
 
@@ -104,10 +104,11 @@ class BlockCache:
     def _reserve(self, change: int) -> None:
         self._promised_bytes += change
         self.reserved_bytes = min(self._promised_bytes, self.policy.blocks_max * BLOCK_BYTES // 2)
+        self.accepted.bound(self.reserved_bytes, self._promised_bytes)
 
     def has_room_for_due(self, more: int = 0) -> bool:
         """Whether appends on their way find room, and ``more``, as far as there can be a reserve for that."""
-        due = sum(count_bytes() for count_bytes in self.accepted.values())
+        due = self.accepted.count()
         due = max(due, min(due + more, self.policy.blocks_max * BLOCK_BYTES // 2))
         return self.room_bytes >= due + self.expected_bytes
 
@@ -419,6 +420,10 @@ class BlockCache:
     def essential_share(self) -> float:
         """Part of the cache, 0 to 1, that cannot be evicted: what back-pressure is made of."""
         return self.essential_blocks / self.policy.blocks_max
+
+    def shared_pressure(self) -> float:
+        """The same of what is not kept for appends accepted already."""
+        return min(1.0, max(0.0, 1.0 - self.spare_bytes / (self.config.bytes_max - self.reserved_bytes)))
 
     def _make_room(self, order: int) -> None:
         """Evict what stands where an extent of ``order`` could be, or else as much as it is large."""
