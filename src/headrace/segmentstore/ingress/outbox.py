@@ -80,7 +80,8 @@ class Outbox:
         self._small_bytes = 0
         self._scheduled = False
         self._clogged = False
-        self._held: list[ReadResult] = []
+        self._held: deque[tuple[int, ReadResult]] = deque()
+        """Answers of which views may be unsent, and where in the stream the last of them ends."""
         self._large: deque[tuple[int, float, Callable[[], None]]] = deque()
         """Of large replies that are unsent: where they end in the stream, since when, whom that interests."""
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -165,10 +166,10 @@ class Outbox:
             try:
                 if result.span is None or not self._send_span(result, result.span, trailer):
                     self._write_pieces(result.pieces, trailer)
-            except BaseException:
-                self._held.append(result)  # a part of it may be on its way: until that is sent, or lost
-                raise
-            self._hold(result)
+            finally:
+                # Also if it failed: a part of it may be on its way, which is not counted as sent before.
+                self._held.append((self._statistics.bytes_sent, result))
+            self._count_unsent()
 
     def _send_span(self, result: ReadResult, span: FileSpan, trailer: bytes) -> bool:
         """Send an answer out of its file; what the socket does not take now follows from memory.
@@ -273,8 +274,12 @@ class Outbox:
         unsent = 0 if transport is None else transport.get_write_buffer_size()
         self._unsent.total += unsent - self._unsent_bytes
         self._unsent_bytes = unsent
+        sent_bytes = self._statistics.bytes_sent - unsent
         if self._large:
-            self._tell_sent(self._statistics.bytes_sent - unsent)
+            self._tell_sent(sent_bytes)
+        held = self._held
+        while held and held[0][0] <= sent_bytes:
+            held.popleft()[1].release()
         return unsent
 
     def _tell_sent(self, sent_bytes: int) -> None:
@@ -291,18 +296,6 @@ class Outbox:
         """When the oldest large reply was sent that has not left, as far as was counted."""
         return self._large[0][1] if self._large else None
 
-    def _hold(self, result: ReadResult) -> None:
-        if self._count_unsent() == 0:
-            self._release_held()
-            result.release()
-        else:
-            self._held.append(result)
-
-    def _release_held(self) -> None:
-        held, self._held = self._held, []
-        for result in held:
-            result.release()
-
     # ---------------------------------------------------------------------------------- from the transport
 
     def on_pause(self) -> None:
@@ -315,7 +308,6 @@ class Outbox:
         """The transport holds nothing any more."""
         self._clogged = False
         self._count_unsent()
-        self._release_held()
         self._give_turn()
         self._on_drained()
 
@@ -358,7 +350,6 @@ class Outbox:
             self._files.close()
             self._files = None
         self._frames.clear()
-        self._release_held()
         self.end_turn()
 
     def statistics(self) -> OutboxStatistics:

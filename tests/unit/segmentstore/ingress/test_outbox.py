@@ -116,6 +116,22 @@ async def test_views_are_held_until_everything_is_sent(outbox, transport):
     assert [result.released for result in results] == [1, 1, 1]
 
 
+async def test_who_always_has_something_unsent_does_not_have_all_held_that_was_ever_sent(outbox, transport):
+    """It takes as much as it asks for, and a little less than all of it is always on its way."""
+    transport.stuck = True
+    results = []
+    for _ in range(100):
+        results.append(Result(64 * KIB))
+        outbox.send_read(b"<", results[-1], b">")
+        await asyncio.sleep(0)
+        transport.unsent = min(transport.unsent, 200 * KIB)
+        assert not outbox.full
+        assert outbox.statistics().results_held <= 5
+    assert [result.released for result in results[-3:]] == [0, 0, 0]
+    transport.drain()
+    assert [result.released for result in results] == [1] * 100
+
+
 @pytest.mark.parametrize("size", [32 * KIB, 64 * KIB])
 async def test_an_answer_that_cannot_be_sent_is_released_at_the_latest_with_its_connection(
     outbox, transport, size
