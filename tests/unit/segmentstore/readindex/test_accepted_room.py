@@ -206,3 +206,16 @@ async def test_the_last_container_that_made_the_reserve_too_small_takes_the_boun
     assert worlds[0].accepted_bytes == worlds[0].accepted_bytes_max
     worlds[0].apply()
     await end(cache, worlds[:1])
+
+
+async def test_what_is_on_its_way_is_counted_once_for_many_appends():
+    cache = small_cache(BLOCKS)
+    (world,) = crowd(cache, 1, accepted_blocks=BLOCKS)
+    counts = []
+    world.index.set_accepted(lambda: counts.append(1) or world.accepted_bytes)
+    segment = world.create()
+    for _ in range(BLOCKS // 4):
+        assert world.accept(segment, BLOCK)
+    assert len(counts) <= 2
+    world.apply()
+    await end(cache, [world])
