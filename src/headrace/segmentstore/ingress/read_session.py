@@ -86,23 +86,36 @@ class ReadSession:
     async def _wait(self, request: ReadSegment, *, wait: bool) -> None:
         try:
             result = await self._fetch(request, wait=wait)
-            if not wait and result.at_tail and not result.length:
-                return
-            if not self._outbox.full:
-                self._answer(request, result)
-                return
-            # The client takes its replies slowly: hold no bytes for it meanwhile.
-            result.release()
-            await self._outbox.wait_turn()
-            try:
-                self._answer(request, await self._fetch(request, wait=wait))
-            finally:
-                self._outbox.end_turn()
+            while wait or not _is_nothing(result):
+                if not self._outbox.full:
+                    self._answer(request, result)
+                    return
+                # The client takes its replies slowly: hold no bytes for it meanwhile.
+                result.release()
+                if await self._answer_in_turn(request):
+                    return
+                result = await self._fetch(request, wait=wait)
         except HeadraceError as error:
             self._on_error(request, error)
         except Exception as error:  # a bug of ours: only this connection ends
             _logger.exception("a read of %s failed", request.segment)
             self._on_error(request, error)
+
+    async def _answer_in_turn(self, request: ReadSegment) -> bool:
+        """Answer once the client has taken what it was sent; False if there is nothing to answer any more.
+
+        That is so if the segment was deleted and its name used again. Whoever waited for bytes then would
+        keep the turn from all others of the connection.
+        """
+        await self._outbox.wait_turn()
+        try:
+            result = await self._fetch(request, wait=False)
+            if _is_nothing(result):
+                return False
+            self._answer(request, result)
+        finally:
+            self._outbox.end_turn()
+        return True
 
     async def _fetch(self, request: ReadSegment, *, wait: bool) -> ReadResult:
         """Return bytes that may be sent now, however much could be when this began to wait for them."""
@@ -148,3 +161,8 @@ class ReadSession:
         for task in list(self._waiting):
             task.cancel()
         self._waiting.clear()
+
+
+def _is_nothing(result: ReadResult) -> bool:
+    """Whether this says that there is nothing to read yet."""
+    return result.at_tail and not result.length

@@ -228,6 +228,28 @@ async def test_waiting_reads_hold_no_bytes_for_a_client_that_does_not_take_its_r
     assert store.results_out == 0
 
 
+async def test_a_read_whose_bytes_are_gone_when_its_turn_comes_keeps_nobody_waiting(peer, store):
+    """The segment was deleted meanwhile, and its name used again."""
+    targets = [store.add(name, b"") for name in ("s", "t")]
+    questions = [read(0, 2 * MIB, segment=name, request_id=n) for n, name in enumerate("sst")]
+    assert await peer.ask(*questions) == []
+    peer.transport.stuck = True
+    for target in targets:
+        target.data += bytes(2 * MIB)
+        target.state.accepted_length = target.state.durable_length = 2 * MIB
+    store.wake()
+    assert [reply.request_id for reply in await peer.replies()] == [0]
+    again = store.add("s", b"")
+    peer.transport.drain()
+    assert [reply.request_id for reply in await peer.replies()] == [2]
+    assert peer.connection._reads.waiting == 1
+    again.data += b"abc"
+    again.state.accepted_length = again.state.durable_length = 3
+    store.wake()
+    assert await peer.replies() == [got(0, b"abc", segment="s", request_id=1)]
+    assert peer.connection._reads.waiting == store.results_out == 0
+
+
 async def test_many_slow_clients_together_hold_little(store):
     """Each is within its own bound; what counts is the sum."""
     home = FakeHome(store, IngressConfig(write_buffer_bytes_max=4 * MIB, unsent_bytes_max=10 * MIB))
