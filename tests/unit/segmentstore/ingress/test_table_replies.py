@@ -279,6 +279,17 @@ async def test_requests_whose_replies_wait_leave_the_room_of_requests_to_others(
     assert isinstance(reply, c.TableEntriesUpdated)
 
 
+async def test_those_that_wait_for_another_one_of_their_connection_leave_that_room_too(open_home, table):
+    home = open_home(table_reply_bytes_max=2 * MIB)
+    await ask_all(home, [get(0, *range(3))])
+    peer = home.peer()
+    peer.feed(*[get(n, *range(3)) for n in range(1, 6)])
+    await settle(home)
+    assert home.waiting == 1
+    assert home.admission.statistics().bytes_running == 0
+    assert not peer.closed
+
+
 # --------------------------------------------------------------------------------------- who is gone
 
 
