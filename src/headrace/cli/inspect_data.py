@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NoReturn
 
 from headrace.cli.output import print_json, print_line, progress
 from headrace.errors import CorruptionError, DataCorruptionError, InvalidArgumentError, SnapshotLostError
@@ -35,6 +35,7 @@ class InspectedData:
 
     Raises:
         InvalidArgumentError: there are no data of a server.
+        DataCorruptionError: there are chunks and nothing else.
     """
 
     def __init__(self, directory: str) -> None:
@@ -134,8 +135,21 @@ class InspectedData:
             self.problem = f"{surplus} ({self.directory}/{FILE_NAME})"
         found = sorted({*range(count or 0), *logs})
         if not found:
-            raise InvalidArgumentError(f"{self.directory} holds no data of a server")
+            self._refuse_without_containers()
         return found
+
+    def _refuse_without_containers(self) -> NoReturn:
+        """Neither record nor log: nothing was ever here, or only the chunks are left of what was."""
+        places: list[str] = []
+        for name, path in self.chunks.objects(lambda path, _: places.append(path)):
+            if not name.startswith(INTERNAL_PREFIX):  # what containers make for themselves proves nothing
+                places.append(path)
+                break
+        if not places:
+            raise InvalidArgumentError(f"{self.directory} holds no data of a server")
+        raise DataCorruptionError(
+            f"there are chunks, but neither a log nor {FILE_NAME}: put them back", path=places[0]
+        )
 
     def find_holder(self) -> None:
         """Ask the kernel whether the lock is held now; what its file says only names somebody."""

@@ -144,6 +144,7 @@ class StandaloneServer:
         made_with = containers_of(files, directory)
         containers = self._config.containers or made_with or CONTAINERS_DEFAULT
         if made_with is None and not files.exists(f"{directory}/wal"):
+            check_logs(files, directory, containers)  # if there are chunks, the number is not known
             make_chunk_root(files, directory)  # first: the record proves that there was one
         check_data_directory(files, directory, containers)
         check_chunk_root(files, directory)

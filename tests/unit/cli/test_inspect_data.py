@@ -111,6 +111,18 @@ def test_an_empty_name_is_not_the_root():
         InspectedData("")
 
 
+@pytest.mark.parametrize("words", [("inspect", "container"), ("inspect", "wal"), ("check", "container")])
+def test_chunks_without_logs_and_record_are_not_said_to_be_no_data(tmp_path, words, capsys):
+    chunk = tmp_path / "chunks" / "demo" / ("s.5.E-1-O-0." + "0" * 32 + ".chunk")
+    chunk.parent.mkdir(parents=True)
+    command = [*words, "--data-dir", str(tmp_path)]
+    assert main(command) == 2
+    assert "holds no data of a server" in capsys.readouterr().err
+    chunk.write_bytes(b"content")
+    assert main(command) == 6
+    assert f"neither a log nor headrace.json: put them back ({chunk})" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["wal", "container"])
 async def test_a_log_that_was_never_made_is_no_damage(data, verb, capsys):
     """The next start makes it, as it does if it finds such a directory."""

@@ -10,7 +10,9 @@ from headrace.runtime.filesystem import OsFilesystem
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
+from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.lost_logs import check_logs
+from headrace.standalone.server import StandaloneServer
 from headrace.storage.metadata.rows import SegmentRow, encode_segment_row
 from headrace.wal.config import WalConfig
 from headrace.wal.file.file_wal import FileWal
@@ -121,6 +123,17 @@ async def test_a_chunk_proves_that_there_were_logs(tmp_path):
     chunk.write_bytes(b"content")
     with pytest.raises(DataCorruptionError, match=r"missing.*container-0"):
         check_logs(FILES, str(tmp_path), 1)
+
+
+async def test_where_only_chunks_are_left_nobody_guesses_the_number_of_containers(tmp_path):
+    """A record that a refused start has written would be believed when the logs are put back."""
+    chunk = tmp_path / "chunks" / "demo" / ("s.5.E-1-O-0." + "0" * 32 + ".chunk")
+    chunk.parent.mkdir(parents=True)
+    chunk.write_bytes(b"content")
+    with pytest.raises(DataCorruptionError, match="the log of this container is missing"):
+        await StandaloneServer(StandaloneConfig(data_dir=str(tmp_path))).start()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "chunks"]
+    assert [path.name for path in (tmp_path / "chunks").iterdir()] == ["demo"]
 
 
 async def test_what_cannot_be_looked_into_proves_that_there_were_logs(tmp_path):
