@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -169,6 +171,30 @@ def test_in_memory_leaves_nothing_on_disk(tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_takes_the_place_of_standard_streams_that_were_closed(tmp_path):
+    """What libraries write to the standard error would go into a file or a socket of ours."""
+    ready = tmp_path / "ready"
+    process = subprocess.Popen(
+        [
+            *("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-m", "headrace.cli.main"),
+            *("standalone", "--in-memory", *ANY_PORTS, "--ready-file", str(ready)),
+        ],
+        cwd=tmp_path,
+    )
+    try:
+        while not ready.exists():
+            assert process.poll() is None
+            select.select([], [], [], 0.01)  # nothing tells us about a new file on every platform
+        assert [str(Path(f"/proc/{process.pid}/fd/{number}").readlink()) for number in range(3)] == [
+            os.devnull
+        ] * 3
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

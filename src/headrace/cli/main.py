@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper, UnsupportedOperation
+from pathlib import Path
 from typing import Final
 
 from headrace import __version__
@@ -53,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _hold_standard_streams()
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     chosen = build_parser().parse_args(arguments)
@@ -74,6 +76,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return _INTERRUPTED
     return 0
+
+
+def _hold_standard_streams() -> None:
+    """Put nothing in place of what whoever started us has closed: the next files and sockets would get its
+    numbers, and with them whatever libraries write to the standard error.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it takes the lowest number there is
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the process ends
 
 
 def _discard_output() -> None:

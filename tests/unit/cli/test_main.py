@@ -139,6 +139,29 @@ def test_a_bug_is_shown_as_what_it_is(monkeypatch):
         run_failing(monkeypatch, ZeroDivisionError())
 
 
+@pytest.mark.parametrize(
+    ("closed", "words", "code"),
+    [
+        (">&-", ("check", "container"), 0),
+        ("2>&-", ("inspect", "wal", "--container", "7"), 2),
+        ("<&-", ("scope", "delete", "demo"), 2),
+    ],
+)
+def test_a_stream_that_was_closed_takes_nothing_and_changes_no_answer(tmp_path, closed, words, code):
+    (tmp_path / "headrace.json").write_text('{"format": 1, "containers": 1}')
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "headrace.cli.main", *words],
+        env={**os.environ, "HEADRACE_DATA_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("name", ["", "demo", "/orders", "demo/", "a/b/c"])
 def test_a_stream_is_named_with_its_scope(name):
     with pytest.raises(errors.InvalidArgumentError):
