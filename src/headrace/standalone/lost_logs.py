@@ -9,8 +9,6 @@ A log beyond the number of containers proves that the number is not the one the 
 
 from __future__ import annotations
 
-import os
-
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX, catalogue_name
@@ -19,8 +17,9 @@ from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
-from headrace.wal.file.owner_format import OWNER_FILE_BYTES
 from headrace.wal.file.owner_record import OWNER_FILE
+from headrace.wal.file.segment_format import parse_name
+from headrace.wal.inspect import inspect_log
 
 
 def check_logs(files: Filesystem, directory: str, containers: int) -> None:
@@ -61,20 +60,18 @@ def find_unmade(files: Filesystem, directory: str, containers: int) -> list[int]
 
 
 def _is_begun(files: Filesystem, log: str) -> bool:
-    """Whether anybody has ever taken this log. A start that died may leave an owner file without a record."""
+    """Whether whoever takes this log finds files of it, or an owner file that tells of some.
+
+    Then that one judges it. Of anything else it would make an empty log: of what a start that died has left,
+    which is right, and of an empty disk or a directory whose files were moved, which is not.
+    """
     names = files.listdir(log) if files.exists(log) else []
-    return not _is_blank(files, f"{log}/{OWNER_FILE}") if names == [OWNER_FILE] else bool(names)
-
-
-def _is_blank(files: Filesystem, path: str) -> bool:
-    """Whether a file holds nothing but zeros, and no more than an owner file has."""
-    fd = files.open(path, os.O_RDONLY)
-    try:
-        buffer = bytearray(OWNER_FILE_BYTES + 1)
-        count = files.pread_into(fd, memoryview(buffer), 0)
-    finally:
-        files.close(fd)
-    return count <= OWNER_FILE_BYTES and not any(buffer)
+    if any(map(parse_name, names)):
+        return True
+    if OWNER_FILE not in names:
+        return False
+    found = inspect_log(log, files)
+    return bool(found.named) or (found.owner is not None and found.owner.files_epoch > 0)
 
 
 def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:

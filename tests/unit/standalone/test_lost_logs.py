@@ -1,6 +1,7 @@
 """A container whose log was lost is never begun anew; one that never had a log is."""
 
 import asyncio
+import os
 import shutil
 
 import pytest
@@ -11,7 +12,7 @@ from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HE
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.lost_logs import check_logs
+from headrace.standalone.lost_logs import check_logs, find_unmade
 from headrace.standalone.server import StandaloneServer
 from headrace.storage.metadata.rows import SegmentRow, encode_segment_row
 from headrace.wal.config import WalConfig
@@ -58,6 +59,16 @@ async def make_log(directory, number, *operations):
     await wal.close()
 
 
+async def start(directory):
+    """What a server of two containers does with container 1, as far as it may be refused."""
+    check_logs(FILES, str(directory), 2)
+    wal = FileWal(f"{directory}/wal/container-1", CONFIG)
+    try:
+        await wal.open()
+    finally:
+        await wal.close()
+
+
 OWN = ops.MapSegment(3, 3, "_system/containers/metadata_0", {})
 USED = ops.MapSegment(4, 4, "_system/_tables/scopes", {})
 
@@ -94,8 +105,67 @@ async def test_a_log_of_which_a_blank_owner_file_is_left_is_lost_if_another_was_
         (tmp_path / "wal/container-1/owner").write_bytes(content)
         with pytest.raises(DataCorruptionError, match="the log of this container is missing"):
             check_logs(FILES, str(tmp_path), 2)
-    (tmp_path / "wal/container-1/owner").write_bytes(bytes(4096) + b"x")
-    check_logs(FILES, str(tmp_path), 2)  # whoever takes the log judges that
+
+
+def move_aside(log):
+    (log / "old").mkdir()
+    for path in list(log.iterdir()):
+        if path.name != "old":
+            path.rename(log / "old" / path.name)
+
+
+def mount_an_empty_disk(log):
+    shutil.rmtree(log)
+    (log / "lost+found").mkdir(parents=True)
+
+
+def lose_files(log, keep=24576):
+    for path in log.glob("*.wal"):
+        path.unlink()
+    os.truncate(log / "owner", keep)
+
+
+def lose_files_and_their_names(log):
+    lose_files(log, keep=4096)
+
+
+def lose_files_and_owner(log):
+    lose_files(log, keep=0)
+    (log / "owner").write_bytes(b"something else")
+
+
+def lose_files_but_a_draft(log):
+    lose_files(log, keep=0)
+    (log / "000000000009-000000000001.draft").touch()
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        move_aside,
+        mount_an_empty_disk,
+        lose_files,
+        lose_files_and_their_names,
+        lose_files_and_owner,
+        lose_files_but_a_draft,
+    ],
+)
+async def test_no_remains_of_a_lost_log_are_taken_for_a_new_one(tmp_path, lose):
+    """What stays in its directory, or lies in another one there, hides nothing from whoever looks."""
+    for number in (0, 1):
+        await make_log(tmp_path, number, OWN, USED)
+    lose(tmp_path / "wal" / "container-1")
+    with pytest.raises(DataCorruptionError, match="missing"):
+        await start(tmp_path)
+
+
+async def test_a_first_start_that_died_before_it_made_a_file_goes_on(tmp_path):
+    await make_log(tmp_path, 0, OWN)
+    await make_log(tmp_path, 1)
+    lose_files_and_their_names(tmp_path / "wal" / "container-1")
+    assert find_unmade(FILES, str(tmp_path), 2) == [1]
+    await make_log(tmp_path, 1, OWN)
+    assert find_unmade(FILES, str(tmp_path), 2) == []
 
 
 @pytest.mark.parametrize("lost", [0, 1])
