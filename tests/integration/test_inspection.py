@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import os
 import random
 import select
 import subprocess
@@ -277,6 +278,13 @@ def test_a_damaged_catalogue_is_a_finding(damaged, run, ask):
     assert code == 6
     assert f"{path} at offset 0" in out
     assert f"segment catalogue of container {catalogue['container']}" in out
+    for lose in (lambda: os.truncate(path, 3), path.unlink):
+        lose()
+        for words in (("inspect", "container", "--inactive"), ("check", "container")):
+            code, _, err = run(damaged.data, *words)
+            assert (code, "headrace: " in err) == (6, True), err
+        found = ask(damaged.data, "inspect", "container", "--inactive", code=6)[catalogue["container"]]
+        assert found["problem"].endswith(f"is missing or too short ({path})")
 
 
 def test_what_was_merged_and_is_not_stored_names_where_it_came_from(killed, ask):

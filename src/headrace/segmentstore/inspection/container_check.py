@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from headrace.errors import DataCorruptionError, StorageReadError
+from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
@@ -122,7 +122,7 @@ def _check_inactive(
                 segment.start_offset, segment.durable_length, segment.sealed
             )
             _check_left(replayed, segment, report)
-    except (DataCorruptionError, StorageReadError, OSError) as error:
+    except (DataCorruptionError, OSError) as error:
         where = f"segment catalogue of container {report.container_id}"
         advice = "put back what its chunks have lost; segments that left memory need it"
         report.damage("catalogue", str(error), where, advice)
@@ -164,7 +164,7 @@ def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: Check
     for table in tables:
         try:
             report.table_entries += sum(1 for _ in read_entries(contents, table))
-        except (DataCorruptionError, StorageReadError, OSError) as error:
+        except (DataCorruptionError, OSError) as error:
             where = f"table {table.name!r} (id {table.segment_id})"
             report.damage("table", str(error), where, "keep a copy of the data directory and report it")
 

@@ -23,7 +23,7 @@ def read_inactive(replayed: ReplayedContainer, files: ChunkFiles) -> Iterator[Se
 
     Raises:
         DataCorruptionError: the catalogue or one of its rows is damaged.
-        StorageReadError, OSError: a chunk of the catalogue cannot be read.
+        OSError: a chunk of the catalogue cannot be read.
     """
     state = replayed.state
     catalogue = state.by_name.get(catalogue_name(state.container_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headrace.errors import DataCorruptionError
+from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
@@ -49,7 +49,7 @@ class SegmentContents:
 
         Raises:
             DataCorruptionError: bytes are damaged or missing.
-            StorageReadError, OSError: a chunk cannot be read.
+            OSError: a chunk cannot be read.
         """
         position = segment.start_offset
         for offset, data in self._stored(segment):
@@ -71,7 +71,13 @@ class SegmentContents:
         for chunk, start in walk_chunks(layout, self._find_row):
             if start + chunk.length <= segment.start_offset:
                 continue
-            for offset, data in self._files.pieces(
-                chunk, self._find_row, max(0, segment.start_offset - start)
-            ):
-                yield start + offset, data
+            try:
+                for offset, data in self._files.pieces(
+                    chunk, self._find_row, max(0, segment.start_offset - start)
+                ):
+                    yield start + offset, data
+            except (FileNotFoundError, StorageReadError) as error:  # rows say that it is there, and how long
+                raise DataCorruptionError(
+                    f"the chunk that holds segment {segment.name!r} from {start} on is missing or too short",
+                    path=self._files.path(chunk.name),
+                ) from error

@@ -15,7 +15,7 @@ def read_entries(contents: SegmentContents, table: SegmentState) -> Iterator[tup
 
     Raises:
         DataCorruptionError: something is no entry, or the table ends within one.
-        StorageReadError, OSError: a chunk cannot be read.
+        OSError: a chunk cannot be read.
     """
     rest = b""
     position = table.start_offset
