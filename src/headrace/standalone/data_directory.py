@@ -104,6 +104,9 @@ def _read(files: Filesystem, path: str) -> dict[str, object]:
     try:
         buffer = bytearray(_BYTES_MAX)
         count = files.pread_into(fd, memoryview(buffer), 0)
+    except OSError as error:
+        error.filename = path  # the system knows only the descriptor
+        raise
     finally:
         files.close(fd)
     try:

@@ -1,12 +1,15 @@
 """``headrace inspect wal``, ``frames`` and ``operations`` of logs that change meanwhile."""
 
+import errno
 import json
+import os
 import shutil
 
 import pytest
 
 from headrace.cli.inspect_data import time_text
 from headrace.cli.main import main
+from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.wal import inspect as wal_inspect
 from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
 
@@ -54,6 +57,19 @@ def test_of_a_log_that_was_never_made_every_verb_says_so(data, capfd, verb):
     )
     assert main(["inspect", verb, "--json", "--data-dir", str(data)]) == 0
     assert json.loads(capfd.readouterr().out) == {"container": 0, "begun": False}
+
+
+@pytest.mark.parametrize("verb", ["wal", "frames", "operations", "container"])
+def test_a_file_that_the_disk_does_not_give_is_named(data, capfd, monkeypatch, verb):
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(ReadOnlyFiles, "pread_into", fail)
+    assert main(["inspect", verb, "--data-dir", str(data)]) == 1
+    record, log = capfd.readouterr().err.splitlines()
+    assert record == f"[Errno {errno.EIO}] {os.strerror(errno.EIO)}: '{data / 'headrace.json'}'"
+    assert log.startswith("headrace: ")
+    assert log.endswith(f"{os.strerror(errno.EIO)}: '{data / 'wal' / 'container-0' / 'owner'}'")
 
 
 def test_before_a_log_was_made_there_is_no_segment(data, capfd):

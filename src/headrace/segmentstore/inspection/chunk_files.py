@@ -82,7 +82,11 @@ class ChunkFiles:
     def _read(self, fd: int, path: str, data: memoryview, offset: int) -> None:
         done = 0
         while done < len(data):
-            count = self._files.pread_into(fd, data[done:], offset + done)
+            try:
+                count = self._files.pread_into(fd, data[done:], offset + done)
+            except OSError as error:
+                error.filename = path  # the system knows only the descriptor
+                raise
             if count == 0:
                 raise StorageReadError(f"{path} ends at {offset + done}")
             done += count

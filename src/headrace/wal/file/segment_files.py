@@ -285,15 +285,20 @@ class FileReader:
 
     def read_at(self, name: str, offset: int, length: int) -> memoryview:
         """Return the bytes there, fewer only at the end of the file; valid until the next call."""
+        path = f"{self._directory}/{name}"
         if name != self._name:
             self.close()
-            self._fd = self._filesystem.open(f"{self._directory}/{name}", os.O_RDONLY)
+            self._fd = self._filesystem.open(path, os.O_RDONLY)
             self._name = name
         if len(self._buffer) < length:
             self._buffer = memoryview(mmap.mmap(-1, length))
         count = 0
         while count < length:
-            step = self._filesystem.pread_into(self._fd, self._buffer[count:length], offset + count)
+            try:
+                step = self._filesystem.pread_into(self._fd, self._buffer[count:length], offset + count)
+            except OSError as error:
+                error.filename = path  # the system knows only the descriptor
+                raise
             if step == 0:
                 break
             count += step
