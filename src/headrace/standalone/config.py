@@ -67,7 +67,11 @@ class StandaloneConfig:
     connection_memory: ConnectionMemoryConfig = field(default_factory=ConnectionMemoryConfig)
 
     def check(self) -> None:
-        """Check relations between settings, and that the host is a name that can be looked up."""
+        """Check relations between settings, and that directory and host are names that can be looked up."""
+        if not (self.data_dir or self.in_memory):
+            raise InvalidArgumentError("data_dir is empty: it names the directory of everything that is kept")
+        if not self.host:  # the system would listen on every address there is
+            raise InvalidArgumentError("host is empty: it names the address to listen on and to tell clients")
         try:
             self.host.encode("idna")
         except UnicodeError as error:

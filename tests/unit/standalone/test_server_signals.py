@@ -144,9 +144,11 @@ async def test_a_ready_file_that_cannot_be_removed_keeps_no_server_from_stopping
 @pytest.mark.parametrize(
     "setting",
     [
+        {"host": ""},
         {"host": "a" * 70},
         {"host": "x..y"},
         {"host": "a\0b"},
+        {"data_dir": ""},
         {"data_dir": "a\0b"},
         {"ready_file": "a\0b"},
     ],
@@ -162,7 +164,7 @@ def test_a_file_of_settings_that_no_system_can_open_is_refused():
 
 
 @pytest.mark.parametrize(
-    "host", ["", "localhost", "127.0.0.1", "::1", "fe80::1%eth0", "b\u00fccher.example", "a.b."]
+    "host", ["localhost", "127.0.0.1", "::1", "fe80::1%eth0", "b\u00fccher.example", "a.b."]
 )
 def test_names_and_addresses_of_hosts_are_taken(host):
     assert load(StandaloneConfig, overrides={"host": host}).host == host

@@ -62,9 +62,12 @@ class Listener:
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; return the port, which is chosen by the system if ``port`` is 0. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), host, port, backlog=_BACKLOG, ssl=tls, reuse_address=True
-        )
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self), host, port, backlog=_BACKLOG, ssl=tls, reuse_address=True
+            )
+        except socket.gaierror as error:  # it does not say of which name
+            raise OSError(f"cannot listen on {host}: {error}") from error
         name: tuple[Any, ...] = self._server.sockets[0].getsockname()
         return int(name[1])
 
