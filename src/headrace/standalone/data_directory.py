@@ -124,6 +124,9 @@ def _write(files: Filesystem, directory: str, content: bytes) -> None:
     try:
         files.pwrite(fd, content, 0)
         files.fsync(fd)
+    except OSError as error:
+        error.filename = temporary  # as above
+        raise
     finally:
         files.close(fd)
     files.rename(temporary, f"{directory}/{FILE_NAME}")

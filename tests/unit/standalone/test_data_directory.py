@@ -1,6 +1,9 @@
 """The number of containers is fixed once data exist, and nobody can forget it."""
 
+import errno
 import json
+import os
+import re
 
 import pytest
 
@@ -17,6 +20,17 @@ def test_a_new_directory_remembers_its_containers(tmp_path):
     assert containers_of(FILES, str(tmp_path)) == 7
     check_data_directory(FILES, str(tmp_path), 7)
     assert json.loads((tmp_path / FILE_NAME).read_text()) == {"format": 1, "containers": 7}
+
+
+def test_a_full_disk_is_named_and_leaves_no_record(tmp_path):
+    class Full(OsFilesystem):
+        def pwrite(self, fd, data, offset):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match=rf"space.*{re.escape(str(tmp_path))}"):
+        check_data_directory(Full(), str(tmp_path), 4)
+    assert containers_of(FILES, str(tmp_path)) is None
+    check_data_directory(FILES, str(tmp_path), 4)
 
 
 def test_another_number_is_refused_and_the_right_one_named(tmp_path):
