@@ -1,6 +1,6 @@
 """Segment attributes: 16-byte ids (or fixed-length keys), signed 64-bit values, five kinds of update.
 
-Source: semantics of segment attributes (docs/architecture.md, "Attributes"); wire protocol, ``attrupd``.
+Source: the wire protocol (docs/formats/wire.md, "Primitives": attribute update).
 """
 
 from __future__ import annotations

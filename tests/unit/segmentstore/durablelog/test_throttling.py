@@ -89,6 +89,20 @@ async def test_load_below_the_hard_bound_holds_appends_and_requests_back_for_a_w
     processor.check()
 
 
+@pytest.mark.parametrize("waits", [True, False])
+async def test_who_gives_up_takes_back_what_has_not_begun_and_nothing_else(waits):
+    bench, segment = await loaded(unstored=FULL if waits else 0)
+    sealing = bench.log.submit(seal(segment), segments=(segment,))
+    assert segment.accepted_sealed is not waits
+    sealing.cancel()
+    bench.index.unstored = 0
+    bench.log.processor.on_memory_freed()
+    await bench.settle()
+    assert segment.sealed is not waits
+    assert bench.log.processor.statistics().requests_queued == 0
+    bench.log.processor.check()
+
+
 async def test_a_burst_passes_and_the_next_one_waits():
     bench, _ = await loaded(unstored=750)
     processor = bench.log.processor
