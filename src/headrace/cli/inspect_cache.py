@@ -8,7 +8,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPException
 from typing import Any, Final
 
 from headrace.cli.output import print_fields, print_json, print_line
@@ -54,6 +54,9 @@ def _ask(address: str, container: int | None) -> dict[str, Any]:
             what = "statistics" if container is None else f"container {container}"
             raise InvalidArgumentError(f"{address} has no {what}") from None
         raise ConnectionLostError(f"{address} answers {error.code}") from None
+    except BadStatusLine as error:
+        # Another protocol, such as that of the ports beside it; or nothing at all.
+        raise ConnectionLostError(f"{address} does not answer like a server of ours: {error}") from None
     except (HTTPException, OSError, ValueError, RecursionError) as error:
         why = str(error) or type(error).__name__
         raise ConnectionLostError(f"{address}: {why}; is the server running?") from None

@@ -103,7 +103,9 @@ def _discard_output() -> None:
 
 
 def _fail(text: str, code: int) -> int:
-    print("headrace:", " ".join(text.split()), file=sys.stderr)
+    """Say on one line what is wrong; what a peer or a file name has put into it cannot steer a terminal."""
+    line = " ".join(text.split())
+    print("headrace:", "".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr)
     return code
 
 

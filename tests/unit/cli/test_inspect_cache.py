@@ -69,6 +69,7 @@ def test_what_is_no_address_is_refused(address, capsys):
     [
         b"",
         b"garbage\r\n\r\n",
+        b"\x00\x00\x18\x04\x1b[2J\x7f\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
         STATISTICS % (2, b"[]"),
         STATISTICS % (17, b'{"containers":[]}'),
@@ -76,12 +77,13 @@ def test_what_is_no_address_is_refused(address, capsys):
         STATISTICS % (50_000, b"[" * 50_000),
         b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n",
     ],
-    ids=["nothing", "garbage", "short", "list", "containers", "parts", "deep", "error"],
+    ids=["nothing", "garbage", "binary", "short", "list", "containers", "parts", "deep", "error"],
 )
 def test_who_answers_strangely_is_said_to_do_so(server, answer, capsys):
     code, out, err = ask(server(answer), capsys)
     assert (code, out) == (5, "")
     assert err.startswith("headrace: 127.0.0.1:")
+    assert err.removesuffix("\n").isprintable()
 
 
 def test_a_proxy_is_not_asked_for_a_server(server, monkeypatch, capsys):
