@@ -12,7 +12,7 @@ from headrace.cli.container_failures import ContainerFailures
 from headrace.cli.inspect_data import InspectedData, open_data, time_text
 from headrace.cli.output import print_columns, print_fields, print_json, print_line
 from headrace.cli.streamed_columns import StreamedColumns
-from headrace.errors import DataCorruptionError, SnapshotLostError
+from headrace.errors import DataCorruptionError, InvalidArgumentError, SnapshotLostError
 from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, join_rows
 from headrace.segmentstore.inspection.container_log import ContainerLog, look_steadily
 from headrace.segmentstore.inspection.frames import FoundOperation, read_operations, summarise_frames
@@ -282,6 +282,8 @@ def inspect_frames(chosen: argparse.Namespace) -> None:
 
 def inspect_operations(chosen: argparse.Namespace) -> None:
     """One line per operation of the durable log."""
+    if chosen.limit is not None and chosen.limit < 1:
+        raise InvalidArgumentError(f"at least 1 operation has to be shown, not {chosen.limit}")
     data = open_data(chosen)
     container_id = chosen.container
     if container_id is None and chosen.segment is not None:

@@ -72,6 +72,13 @@ def test_a_file_that_the_disk_does_not_give_is_named(data, capfd, monkeypatch, v
     assert log.endswith(f"{os.strerror(errno.EIO)}: '{data / 'wal' / 'container-0' / 'owner'}'")
 
 
+@pytest.mark.parametrize("limit", ["0", "-1"])
+def test_a_limit_of_nothing_is_refused(data, capfd, limit):
+    """What follows it would look like a log without operations."""
+    assert main(["inspect", "operations", "--limit", limit, "--data-dir", str(data)]) == 2
+    assert capfd.readouterr().err == f"headrace: at least 1 operation has to be shown, not {limit}\n"
+
+
 def test_before_a_log_was_made_there_is_no_segment(data, capfd):
     shutil.rmtree(data / "wal" / "container-0")
     assert main(["inspect", "segment", "demo/s", "--data-dir", str(data)]) == 2

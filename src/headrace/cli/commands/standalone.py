@@ -31,7 +31,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     port = "0 is any free port"
     verb.add_argument("--controller-port", type=int, metavar="PORT", help=f"gRPC (default: 9090; {port})")
     verb.add_argument("--segmentstore-port", type=int, metavar="PORT", help=f"data (default: 12345; {port})")
-    verb.add_argument("--rest-port", type=int, metavar="PORT", help=f"REST, console (default: 10080; {port})")
+    verb.add_argument("--rest-port", type=int, metavar="PORT", help=f"REST (default: 10080; {port})")
     verb.add_argument("--ready-file", metavar="PATH", help="written as JSON once clients may connect")
     verb.add_argument("--containers", type=int, metavar="N", help="fixed once data exist (default: 4)")
     verb.add_argument("--config", metavar="FILE", help="settings in TOML; options given here win")
