@@ -1,6 +1,8 @@
 """What an operator does to a server: two of them, wrong settings, taken ports, signals, stale files."""
 
 import asyncio
+import fcntl
+import json
 import os
 import select
 import signal
@@ -197,6 +199,37 @@ def test_nothing_takes_the_place_of_standard_streams_that_were_closed(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_server_whose_log_nobody_reads_goes_on_and_ends_when_told(tmp_path):
+    """A stopped terminal or a pager: its loop waited for room for a line, for ever."""
+    ready = tmp_path / "ready"
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "headrace.cli.main", "standalone", "--in-memory", *ANY_PORTS),
+            *("--ready-file", str(ready)),
+        ],
+        stderr=writing,
+    )
+    os.close(writing)
+    try:
+        while not ready.exists():
+            assert process.poll() is None
+            select.select([], [], [], 0.01)  # nothing tells us about a new file on every platform
+        host, _, port = json.loads(ready.read_text())["segmentstore"].partition(":")
+        for _ in range(40):  # each is worth a line, and half of them fit
+            with socket.create_connection((host, int(port)), 10) as connection:
+                connection.sendall(b"\xff" * 8)
+                connection.settimeout(10)
+                assert connection.recv(100) == b""
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reading)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -19,9 +19,15 @@ import logging
 import sys
 from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
+from io import UnsupportedOperation
 from typing import Any, Final, Literal, TextIO
 
+from headrace.runtime.log_lines import LogLines
+
 LogFormat = Literal["human", "json"]
+
+_FLUSH_S: Final = 1.0
+"""How long the end of a process waits for its last lines to be taken."""
 
 _CONTEXT: Final = "headrace_context"
 _LOGGING_ARGUMENTS: Final = frozenset({"exc_info", "stack_info", "stacklevel", "extra"})
@@ -54,19 +60,61 @@ def logger(name: str, **context: object) -> ContextLogger:
 def configure(
     *, level: str = "INFO", log_format: LogFormat = "human", stream: TextIO | None = None
 ) -> logging.Handler:
-    """Send the lines of this package to ``stream`` (stderr) and return the handler. Replaces an earlier call.
+    """Send the lines of this package to ``stream`` and return the handler. Replaces an earlier call.
 
+    Without one they go to stderr, on a thread of their own: who takes them must not hold up a server.
     Only the ``headrace`` logger is touched: a program that embeds this package keeps its own set-up.
     """
-    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler = _stderr_handler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if log_format == "json" else HumanFormatter())
     root = logging.getLogger("headrace")
     for old in list(root.handlers):
         root.removeHandler(old)
+        if isinstance(old, _BesideHandler):  # others may be used elsewhere
+            old.close()
     root.addHandler(handler)
     root.setLevel(level.upper())
     root.propagate = False
     return handler
+
+
+def _stderr_handler() -> logging.Handler:
+    try:
+        return _BesideHandler(sys.stderr.fileno())
+    except UnsupportedOperation:  # an embedder has put an object of its own there
+        return logging.StreamHandler()
+
+
+class _BesideHandler(logging.Handler):
+    """Hands lines over to :class:`LogLines`, whatever becomes of them there."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._lines = LogLines(descriptor, self._tell_lost)
+        self._patience_s = _FLUSH_S
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.put(self._encode(record))
+        except Exception:  # noqa: BLE001 - what is logged must not hurt whoever logs it
+            self.handleError(record)
+
+    def flush(self) -> None:
+        if not self._lines.flush(self._patience_s):
+            self._patience_s = 0.0  # the end of a process asks more than once
+
+    def close(self) -> None:
+        self._lines.close()
+        super().close()
+
+    def _encode(self, record: logging.LogRecord) -> bytes:
+        return f"{self.format(record)}\n".encode(errors="backslashreplace")
+
+    def _tell_lost(self, count: int) -> bytes:
+        text = "%d log lines were lost: whoever takes them stood still"
+        return self._encode(
+            logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), exc_info=None)
+        )
 
 
 class HumanFormatter(logging.Formatter):

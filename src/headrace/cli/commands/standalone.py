@@ -47,10 +47,19 @@ def run(chosen: argparse.Namespace) -> None:
     from headrace.runtime.collector import collect_rarely
 
     collect_rarely()
-    from headrace.runtime import logs, settings_sources
+    from headrace.runtime import logs
+
+    handler = logs.configure(level=chosen.log_level, log_format=chosen.log_format)
+    try:
+        _serve(chosen)
+    finally:
+        handler.flush()  # why it ends is said behind what it said before
+
+
+def _serve(chosen: argparse.Namespace) -> None:
+    from headrace.runtime import settings_sources
     from headrace.standalone.config import StandaloneConfig
 
-    logs.configure(level=chosen.log_level, log_format=chosen.log_format)
     config = settings_sources.load(
         StandaloneConfig,
         file=chosen.config,
