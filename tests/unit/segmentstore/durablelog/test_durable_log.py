@@ -32,6 +32,7 @@ from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
 from headrace.segmentstore.durablelog.frame_supply import FrameSupply
+from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.codec import RUN_EVENTS_MAX
@@ -271,6 +272,26 @@ async def test_memory_pressure_holds_back_user_requests_but_not_critical_ones():
     bench.log.processor.on_memory_freed()
     await bench.settle()
     assert normal.done()
+
+
+async def test_a_log_that_is_ended_while_it_is_replayed_is_replayed_no_further():
+    """Whoever ended it has let go of the cache."""
+    bench = await Bench().start()
+    segment, owner = await bench.map("s"), Owner(1)
+    for number in range(1, 21):
+        bench.append(segment, owner, b"x", last=number)
+        await bench.settle()
+    again = Bench(records=list(bench.wal.stored))
+    again.log._portion = ReplayPortion(operations_max=1)
+    starting = asyncio.ensure_future(again.log.start(lambda rows: None))
+    while not again.index.data:
+        await again.settle()
+    known = again.index.content(segment)
+    assert 0 < len(known) < 20
+    again.log.fail(WalWriteError("another part has failed"))
+    with pytest.raises(WalWriteError, match="another part"):
+        await starting
+    assert again.index.content(segment) == known
 
 
 async def test_recovery_restores_what_was_acknowledged_and_hands_it_to_the_storage_writer():

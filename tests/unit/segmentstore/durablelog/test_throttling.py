@@ -151,6 +151,17 @@ async def test_memory_that_others_free_without_telling_is_found(is_noticed):
     bench.log.processor.check()
 
 
+async def test_memory_that_others_free_is_found_by_a_request_that_waits_alone():
+    bench, segment = await loaded(unstored=0, auto=True)
+    bench.index.unstored = 10**9
+    sealing = bench.log.submit(seal(segment), segments=(segment,))
+    await bench.settle()
+    assert not sealing.done()
+    bench.index.unstored = 0
+    async with asyncio.timeout(60):
+        await sealing
+
+
 async def test_cache_pressure_delays_as_well_and_relaxes():
     bench, segment = await loaded(unstored=0)
     bench.index.pressure = 0.999
