@@ -50,24 +50,23 @@ def durable_write_rate(
         return raw.run(frame_bytes, max(4, total_bytes // frame_bytes), in_flight, huge=huge).rate
 
 
-def two_tier_rate(total_bytes: int = 256 * MIB, *, direct: bool = False) -> float:
+def two_tier_rate(total_bytes: int = 256 * MIB) -> float:
     """MB/s of writing every byte twice: durably into a log, and synced into new files of 16 MiB, at once.
 
     That is what tiered storage has to do with a disk at least, without looking at a byte: the files through
-    the page cache, whose pages are used again for the next, or ``direct``, around it.
+    the page cache, whose pages are used again for the next.
     """
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_DIRECT if direct else 0)
     pieces = max(1, total_bytes // MIB)
 
     def store() -> None:
         piece, directory = memoryview(mmap.mmap(-1, MIB)), Path(raw.path).parent
         piece[:] = os.urandom(MIB)
         for start in range(0, pieces, CHUNK_BYTES // MIB):
-            fd = os.open(directory / f"chunk-{start}", flags)
+            fd = os.open(directory / f"chunk-{start}", os.O_WRONLY | os.O_CREAT)
             for _ in range(start, min(pieces, start + CHUNK_BYTES // MIB)):
                 os.write(fd, piece)
             os.fdatasync(fd)
-            if not direct and hasattr(os, "posix_fadvise"):
+            if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(fd)
 

@@ -9,6 +9,7 @@ import time
 
 BENCHMARKS = (
     "benchmarks.wal",
+    "benchmarks.bare_tiers",
     "benchmarks.ingest",
     "benchmarks.flatness",
     "benchmarks.blocks",
