@@ -29,6 +29,7 @@ from headrace.controller.store.rows.txn_row import TxnState, TxnTag
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions import txn_state
 from headrace.controller.transactions.registry import Txn
+from headrace.controller.transactions.sinks import SinkView
 from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import (
     InvalidArgumentError,
@@ -45,6 +46,7 @@ NAME_CHARS_MAX = 255
 _ATTEMPTS_MAX = 100
 
 AbortOpen = Callable[[Stream, Txn], Awaitable[bool]]
+OnUndecided = Callable[[Txn], None]
 
 
 class Verdict(Enum):
@@ -87,9 +89,13 @@ class Batch:
 class BatchCommits:
     """Decides batches and helps those that were decided to their end. Used on the controller's loop."""
 
-    def __init__(self, context: WorkflowContext, abort_open: AbortOpen) -> None:
+    def __init__(self, context: WorkflowContext, abort_open: AbortOpen, on_undecided: OnUndecided) -> None:
+        """``on_undecided`` is told each transaction that is PREPARED when a commit ends without having
+        handed it over: somebody has to look after it if nobody asks again.
+        """
         self._context = context
         self._abort_open = abort_open
+        self._on_undecided = on_undecided
 
     async def find_mark(self, stream: Stream, sink: str) -> SinkMark | None:
         """Return how far a sink has come."""
@@ -172,34 +178,57 @@ class BatchCommits:
             return BatchAnswer(Verdict.FOREIGN, mark)
         if stream.row.state.name in {"SEALING", "SEALED"}:
             raise StreamSealedError(f"stream {stream.full_name} is {stream.row.state.name}")
-        missing = await self._pin(stream, batch, txn_ids)
+        pinned: list[Txn] = []
+        try:
+            answer = await self._decide(stream, batch, txn_ids, view, pinned)
+        finally:
+            for txn in pinned:
+                if txn.row.state is TxnState.PREPARED:
+                    self._on_undecided(txn)
+        if answer is not None and answer.verdict is Verdict.COMMITTED:
+            await self._abort_leftovers(stream, batch)
+        return answer
+
+    async def _decide(
+        self, stream: Stream, batch: Batch, txn_ids: Sequence[int], view: SinkView, pinned: list[Txn]
+    ) -> BatchAnswer | None:
+        """Pin the transactions, which become those in ``pinned``, and decide on them."""
+        missing = await self._pin(stream, batch, txn_ids, pinned)
         if missing is not None:
             # A twin of this request may have decided while it was looked at.
             if (await self._context.sinks.read(stream.uid, batch.sink)).version != view.version:
                 return None
-            return BatchAnswer(Verdict.MISSING, mark, missing)
+            return BatchAnswer(Verdict.MISSING, view.row.mark, missing)
         now_ms = self._context.clock.now_ms()
         decided = SinkMark(batch.sink, batch.query, batch.number, SinkPhase.DECIDED, now_ms, tuple(txn_ids))
         await self._enlist(stream, batch.sink, is_new=view.version == ABSENT)
         if not await self._context.sinks.write(stream.uid, view, SinkRow(view.row.fence, decided)):
             return None
         await self._roll_forward(stream, decided)
-        await self._abort_leftovers(stream, batch)
+        pinned.clear()
         return BatchAnswer(Verdict.COMMITTED, replace(decided, phase=SinkPhase.DONE, txn_ids=()))
 
-    async def _pin(self, stream: Stream, batch: Batch, txn_ids: Sequence[int]) -> int | None:
+    async def _pin(
+        self, stream: Stream, batch: Batch, txn_ids: Sequence[int], pinned: list[Txn]
+    ) -> int | None:
         """Write every transaction PREPARED; return one that cannot be, if there is."""
         tag = TxnTag(batch.sink, batch.query, batch.number, -1)
-        outcomes = await asyncio.gather(*(self._pin_one(stream, txn_id, tag) for txn_id in txn_ids))
-        return next((txn_id for txn_id, pinned in zip(txn_ids, outcomes, strict=True) if not pinned), None)
+        outcomes = await asyncio.gather(
+            *(self._pin_one(stream, txn_id, tag, pinned) for txn_id in txn_ids), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome  # once all are done: who is pinned is known then
+        return next((txn_id for txn_id, done in zip(txn_ids, outcomes, strict=True) if not done), None)
 
-    async def _pin_one(self, stream: Stream, txn_id: int, tag: TxnTag) -> bool:
+    async def _pin_one(self, stream: Stream, txn_id: int, tag: TxnTag, pinned: list[Txn]) -> bool:
         registry = self._context.registry
         while (txn := await registry.find(stream.uid, txn_id)) is not None:
             row = txn_state.prepare(txn.row, self._context.clock.now_ms(), tag)
             if row is None:
                 return False
             if await registry.write(txn, row):
+                pinned.append(txn)
                 return True
         return False
 

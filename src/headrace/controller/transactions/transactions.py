@@ -81,7 +81,7 @@ class Transactions:
         self._timeouts = Timeouts(self._expire)
         self._abort_slots = asyncio.Semaphore(ABORTS_AT_ONCE_MAX)
         self._aborting: set[tuple[bytes, int]] = set()
-        self.batches = BatchCommits(context, self.abort_open)
+        self.batches = BatchCommits(context, self.abort_open, self._arm)
 
     @property
     def _config(self) -> ControllerConfig:

@@ -159,7 +159,7 @@ async def pin(service, txns, batch=0):
     batches = service.controller.transactions.batches
     found = await service.controller.context.directory.get("s", "t")
     ids = [txn_id_from_message(txn.txnId) for txn in txns]
-    assert await batches._pin(found, Batch("sink", "q", batch), ids) is None
+    assert await batches._pin(found, Batch("sink", "q", batch), ids, []) is None
     return found
 
 
@@ -189,6 +189,20 @@ async def test_a_pinned_transaction_does_not_expire_within_its_lease(world):
         await pin(service, txns)
         assert await expired(service, other)
         assert (await commit_batch(service, txns)).status == Committed.COMMITTED
+
+
+async def test_pinned_transactions_of_a_batch_that_cannot_be_decided_expire(world):
+    async with serve(world, prepared_ms_max=50) as service:
+        await service.stub.createScope(pb.ScopeInfo(scope="s"))
+        await service.create_stream()
+        txns = await open_batch(service)
+        (lost,) = await open_batch(service, 1)
+        assert await abort(service, lost) == pb.TxnStatus.SUCCESS
+        assert await settled(service, lost) == State.ABORTED
+        assert (await commit_batch(service, [*txns, lost])).status == Committed.MISSING
+        for txn in txns:
+            assert await expired(service, txn)
+        assert not [name for name in world.segments.segments if "#transaction" in name]
 
 
 async def expired(service, txn):

@@ -34,7 +34,7 @@ def first_violation(schedules=150, **shape):
 
 
 def test_without_pinning_the_model_finds_a_batch_that_is_not_whole(monkeypatch):
-    async def looks_open(self, stream, txn_id, tag):
+    async def looks_open(self, stream, txn_id, tag, pinned):
         txn = await self._context.registry.find(stream.uid, txn_id)
         return txn is not None and txn.row.state in {TxnState.OPEN, TxnState.PREPARED}
 
