@@ -1,10 +1,12 @@
 import asyncio
+from array import array
 
 import pytest
 
 from headrace.client import WriterConfig
 from headrace.errors import (
     ClosedError,
+    InvalidArgumentError,
     PreconditionError,
     SegmentSealedError,
     SegmentTruncatedError,
@@ -97,3 +99,13 @@ async def test_the_window_is_bounded_and_a_closed_writer_refuses(system, client)
     await writer.close()
     with pytest.raises(ClosedError):
         writer.write(b"x")
+
+
+async def test_what_is_no_bytes_is_not_written(system, client):
+    system.controller.create("s", "t")
+    async with client.byte_writer("s", "t") as writer:
+        for wrong in (5, "text", [1, 2]):
+            with pytest.raises(InvalidArgumentError):
+                writer.write(wrong)
+        await writer.write(memoryview(array("i", [1, 2])))
+    assert bytes(system.store.segments["s/t/0.#epoch.0"].data) == array("i", [1, 2]).tobytes()

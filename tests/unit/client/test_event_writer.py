@@ -1,6 +1,9 @@
 import asyncio
 import random
+from array import array
+from enum import StrEnum
 
+import pyarrow as pa
 import pytest
 
 from headrace.client import WriterConfig
@@ -142,8 +145,6 @@ async def test_events_reach_the_segment_of_their_key(system, client):
 
 @pytest.mark.parametrize("kind", ["list", "arrow", "strings", "chunked"])
 async def test_many_events_are_routed_like_single_ones(system, client, kind):
-    import pyarrow as pa
-
     system.controller.create("s", "t", 3)
     events = [f"k{number % 7}:{number}".encode() for number in range(3000)]
     keys = [event.decode().partition(":")[0] for event in events]
@@ -276,6 +277,60 @@ async def test_a_batch_with_one_bad_event_is_refused_as_a_whole(system, client, 
         assert writer.bytes_held == 0
         await writer.write(b"next")
     assert in_order(system) == [b"next"]
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda writer: writer.write(b"event", b"key"),
+        lambda writer: writer.write(b"event", 5),
+        lambda writer: writer.write("text", "key"),
+        lambda writer: writer.write(5, "key"),
+        lambda writer: writer.write_atomic([b"event"], b"key"),
+        lambda writer: writer.write_many(pa.array([b"event"]), pa.array([5])),
+        lambda writer: writer.write_many(pa.array([b"event"]), pa.array([b"key"])),
+        lambda writer: writer.write_many(
+            [b"event"], pa.DictionaryArray.from_arrays(pa.array([1]), pa.array(["key", None]))
+        ),
+    ],
+)
+async def test_a_key_that_is_no_string_or_an_event_that_is_no_bytes_changes_nothing(
+    system, client, segments, give
+):
+    system.controller.create("s", "t", segments)
+    async with client.event_writer("s", "t") as writer:
+        with pytest.raises(InvalidArgumentError):
+            give(writer)
+        assert writer.bytes_held == 0
+        await writer.write(b"next")
+    assert in_order(system) == [b"next"]
+
+
+class Key(StrEnum):
+    A = "a"
+    B = "b"
+
+
+async def test_a_key_may_be_more_than_a_string(system, client):
+    system.controller.create("s", "t", 2)
+    async with client.event_writer("s", "t") as writer:
+        writer.write(b"a", Key.A)
+        writer.write_many([b"b"] * 40, [Key.B] * 40)
+    found = events_of(system)
+    for key, count in ((Key.A, 1), (Key.B, 40)):
+        segment_id = int(key_position(key.value) > 0.5)
+        assert found[segment_id].count(key.value.encode()) == count
+
+
+async def test_an_event_is_as_long_as_its_bytes_whatever_the_items_of_a_view(system, client):
+    system.controller.create("s", "t")
+    numbers = array("i", [1, 2, 3])
+    async with client.event_writer("s", "t") as writer:
+        writer.write(memoryview(numbers))
+        writer.write(memoryview(b"abcdef")[::2])
+        writer.write_many([memoryview(numbers)])
+    assert in_order(system) == [numbers.tobytes(), b"ace", numbers.tobytes()]
 
 
 async def test_an_empty_or_oversized_event_is_refused_and_the_largest_legal_one_is_stored(system, client):

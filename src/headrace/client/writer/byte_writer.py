@@ -17,6 +17,7 @@ from headrace.client.config import APPEND_BLOCK_BYTES_MAX, WriterConfig
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
+from headrace.client.writer.event_frames import own_event
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import ClosedError, HeadraceError, SegmentSealedError, ThrottledError
@@ -42,6 +43,7 @@ class ByteWriter:
 
         Raises:
             ThrottledError: the window is full; await :meth:`drain` first. Nothing was taken.
+            InvalidArgumentError: these are no bytes.
             SegmentSealedError: the byte stream has ended.
         """
         if self._error is not None:
@@ -50,7 +52,7 @@ class ByteWriter:
             raise ClosedError(f"the writer of {self.address.name} is closed")
         if self._held_bytes >= self._window_bytes:
             raise ThrottledError(f"{self._held_bytes} bytes of {self.address.name} are not durable yet")
-        whole = memoryview(bytes(data))
+        whole = memoryview(own_event(data))
         ack = Ack(1)
         for begin in range(0, len(whole), APPEND_BLOCK_BYTES_MAX):
             piece = whole[begin : begin + APPEND_BLOCK_BYTES_MAX]

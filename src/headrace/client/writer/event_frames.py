@@ -55,6 +55,22 @@ def frame_event(event: Event) -> bytes:
     return event_header(len(event)) + event
 
 
+def own_event(event: Event) -> bytes:
+    """Return the event as ``bytes``, which nobody can change any more.
+
+    A view is measured in items, not in bytes: only what is returned has the length to be written down.
+
+    Raises:
+        InvalidArgumentError: the event is not bytes.
+    """
+    if type(event) is bytes:
+        return event
+    try:
+        return memoryview(event).tobytes()
+    except TypeError as error:
+        raise InvalidArgumentError(f"an event is bytes: {error}") from None
+
+
 def own_events(events: Sequence[Event]) -> Sequence[bytes]:
     """Return the events as ``bytes``, which nobody can change any more.
 

@@ -32,11 +32,12 @@ from headrace.client.writer.event_frames import (
     frame_pieces,
     gather_frames,
     interleave,
+    own_event,
     own_events,
 )
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.places import Places, choose_places, resolve_places, slice_places
-from headrace.client.writer.routing import KeyPositions, SpreadPositions, checked_keys
+from headrace.client.writer.routing import KeyPositions, SpreadPositions, check_key, checked_keys
 from headrace.client.writer.segment_map import SegmentMap
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.client.writer.waiting_batches import WAITING_EVENTS_MAX, WaitingBatches
@@ -107,16 +108,18 @@ class RoutedWriter(ABC):
 
         Raises:
             ThrottledError: the window is full; await :meth:`drain` first. Nothing was taken.
-            InvalidArgumentError: the event is empty or larger than 8 MiB.
+            InvalidArgumentError: the event is no bytes, empty or larger than 8 MiB, or the key no string.
             StreamSealedError: the stream takes no more events.
             HeadraceError: why the writer failed earlier.
         """
         if self._held_bytes >= self._limit_bytes:
             self._refuse()
+        if type(event) is not bytes:
+            event = own_event(event)  # the caller may change it before it is sent
+        if routing_key is not None and type(routing_key) is not str:
+            check_key(routing_key)
         size = len(event)
         header = SHORT_HEADERS[size] if 0 < size < SHORT_EVENT_BYTES else event_header(size)
-        if type(event) is not bytes:
-            event = bytes(event)  # the caller may change it before it is sent
         size += EVENT_HEADER_BYTES
         if self._waiting.count:
             self._divide_waiting()
@@ -153,6 +156,7 @@ class RoutedWriter(ABC):
             HeadraceError: as :meth:`write`.
         """
         self._check_can_write()
+        check_key(routing_key)
         if not events:
             return Ack()
         data, _ = frame_list(events)

@@ -127,6 +127,12 @@ def _positions_of_list(keys: list[str]) -> Any:
     return [key_position(key) for key in keys]
 
 
+def check_key(key: Any) -> None:
+    """Raises InvalidArgumentError unless the routing key is a string."""
+    if not isinstance(key, str):
+        raise InvalidArgumentError(f"a routing key is a string, not {type(key).__name__}")
+
+
 def checked_keys(keys: Any) -> Any:
     """Return the keys as one ``pyarrow`` array if they came as one, and as a list otherwise.
 
@@ -135,14 +141,19 @@ def checked_keys(keys: Any) -> Any:
     """
     if not is_arrow(keys):
         checked = list(keys)
-        if set(map(type, checked)) - {str}:
+        if not all(issubclass(kind, str) for kind in set(map(type, checked))):
             raise InvalidArgumentError("a routing key is no string")
         return checked
     pa = get_arrow()
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.chunk(0) if keys.num_chunks == 1 else pa.concat_arrays(keys.unify_dictionaries().chunks)
+    if pa.types.is_dictionary(keys.type) and keys.dictionary.null_count:
+        keys = keys.dictionary_decode()  # only who is named there has a null for a key
     if keys.null_count:
         raise InvalidArgumentError("a routing key is null")
+    kind = keys.type.value_type if pa.types.is_dictionary(keys.type) else keys.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise InvalidArgumentError(f"routing keys are strings, not {kind}")
     return keys
 
 
