@@ -53,6 +53,7 @@ def test_rows_of_one_key_keep_their_order(streams):
         ("id", "append", {}, "needs a column event"),
         ("cast(id as string) event, id routing_key", "append", {}, "routing_key is a string"),
         ("cast(null as string) event", "append", {}, "null"),
+        ("case when id = 3 then '' else cast(id as string) end event", "append", {}, "at least one byte"),
         ("cast(id as string) event", "overwrite", {}, "cannot be overwritten"),
         ("cast(id as string) event", "append", {"txn_version": "1"}, "come together"),
         ("cast(id as string) event", "append", {"allow_create_stream": "false"}, "does not exist"),

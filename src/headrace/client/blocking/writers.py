@@ -11,12 +11,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
+from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
-from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack
-from headrace.client.writer.event_frames import event_header, frame_list
-from headrace.client.writer.routed_writer import RoutedWriter, WriterStatistics
+from headrace.client.writer.event_frames import event_header, own_event
+from headrace.client.writer.routed_writer import MANY_BYTES_MAX, RoutedWriter, WriterStatistics
+from headrace.client.writer.routing import check_key
 from headrace.client.writer.txn_writer import Transaction, TxnWriter
 from headrace.errors import ClosedError, DeadlineExceededError, EventTooLargeError, HeadraceError
 from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES
@@ -62,12 +63,6 @@ class BlockingAck:
         self._done = True
 
 
-def _size_with_headers(events: Any) -> int:
-    """Return at least the bytes that events will take, so that the window here is full first."""
-    payload_bytes = events.nbytes if is_arrow(events) else sum(map(len, events))
-    return int(payload_bytes) + EVENT_HEADER_BYTES * len(events)
-
-
 def _settle_part(whole: Ack, part: Ack) -> None:
     whole.settle_part(part.error())
 
@@ -107,50 +102,63 @@ class BlockingWriter:
             What stands for the batch the event is in: ``wait()`` for it to know that the event is durable.
 
         Raises:
-            InvalidArgumentError: the event is empty or larger than 8 MiB.
+            InvalidArgumentError: the event is no bytes, empty or larger than 8 MiB, or the key no string.
             HeadraceError: why the writer failed earlier.
         """
+        if type(event) is not bytes:
+            event = own_event(event)
+        if routing_key is not None and type(routing_key) is not str:
+            check_key(routing_key)
         size = len(event)
         if not 0 < size <= EVENT_BYTES_MAX:
             event_header(size)  # raises
-        if type(event) is not bytes:
-            event = bytes(event)
+        size += EVENT_HEADER_BYTES
         with self._lock:
             if self._held_bytes >= self._writer.window_bytes or self._error is not None or self._closed:
                 self._wait_for_room()
-            self._held_bytes += size + EVENT_HEADER_BYTES
+            self._held_bytes += size
             batch = self._open
-            if batch is not None:
+            if batch is not None and batch.size_bytes + size <= MANY_BYTES_MAX:
                 batch.events.append(event)
                 batch.keys.append(routing_key)
-                batch.size_bytes += size + EVENT_HEADER_BYTES
+                batch.size_bytes += size
                 return batch
             batch = self._open = BlockingAck(self._condition)
             batch.events.append(event)
             batch.keys.append(routing_key)
-            batch.size_bytes = size + EVENT_HEADER_BYTES
+            batch.size_bytes = size
             self._queue.append((batch, None))
             is_first = len(self._queue) == 1
         if is_first:
-            self._thread.call_soon(self._hand_over)
+            self._wake_loop()
         return batch
 
     def write_many(self, events: Any, routing_keys: Any = None) -> BlockingAck:
         """Take many events without an object per event; see :meth:`EventWriter.write_many`.
 
-        Framing and routing happen on the loop's thread, so an illegal event is reported by ``wait()``.
+        Framing and routing happen on the loop's thread. The caller's lists are his again at once.
+
+        Raises:
+            InvalidArgumentError: an event is null, empty or too large, or keys are no strings or differ in
+                number; no event was taken.
+            HeadraceError: why the writer failed earlier.
         """
-        return self._hand_over_call(
-            lambda: self._writer.write_many(events, routing_keys), _size_with_headers(events)
-        )
+        own, keys, size_bytes = own_batch(events, routing_keys)
+        return self._hand_over_call(lambda: self._writer.write_many(own, keys), size_bytes)
 
     def write_atomic(self, events: Sequence[bytes], routing_key: str) -> BlockingAck:
-        """Take several events of one key that are stored together or not at all."""
-        data, _ = frame_list(events)
+        """Take several events of one key that are stored together or not at all.
+
+        Raises:
+            EventTooLargeError: with their headers they exceed 8 MiB.
+            HeadraceError: as :meth:`write`.
+        """
+        check_key(routing_key)
+        own, size_bytes = own_list(events) if len(events) else ([], 0)
         limit = EVENT_BYTES_MAX + EVENT_HEADER_BYTES
-        if len(data) > limit:
-            raise EventTooLargeError(len(data), limit)
-        return self._hand_over_call(lambda: self._writer.write_atomic(events, routing_key), len(data))
+        if size_bytes > limit:
+            raise EventTooLargeError(size_bytes, limit)
+        return self._hand_over_call(lambda: self._writer.write_atomic(own, routing_key), size_bytes)
 
     def _hand_over_call(self, take: Callable[[], Ack], size_bytes: int) -> BlockingAck:
         """Queue one call behind what was written before it."""
@@ -164,8 +172,20 @@ class BlockingWriter:
             self._queue.append((batch, take))
             is_first = len(self._queue) == 1
         if is_first:
-            self._thread.call_soon(self._hand_over)
+            self._wake_loop()
         return batch
+
+    def _wake_loop(self) -> None:
+        """Let the loop's thread take what has been queued. Raises ClosedError if there is none any more."""
+        try:
+            self._thread.call_soon(self._hand_over)
+        except ClosedError as error:
+            with self._lock:
+                queue, self._queue = self._queue, []
+                self._open = None
+            for batch, _ in queue:  # nobody will come for them
+                self._refuse(batch, error)
+            raise
 
     def _wait_for_room(self) -> None:
         """Wait until the window has room. The condition is held."""
@@ -193,7 +213,7 @@ class BlockingWriter:
             try:
                 acks = self._take(batch) if take is None else [take()]
             except Exception as error:  # noqa: BLE001 - whoever waits is told
-                self._settle(batch, error)
+                self._refuse(batch, error)
                 continue
             if len(acks) == 1:
                 acks[0].add_done_callback(partial(self._on_done, batch))
@@ -216,6 +236,15 @@ class BlockingWriter:
         # Within one turn of the loop few different acks stand for all of these events.
         acks = [writer.write(event, key) for event, key in zip(events, keys, strict=True)]
         return list(dict.fromkeys(acks))
+
+    def _refuse(self, batch: BlockingAck, error: Exception) -> None:
+        """The writer took nothing of a batch. What comes behind it would lose its place, and whoever waits
+        for all events has to hear of it.
+        """
+        with self._condition:
+            if self._error is None:
+                self._error = error
+        self._settle(batch, error)
 
     def _on_done(self, batch: BlockingAck, ack: Ack) -> None:
         self._settle(batch, ack.error())
@@ -242,6 +271,12 @@ class BlockingWriter:
     async def _flush(self) -> None:
         self._hand_over()
         await self._writer.flush()
+        self._check_taken()
+
+    def _check_taken(self) -> None:
+        """Raise why not all of what was given so far was taken, or is durable."""
+        if self._error is not None:
+            raise self._error
 
     def close(self) -> None:
         """Make everything durable, then leave. Idempotent."""
@@ -254,6 +289,7 @@ class BlockingWriter:
     async def _close(self) -> None:
         self._hand_over()
         await self._writer.close()
+        self._check_taken()
 
     def statistics(self) -> WriterStatistics:
         """Return gauges of now and counts since creation."""
@@ -294,6 +330,7 @@ class BlockingTransaction(BlockingWriter):
 
         async def commit() -> None:
             self._hand_over()
+            self._check_taken()
             await self._transaction.commit(timestamp, wait=wait)
 
         self._thread.run(commit())

@@ -154,6 +154,11 @@ def frame_pieces(column: Any, bytes_max: int) -> Iterator[tuple[memoryview, Any,
         InvalidArgumentError: a value is null or empty, or no binary or string value.
         EventTooLargeError: a value is larger than 8 MiB, or all together exceed ``bytes_max``.
     """
+    return _frame_chunks(checked_chunks(column, bytes_max))
+
+
+def checked_chunks(column: Any, bytes_max: int) -> list[Any]:
+    """Return the parts of a column that are not empty. Raises as :func:`frame_pieces`."""
     chunks = column.chunks if hasattr(column, "chunks") else [column]
     chunks = [chunk for chunk in chunks if len(chunk)]
     total = sum(chunk.nbytes for chunk in chunks)
@@ -161,7 +166,7 @@ def frame_pieces(column: Any, bytes_max: int) -> Iterator[tuple[memoryview, Any,
         raise EventTooLargeError(total, bytes_max)
     for chunk in chunks:
         _check_column(chunk)
-    return _frame_chunks(chunks)
+    return chunks
 
 
 def _check_column(column: Any) -> None:

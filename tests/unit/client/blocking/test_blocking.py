@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ import pytest
 from fake_server import FakeSystem
 
 from headrace.client import WriterConfig
-from headrace.client.blocking import connect
+from headrace.client.blocking import connect, writers
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.client.writer import routed_writer
 from headrace.errors import (
     ClosedError,
     DeadlineExceededError,
@@ -112,6 +114,82 @@ def test_what_an_ack_stands_for_is_held_until_it_is_settled(server, blocking, st
     assert stored(server, stream) == [b"event"]
     with pytest.raises(ClosedError):
         writer.write(b"late")
+
+
+@contextmanager
+def a_busy_loop(blocking):
+    """Hold up the loop's thread: what is given meanwhile is taken afterwards."""
+    gate = threading.Event()
+    blocking._start()[0].call_soon(gate.wait)
+    try:
+        yield
+    finally:
+        gate.set()
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda writer: writer.write(b"event", b"key"),
+        lambda writer: writer.write("text", "key"),
+        lambda writer: writer.write_many([b"good", b""]),
+        lambda writer: writer.write_many([b"good", b"good"], ["key"]),
+        lambda writer: writer.write_many([b"good", b"good"], ["key", b"key"]),
+        lambda writer: writer.write_many(pa.array([b"good", b""])),
+        lambda writer: writer.write_many(pa.array([b"good", None])),
+        lambda writer: writer.write_many(pa.array([b"good"]), pa.array([5])),
+        lambda writer: writer.write_atomic([b"good", b""], "key"),
+        lambda writer: writer.write_atomic([b"good"], None),
+    ],
+)
+def test_what_is_illegal_is_refused_at_once_and_nobody_elses_events(server, blocking, stream, give):
+    with blocking.event_writer("s", stream) as writer, a_busy_loop(blocking):
+        for _ in range(20):
+            writer.write(b"before", "key")
+        with pytest.raises(InvalidArgumentError):
+            give(writer)
+        for _ in range(20):
+            writer.write(b"after", "key")
+    assert stored(server, stream) == [b"before"] * 20 + [b"after"] * 20
+
+
+def test_lists_are_their_callers_again_once_they_were_given(server, blocking, stream):
+    with blocking.event_writer("s", stream) as writer, a_busy_loop(blocking):
+        first = bytearray(b"one")
+        events, keys = [first, b"two"], ["key", "key"]
+        writer.write_many(events, keys)
+        first[:] = b"???"
+        events.clear()
+        keys.clear()
+        events.append(b"three")
+        writer.write_atomic(events, "key")
+        events.clear()
+        writer.write_many(events)
+        writer.write_atomic(events, "key")
+    assert stored(server, stream) == [b"one", b"two", b"three"]
+
+
+def test_single_events_of_more_than_one_call_may_bring_are_taken_in_parts(
+    server, blocking, stream, monkeypatch
+):
+    for module in (routed_writer, writers):
+        monkeypatch.setattr(module, "MANY_BYTES_MAX", 10_000, raising=False)
+    events = [b"%03d" % number * 100 for number in range(100)]
+    with blocking.event_writer("s", stream) as writer, a_busy_loop(blocking):
+        for event in events:
+            writer.write(event, "key")
+    assert stored(server, stream) == events
+
+
+def test_a_flush_tells_of_events_that_could_not_be_taken(server, blocking, stream):
+    with blocking.txn_writer("s", stream) as writer:
+        transaction = writer.begin()
+        transaction.commit()
+        transaction.write(b"late")
+        with pytest.raises(ClosedError):
+            transaction.flush()
+        with pytest.raises(ClosedError):
+            transaction.write(b"later")
 
 
 def test_waiting_is_bounded_on_request(server, blocking, stream):
@@ -220,6 +298,18 @@ def test_a_closed_client_refuses(server, stream):
         client.stream_info("s", stream)
 
 
+def test_a_writer_whose_client_was_closed_refuses_every_write(server, stream):
+    client = connect(server.uri)
+    writer = client.event_writer("s", stream)
+    writer.write(b"event", "key").wait(10)
+    client.close()
+    for _ in range(3):
+        with pytest.raises(ClosedError):
+            writer.write(b"late", "key").wait(1)
+    with pytest.raises(ClosedError):
+        writer.close()
+
+
 def run_program(program):
     """Run a program in a process of its own, as a user would; return what it wrote to stderr."""
     source = str(Path(__file__).parents[4] / "src")
@@ -233,7 +323,7 @@ def run_program(program):
 def test_a_forked_child_connects_again_and_its_parent_goes_on(server, stream):
     run_program(f"""
 import os, sys
-from headrace.client.blocking import connect
+from headrace.client.blocking import connect, writers
 client = connect({server.uri!r})
 writer = client.event_writer("s", {stream!r})
 writer.write(b"from the parent").wait()
@@ -255,7 +345,7 @@ assert os.waitpid(pid, 0)[1] == 0
 
 def test_a_program_that_forgets_to_close_still_ends(server, stream):
     told = run_program(f"""
-from headrace.client.blocking import connect
+from headrace.client.blocking import connect, writers
 client = connect({server.uri!r})
 writer = client.event_writer("s", {stream!r})
 writer.write(b"event").wait()

@@ -1,0 +1,48 @@
+"""What a caller of a blocking writer gave, checked and made the writer's own before the call returns.
+
+The loop's thread takes it later. By then the caller may have cleared his list, and a mistake in it could be
+told to nobody but those who wait for this one call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.client.vectors import is_arrow
+from headrace.client.writer.event_frames import checked_chunks, event_lengths, own_events
+from headrace.client.writer.routed_writer import MANY_BYTES_MAX
+from headrace.client.writer.routing import checked_keys
+from headrace.errors import EventTooLargeError, InvalidArgumentError
+from headrace.limits import EVENT_HEADER_BYTES
+
+
+def own_batch(events: Any, routing_keys: Any) -> tuple[Any, Any, int]:
+    """Return events and keys that nobody can change any more, and at least the bytes that they will take.
+
+    Arguments and errors are those of :meth:`RoutedWriter.write_many`.
+    """
+    count = len(events)
+    if not count:
+        return (), None, 0
+    if routing_keys is not None and not isinstance(routing_keys, str):
+        if len(routing_keys) != count:
+            raise InvalidArgumentError(f"{len(routing_keys)} keys do not fit {count} events")
+        routing_keys = checked_keys(routing_keys)
+    if is_arrow(events):
+        checked_chunks(events, MANY_BYTES_MAX)
+        return events, routing_keys, int(events.nbytes) + EVENT_HEADER_BYTES * count
+    owned, size_bytes = own_list(events)
+    if size_bytes > MANY_BYTES_MAX:
+        raise EventTooLargeError(size_bytes, MANY_BYTES_MAX)
+    return owned, routing_keys, size_bytes
+
+
+def own_list(events: Any) -> tuple[list[bytes], int]:
+    """Return a list of one's own of at least one event, and the bytes they take with their headers.
+
+    Raises:
+        InvalidArgumentError: an event is empty, or not bytes.
+        EventTooLargeError: an event is larger than 8 MiB.
+    """
+    owned = list(own_events(events))
+    return owned, sum(event_lengths(owned)) + EVENT_HEADER_BYTES * len(owned)
