@@ -301,12 +301,13 @@ class SegmentOutput:
         setup = self._setup = asyncio.get_running_loop().create_future()
         connection.send(SetupAppend(self._request_id, self._writer_id, self._name, self._token))
         try:
-            async with asyncio.timeout(SETUP_TIMEOUT_S):
-                await setup
-        except TimeoutError:
-            raise ConnectionLostError(f"{self._name}: no answer to SetupAppend") from None
+            # Not a timeout that cancels: an answer of the same turn has made the output ready.
+            await asyncio.wait([setup], timeout=SETUP_TIMEOUT_S)
         finally:
             self._setup = None
+        if not setup.done():
+            raise ConnectionLostError(f"{self._name}: no answer to SetupAppend")
+        setup.result()
 
     def _is_ended(self) -> bool:
         return self.state is OutputState.ENDED
