@@ -101,6 +101,19 @@ async def test_the_window_is_bounded_and_a_closed_writer_refuses(system, client)
         writer.write(b"x")
 
 
+async def test_who_waits_for_room_hears_that_the_writer_was_closed_without_it(system, client):
+    system.controller.create("s", "t")
+    system.store.ack_gate = asyncio.Event()
+    writer = await client.byte_writer("s", "t", WriterConfig(window_bytes_max=4096, block_bytes_max=1024))
+    writer.write(b"x" * 4096)
+    waiting = asyncio.ensure_future(writer.drain())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await writer.close()
+    async with asyncio.timeout(5):
+        await waiting
+
+
 async def test_what_is_no_bytes_is_not_written(system, client):
     system.controller.create("s", "t")
     async with client.byte_writer("s", "t") as writer:

@@ -64,7 +64,7 @@ class ByteWriter:
 
     async def drain(self) -> None:
         """Wait until at most half of the window is used. Raises why the writer failed, if it did."""
-        while self._held_bytes > self._window_bytes // 2 and self._error is None:
+        while self._held_bytes > self._window_bytes // 2 and not self._closed and self._error is None:
             if self._room is None or self._room.done():
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)  # others may wait for the same room
@@ -107,6 +107,7 @@ class ByteWriter:
             await self.flush()
         finally:
             self._output.close()
+            self._wake_waiters()
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,6 +130,9 @@ class ByteWriter:
 
     def _release(self, size_bytes: int) -> None:
         self._held_bytes -= size_bytes
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
