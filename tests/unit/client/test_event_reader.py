@@ -369,6 +369,10 @@ async def test_a_range_that_is_not_there_is_reported(system, client):
     system.controller.seal_now("s", "t")
     with pytest.raises(DataCorruptionError):
         await client.read_segment_range("s", "t", 0, 0, 100).read_all()
+    batches = client.read_segment_range("s", "t", 0, 0, 100).batches()
+    assert list(await anext(batches)) == [b"abc"]
+    with pytest.raises(DataCorruptionError):
+        await anext(batches)
     with pytest.raises(NoSuchSegmentError):
         await client.read_segment_range("s", "t", 9, 0, 100).read_all()
     with pytest.raises(InvalidArgumentError):

@@ -73,7 +73,8 @@ class SegmentRangeReader:
         """Yield whole events; ``start`` has to be where one starts.
 
         Raises:
-            DataCorruptionError: the bytes are no events, or the range ends inside one.
+            DataCorruptionError: the bytes are no events, the range ends inside one, or the segment in front
+                of ``end``.
             HeadraceError: as :meth:`next_block`.
         """
         cutter = EventCutter(self.address, self.start)
@@ -82,6 +83,7 @@ class SegmentRangeReader:
             if batch is not None:
                 yield batch
         cutter.finish()
+        self._check_end(cutter.offset)
 
     async def read_all(self) -> bytes:
         """Return all bytes at once.
@@ -91,11 +93,12 @@ class SegmentRangeReader:
             HeadraceError: as :meth:`next_block`.
         """
         data = b"".join([block async for block in self.blocks()])
-        if self.end is not None and self.start + len(data) != self.end:
-            raise DataCorruptionError(
-                f"{self.address.name} ends at {self.start + len(data)}, not at {self.end}"
-            )
+        self._check_end(self.start + len(data))
         return data
+
+    def _check_end(self, offset: int) -> None:
+        if self.end is not None and offset != self.end:
+            raise DataCorruptionError(f"{self.address.name} ends at {offset}, not at {self.end}")
 
     def __aiter__(self) -> AsyncIterator[memoryview]:
         return self.blocks()
