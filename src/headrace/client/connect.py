@@ -90,7 +90,8 @@ class Client:
         )
         self._calls = SegmentCalls(self._services, config.reader.reconnect)
         self._cuts = Cuts(self._services, self._calls)
-        self._txn_writers: list[TxnWriter] = []
+        self._txn_writers: dict[TxnWriter, None] = {}
+        """Those that were not closed."""
         self._closed = False
 
     # ------------------------------------------------------------------------------ scopes and streams
@@ -316,8 +317,9 @@ class Client:
             config or self.config.writer,
             writer_id=writer_id or str(uuid.UUID(bytes=self._services.entropy.uuid4_bytes())),
             lease_ms=self.config.transaction_lease_ms if lease_ms is None else lease_ms,
+            on_closed=lambda closed: self._txn_writers.pop(closed, None),
         )
-        self._txn_writers.append(writer)
+        self._txn_writers[writer] = None
         return writer
 
     # ------------------------------------------------------------------------------ byte streams
@@ -377,7 +379,7 @@ class Client:
         if self._closed:
             return
         self._closed = True
-        for writer in self._txn_writers:
+        for writer in list(self._txn_writers):
             await writer.close()
         # Tasks first: what they were doing fails, and nobody connects again when connections go.
         await self._services.supervisor.stop()

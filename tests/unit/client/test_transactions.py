@@ -154,3 +154,11 @@ async def test_a_missing_stream_and_a_short_lease_are_refused(system, client):
         await client.txn_writer("s", "missing").begin()
     with pytest.raises(InvalidArgumentError):
         client.txn_writer("s", "t", lease_ms=9_999)
+
+
+async def test_a_client_forgets_the_writers_that_were_closed(client):
+    for _ in range(3):
+        async with client.txn_writer("s", "t"):
+            pass
+    left = client.txn_writer("s", "t")
+    assert list(client._txn_writers) == [left]

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import math
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -182,6 +183,7 @@ class TxnWriter:
         *,
         writer_id: str,
         lease_ms: int,
+        on_closed: Callable[[TxnWriter], object],
     ) -> None:
         if lease_ms < LEASE_MIN_MS:
             raise InvalidArgumentError(f"a lease of {lease_ms} ms is below {LEASE_MIN_MS} ms")
@@ -192,6 +194,7 @@ class TxnWriter:
         self.config = config
         self.writer_id = writer_id
         self._lease_ms = lease_ms
+        self._on_closed = on_closed
         self._open: dict[int, Transaction | None] = {}
         """What is kept alive; None stands for a transaction that somebody else commits."""
         self._tasks = Supervisor(f"transactions of {scope}/{stream}")
@@ -269,6 +272,7 @@ class TxnWriter:
             if transaction is not None:
                 with contextlib.suppress(HeadraceError):  # its lease ends it
                     await transaction.abort()
+        self._on_closed(self)
 
     async def __aenter__(self) -> Self:
         return self
