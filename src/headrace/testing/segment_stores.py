@@ -23,6 +23,7 @@ from headrace.errors import (
     TableKeyVersionError,
     TableNotEmptyError,
 )
+from headrace.limits import TABLE_VALUE_BYTES_MAX
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableKey
 
@@ -180,6 +181,9 @@ class FakeSegmentStores:
         await self._enter("table_update", segment)
         assert expected_length == -1
         table = self._table(segment)
+        for entry in entries:
+            if len(entry.value) > TABLE_VALUE_BYTES_MAX:
+                raise InvalidArgumentError(f"a value of {len(entry.value)} bytes is too large")
         for entry in entries:
             self._require(segment, table, entry.key, entry.version)
         versions = []

@@ -2,7 +2,7 @@
 
 Updates that arrive while one is on its way to a table are joined into the next one, as a log joins appends
 into a frame: a busy controller then pays for one segment operation where it made dozens of updates. Joined
-updates stay independent; when one of them has a stale condition, each is sent on its own.
+updates stay independent; when one of them has a stale condition, or is refused, each is sent on its own.
 
 Table segments put and remove in separate operations. An update that does both therefore writes *tombstones*,
 rows without a value, in the same operation as its puts, and removes them afterwards; a tombstone reads as an
@@ -21,6 +21,7 @@ from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.store.contract import ABSENT, Page, Row, Write
 from headrace.errors import (
     HeadraceError,
+    InvalidArgumentError,
     MetadataConflictError,
     NoSuchSegmentError,
     NoSuchTableError,
@@ -196,7 +197,7 @@ class TableStore:
             return
         try:
             versions = await self._send_writes(table, [write for update in group for write in update.writes])
-        except MetadataConflictError:
+        except (MetadataConflictError, InvalidArgumentError):  # of one of them: the others are innocent
             self._split += 1
             for update in group:
                 try:

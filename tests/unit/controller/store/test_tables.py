@@ -8,9 +8,11 @@ from headrace.controller.store.tables import TableStore, _Update, take_joined
 from headrace.errors import (
     ConnectionLostError,
     ContainerOfflineError,
+    InvalidArgumentError,
     MetadataConflictError,
     ThrottledError,
 )
+from headrace.limits import TABLE_VALUE_BYTES_MAX
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.segment_stores import FakeSegmentStores
 
@@ -143,3 +145,16 @@ def test_what_one_operation_can_carry_is_joined_in_order(updates, joined):
     queue = waiting(*updates)
     assert [update.writes for update in take_joined(queue)] == updates[:joined]
     assert [update.writes for update in queue] == updates[joined:]
+
+
+async def test_an_update_that_no_table_takes_fails_alone(store, segments):
+    wrong = Write(b"wrong", b"x" * (TABLE_VALUE_BYTES_MAX + 1), ABSENT)
+    outcomes = await asyncio.gather(
+        *(store.update("t", [Write(b"%d" % n, b"v", ABSENT)]) for n in range(3)),
+        store.update("t", [wrong]),
+        *(store.update("t", [Write(b"%d" % n, b"v", ABSENT)]) for n in range(3, 6)),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [list] * 3 + [InvalidArgumentError] + [list] * 3
+    assert await store.get("t", b"wrong") is None
+    assert await store.get("t", b"5") is not None
