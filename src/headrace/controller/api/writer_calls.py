@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.controller.streams.writer_marks import MarkOutcome
 from headrace.controller.workflows.context import WorkflowContext
-from headrace.errors import NoSuchStreamError
+from headrace.errors import InvalidArgumentError, NoSuchStreamError
 from headrace.rpc.generated import controller_pb2 as pb
 
 _NOTED: Final = {
@@ -29,6 +29,8 @@ class WriterCalls:
         if any(segment_id < 0 for segment_id in position):
             return pb.TimestampResponse(result=pb.TimestampResponse.INVALID_POSITION)
         outcome = await self._context.marks.note(stream, request.writer, request.timestamp, position)
+        if outcome is MarkOutcome.TOO_LARGE:
+            raise InvalidArgumentError("the writer and its position are too large to be noted")
         return pb.TimestampResponse(result=_NOTED[outcome])
 
     async def remove_writer(self, request: pb.RemoveWriterRequest) -> pb.RemoveWriterResponse:

@@ -16,8 +16,16 @@ from headrace.controller.store.rows.txn_row import NO_TIME
 from headrace.controller.streams.stream import Stream, sorted_cut
 from headrace.controller.transactions.registry import Registry
 from headrace.errors import MetadataConflictError, UnknownOutcomeError
+from headrace.limits import KIB
 
 WRITERS_MAX: Final = 1000
+MARKS_BYTES_MAX: Final = 512 * KIB
+"""A row has to fit into its table, and is read and written as a whole by each call."""
+
+_MARK_BYTES: Final = 32
+_PLACE_BYTES: Final = 20
+"""At most, of a mark without its name, and of a segment with its offset."""
+
 _ATTEMPTS_MAX: Final = 50
 
 
@@ -26,6 +34,7 @@ class MarkOutcome(Enum):
     TIME_WENT_BACK = auto()
     POSITION_WENT_BACK = auto()
     UNKNOWN_WRITER = auto()
+    TOO_LARGE = auto()
 
 
 class WriterMarks:
@@ -49,7 +58,7 @@ class WriterMarks:
         """Note the times given with committed transactions: for each writer the latest of the batch.
 
         ``lengths`` holds the length of each segment after each transaction; without it (the batch was merged
-        before a crash) positions are unknown and nothing is noted.
+        before a crash) positions are unknown and nothing is noted. What cannot be noted holds up no commit.
         """
         if not lengths:
             return
@@ -87,19 +96,29 @@ class WriterMarks:
 def with_mark(
     row: MarksRow, writer: str, time: int, position: Mapping[int, int]
 ) -> tuple[MarkOutcome, MarksRow]:
-    """Return the row with a newer mark of one writer. Beyond the bound, the writer that is oldest is
+    """Return the row with a newer mark of one writer. Beyond the bounds, the writers that are oldest are
     dropped.
     """
+    mark = WriterMark(time, sorted_cut(position))
+    if _size_bytes(writer, mark) > MARKS_BYTES_MAX:
+        return MarkOutcome.TOO_LARGE, row
     present = row.writers.get(writer)
     if present is not None:
         if time < present.time:
             return MarkOutcome.TIME_WENT_BACK, row
         if any(position.get(segment_id, offset) < offset for segment_id, offset in present.position):
             return MarkOutcome.POSITION_WENT_BACK, row
-    writers = {**row.writers, writer: WriterMark(time, sorted_cut(position))}
-    if len(writers) > WRITERS_MAX:
-        del writers[min(writers, key=lambda name: (writers[name].alive, writers[name].time))]
+    writers = {**row.writers, writer: mark}
+    size_bytes = sum(_size_bytes(name, each) for name, each in writers.items())
+    while len(writers) > WRITERS_MAX or size_bytes > MARKS_BYTES_MAX:
+        oldest = min(writers, key=lambda name: (writers[name].alive, writers[name].time))
+        size_bytes -= _size_bytes(oldest, writers.pop(oldest))
     return MarkOutcome.OK, MarksRow(writers)
+
+
+def _size_bytes(writer: str, mark: WriterMark) -> int:
+    """Return at least what a mark takes in its row."""
+    return len(writer.encode()) + _MARK_BYTES + _PLACE_BYTES * len(mark.position)
 
 
 def without_writer(row: MarksRow, writer: str) -> tuple[MarkOutcome, MarksRow]:
