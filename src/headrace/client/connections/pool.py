@@ -103,6 +103,8 @@ class ConnectionPool:
                 _, connection = await loop.create_connection(
                     lambda: Connection(endpoint, forget), *endpoint, ssl=self._tls
                 )
+            if connection.closed:  # by what the server said first, before we were told that it is there
+                raise ConnectionResetError("the server does not speak the protocol")
         except (OSError, TimeoutError) as cause:
             reason = str(cause) or "timed out"
             error = ConnectionLostError(f"{endpoint[0]}:{endpoint[1]} cannot be reached: {reason}")

@@ -1,0 +1,42 @@
+"""Connections that end at unusual moments must not be given to anybody."""
+
+import asyncio
+
+import pytest
+
+from headrace.client.connections.pool import ConnectionPool, Use
+from headrace.errors import ConnectionLostError, ProtocolError
+
+
+class Transport:
+    """Takes what is sent, and shows nobody."""
+
+    def set_write_buffer_limits(self, high):
+        pass
+
+    def write(self, data):
+        pass
+
+    def abort(self):
+        pass
+
+
+async def test_a_connection_that_ended_before_it_was_known_is_not_kept(monkeypatch):
+    is_good = False
+
+    async def create_connection(make, *_, **__):
+        connection = make()
+        connection.connection_made(Transport())
+        if not is_good:  # uvloop delivers what came with the connection before it wakes who connects
+            connection.abort(ProtocolError("the server speaks another version"))
+        return Transport(), connection
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+    pool = ConnectionPool()
+    for _ in range(2):
+        with pytest.raises(ConnectionLostError):
+            await pool.lease(("host", 1), Use.APPEND)
+    assert pool.statistics() == []
+    is_good = True
+    assert not (await pool.lease(("host", 1), Use.APPEND)).closed
+    pool.close()
