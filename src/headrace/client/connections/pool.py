@@ -105,7 +105,7 @@ class ConnectionPool:
                 )
             if connection.closed:  # by what the server said first, before we were told that it is there
                 raise ConnectionResetError("the server does not speak the protocol")
-        except (OSError, TimeoutError) as cause:
+        except (OSError, TimeoutError, UnicodeError) as cause:  # the last one: the name of a host is none
             reason = str(cause) or "timed out"
             error = ConnectionLostError(f"{endpoint[0]}:{endpoint[1]} cannot be reached: {reason}")
             pending.set_exception(error)

@@ -40,3 +40,10 @@ async def test_a_connection_that_ended_before_it_was_known_is_not_kept(monkeypat
     is_good = True
     assert not (await pool.lease(("host", 1), Use.APPEND)).closed
     pool.close()
+
+
+@pytest.mark.parametrize("host", ["two..dots", "x" * 64 + ".example"])
+async def test_a_host_name_that_is_none_is_one_that_cannot_be_reached(host):
+    pool = ConnectionPool()
+    with pytest.raises(ConnectionLostError):
+        await pool.lease((host, 1), Use.APPEND)
