@@ -30,7 +30,7 @@ _PARTIAL_EVENT: Final = TYPE_IDS[PartialEvent]
 RUN_BYTES_MAX: Final = 256 * KIB
 """A run takes no further block once it holds this much; a single block may be larger."""
 
-RUN_COUNT_MAX: Final = 4096
+RUN_COUNT_MAX: Final = 1024
 
 _RUN_EVENTS: Final = 0x7FFF_FFFF
 """So does one that claims more events than this: with those of one more append they fit 32 bits."""

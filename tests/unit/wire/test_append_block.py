@@ -162,7 +162,7 @@ def test_ten_thousand_appends_in_one_buffer_become_runs_of_bounded_size():
         count += 1
         numbers += run.numbers
     assert numbers == list(range(1, 10_001))
-    assert count == 4
+    assert count == 10
 
 
 def test_one_append_larger_than_a_run_is_a_run_of_its_own():

@@ -64,6 +64,11 @@ loop reads a socket again and again while more arrives: a client that asks for a
 alone.
 """
 
+_APPENDS_FOR_ONE: Final = 16
+"""So many appends of a run count as one frame more. A megabyte has thousands of them, and refused ones are
+answered one by one, in 10 us each.
+"""
+
 _NO_BUFFER_BYTES: Final = 64
 """Room of the buffer of a connection that is gone: as little as a decoder can have."""
 
@@ -237,6 +242,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._touched[writer.target] = None
                 self._totals.append_runs += 1
                 self._totals.appends += len(run.numbers)
+                self._taken += len(run.numbers) // _APPENDS_FOR_ONE
                 decoder.begin = after
                 decoder.wanted = HEAD_BYTES
             else:

@@ -16,7 +16,7 @@ from headrace.errors import (
     UnsupportedError,
     WalWriteError,
 )
-from headrace.limits import WIRE_FRAME_BYTES_MAX
+from headrace.limits import MIB, WIRE_FRAME_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.container.segment_merges import MERGE_SOURCES_MAX
@@ -104,6 +104,33 @@ async def test_one_client_does_not_have_the_loop_for_itself(home, store, kind):
         assert store.segments[SEGMENT].data == b"x" * 5001
     else:
         assert replies == FLOODS[kind]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+async def test_others_have_a_turn_between_thousands_of_tiny_appends_of_one_writer(home, store, sealed):
+    """A buffer that had a large frame takes 100,000 of them at once: 0.06 s of the loop, 1.2 s if refused."""
+    peer = Peer(home)
+    await peer.set_up()
+    large = bytes(2 * MIB)
+    assert await peer.ask(append(1, large)) == [acked(1, NULL, len(large))]
+    if sealed:
+        await store.seal_segment(SEGMENT)
+    count, totals = 20_000, peer.connection._totals
+    peer.feed(b"".join(append(number, b"") for number in range(2, count + 2)))
+    assert not peer.unfed
+    most, before = 0, 1
+    for _ in range(count):
+        most, before = max(most, totals.appends - before), totals.appends
+        if before > count:
+            break
+        await asyncio.sleep(0)
+    assert most <= 2048
+    replies = await peer.replies()
+    if sealed:
+        assert [reply.offset for reply in replies] == list(range(2, count + 2))
+    else:
+        assert replies[-1].event_number == count + 1
+        assert len(replies) < 100
 
 
 @pytest.mark.parametrize("count", [20, 100])
