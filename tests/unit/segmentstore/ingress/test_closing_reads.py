@@ -115,6 +115,50 @@ async def test_a_lost_connection_drops_all_of_them_at_once(peer, home, cold, clo
     assert await peer.replies() == []
 
 
+@pytest.mark.parametrize("way", [*WAYS, "the connection is lost"])
+async def test_thousands_of_reads_at_the_tail_end_a_few_in_each_turn(peer, home, cold, way):
+    """16,000 of them held up the loop for a quarter of a second when their client was gone."""
+    count = 2000
+    peer.feed(*[read(0)] * count, read(0, segment=COLD, request_id=9))
+    await peer.replies(100)
+    assert running(home) == count + 1
+    end = WAYS.get(way, lambda peer: peer.connection.connection_lost(None))
+    end(peer)
+    left, most = running(home), 0
+    while left > 1 and most < count:
+        await asyncio.sleep(0)
+        most, left = max(most, left - running(home)), running(home)
+    assert most <= 256
+    if way in WAYS:
+        assert not peer.closed
+        cold.storage.set()
+        assert await peer.replies() == [got(0, DATA, segment=COLD, request_id=9)]
+    await peer.replies()
+    assert peer.lost
+    assert running(home) == home.waiting_reads.total == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_connection_that_only_has_thousands_of_reads_at_the_tail_closes_soon(peer, home, store, way):
+    peer.feed(*[read(0)] * 2000)
+    await peer.replies(100)
+    WAYS[way](peer)
+    await peer.replies(50)
+    assert peer.lost
+    assert running(home) == home.waiting_reads.total == 0
+
+
+async def test_a_connection_that_is_lost_while_its_reads_end_leaves_none(peer, home, cold):
+    peer.feed(*[read(0)] * 1000, *cold_reads(300))
+    await peer.replies(100)
+    peer.connection.eof_received()
+    await asyncio.sleep(0)
+    peer.connection.connection_lost(None)
+    cold.storage.set()
+    await peer.replies(50)
+    assert running(home) == home.waiting_reads.total == cold.results_out == 0
+
+
 async def test_storage_that_does_not_answer_is_waited_for_as_long_as_for_anything_else(store, cold):
     home = FakeHome(store, IngressConfig(drain_s=0.01))
     peer = Peer(home)
