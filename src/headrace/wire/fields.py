@@ -283,7 +283,7 @@ class _ChunkInfo:
         return ChunkInfo(in_metadata, in_storage, start_offset, name, payload[at] != 0), end
 
 
-class _ListOf:
+class ListOf:
     """A counted list. A count the rest of the payload cannot hold is refused before anything is built, and
     so is one above a bound: whoever builds a million elements does nothing else for a second.
     """
@@ -300,14 +300,19 @@ class _ListOf:
         for item in value:
             write(item, parts)
 
-    def read(self, payload: memoryview, at: int) -> tuple[list[Any], int]:
+    def read_count(self, payload: memoryview, at: int) -> int:
+        """Return how many elements the list at ``at`` has. Raises ProtocolError."""
         begin = _end_of(payload, at, 4)
         count: int = _INT32.unpack_from(payload, at)[0]
         if count < 0 or count * self.element.size_bytes_min > len(payload) - begin:
             raise ProtocolError(f"a list of {count} elements leaves the payload of {len(payload)} bytes")
         if count > self.count_max:
             raise ProtocolError(f"a list of {count} elements exceeds the limit of {self.count_max}")
-        at = begin
+        return count
+
+    def read(self, payload: memoryview, at: int) -> tuple[list[Any], int]:
+        count = self.read_count(payload, at)
+        at += 4
         values = []
         read = self.element.read
         for _ in range(count):
@@ -331,10 +336,10 @@ View = Annotated[Buffer, _View()]
 Rest = Annotated[Buffer, _Rest()]
 Event = Annotated[Buffer, _Event()]
 Bytes = Annotated[bytes, _Bytes()]
-TableKeys = Annotated[list[TableKey], _ListOf(_TABLE_KEY)]
-TableEntries = Annotated[list[TableEntry], _ListOf(_TableEntry())]
-AttributeUpdates = Annotated[list[AttributeUpdate], _ListOf(_AttributeUpdate())]
-Versions = Annotated[list[int], _ListOf(_Long())]
-Texts = Annotated[list[str], _ListOf(_TEXT)]
-MergedSegments = Annotated[list[MergedSegment], _ListOf(_MergedSegment())]
-ChunkInfos = Annotated[list[ChunkInfo], _ListOf(_ChunkInfo(), 1 << 20)]
+TableKeys = Annotated[list[TableKey], ListOf(_TABLE_KEY)]
+TableEntries = Annotated[list[TableEntry], ListOf(_TableEntry())]
+AttributeUpdates = Annotated[list[AttributeUpdate], ListOf(_AttributeUpdate())]
+Versions = Annotated[list[int], ListOf(_Long())]
+Texts = Annotated[list[str], ListOf(_TEXT)]
+MergedSegments = Annotated[list[MergedSegment], ListOf(_MergedSegment())]
+ChunkInfos = Annotated[list[ChunkInfo], ListOf(_ChunkInfo(), 1 << 20)]

@@ -15,7 +15,10 @@ from typing import Any, Final, Protocol, get_type_hints
 
 from headrace.errors import InvalidArgumentError, ProtocolError
 from headrace.wire.commands.kinds import Command
-from headrace.wire.fields import Codec, Number, Parts
+from headrace.wire.fields import Codec, ListOf, Number, Parts
+
+ELEMENT_BYTES: Final = 128
+"""What an element of a decoded list takes besides its bytes: up to so much, whatever it is."""
 
 _NO_MORE: Final = (
     -1
@@ -93,6 +96,17 @@ class _Variable:
         self._codec = codec
         self._get = attrgetter(field.name)
 
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self._codec, ListOf)
+
+    def count_elements(self, payload: memoryview, at: int) -> int:
+        """Return how many elements this list has, 0 if it is absent. Raises ProtocolError."""
+        assert isinstance(self._codec, ListOf)
+        if at == _NO_MORE or len(payload) - at < self._codec.size_bytes_min:
+            return 0
+        return self._codec.read_count(payload, at)
+
     def write(self, command: Command, parts: Parts) -> None:
         try:
             self._codec.write(self._get(command), parts)
@@ -113,11 +127,12 @@ class _Variable:
 class Layout:
     """Writes and reads the payload of one command."""
 
-    __slots__ = ("_steps", "command")
+    __slots__ = ("_list", "_steps", "_steps_to_list", "command")
 
     def __init__(self, command: type[Command]) -> None:
         self.command = command
         self._steps = _steps_of(command)
+        self._list, self._steps_to_list = _list_of(self._steps)
 
     def write(self, command: Command, parts: Parts) -> None:
         """Append the payload of ``command`` to ``parts``; data is not copied.
@@ -139,6 +154,19 @@ class Layout:
         for step in self._steps:
             at = step.read(payload, at, values)
         return self.command(*values)
+
+    def decoded_bytes(self, payload: memoryview) -> int:
+        """Return how much memory the command of ``payload`` takes, about, without making it.
+
+        Raises:
+            ProtocolError: its list, or what is in front of that, cannot be.
+        """
+        if self._list is None:
+            return len(payload)
+        at = 0
+        for step in self._steps_to_list:
+            at = step.read(payload, at, [])
+        return len(payload) + ELEMENT_BYTES * self._list.count_elements(payload, at)
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Callable[[], Any] | None:
@@ -167,3 +195,11 @@ def _steps_of(command: type[Any]) -> list[_Step]:
     if numbers:
         steps.append(_Numbers(numbers))
     return steps
+
+
+def _list_of(steps: list[_Step]) -> tuple[_Variable | None, list[_Step]]:
+    """Return the list that a command may have, and what stands in front of it."""
+    for at, step in enumerate(steps):
+        if isinstance(step, _Variable) and step.is_list:
+            return step, steps[:at]
+    return None, []

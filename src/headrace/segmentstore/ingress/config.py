@@ -16,8 +16,9 @@ class ConnectionMemoryConfig:
         256 * MIB,
         low=1,
         high=1024 * GIB,
-        help="Requests that run, without appends and reads. One always fits. As much again may wait for "
-        "clients that do not take their replies.",
+        help="Requests that run, without appends and reads; 128 bytes more for each key, entry, update or "
+        "name that they list. One always fits. As much again may wait for clients that do not take their "
+        "replies.",
     )
     receive_bytes_max: int = tunable(
         256 * MIB,

@@ -250,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     return
                 payload = frame[1]
-                admitted = type_id in _NO_REQUESTS or self._admit(len(payload))
+                admitted = type_id in _NO_REQUESTS or self._admit(LAYOUTS[type_id].decoded_bytes(payload))
                 if not admitted or not self._take_command(LAYOUTS[type_id].read(payload)):
                     decoder.begin = begin
                     return

@@ -96,7 +96,7 @@ class RequestSession:
         self._asked_bytes = 0
 
     def admit(self, size_bytes: int) -> Admitted:
-        """Take room for the next request, of ``size_bytes`` bytes.
+        """Take room for the next request, which takes ``size_bytes`` once it is decoded.
 
         To be called before it is decoded: that may take a while, and would be in vain if it has to wait.
         """

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import gc
+import tracemalloc
 import weakref
 
 import pytest
@@ -428,12 +429,52 @@ async def test_bytes_of_running_requests_are_bounded_over_all_connections(store)
     assert home.admission.statistics().waiting == 0
 
 
+def _many_keys(request_id):
+    keys = [TableKey(bytes([number % 256]), NO_VERSION) for number in range(10_000)]
+    return encode(c.RemoveTableKeys(request_id, "t", "", keys))
+
+
+async def test_requests_of_very_many_small_keys_are_bounded_by_what_they_take_in_memory(store):
+    """Only their bytes on the wire were counted: 256 MiB of them took 1.9 GiB."""
+    bytes_max = 4 * MIB
+    home = FakeHome(store, IngressConfig(request_bytes_max=bytes_max))
+    peers = [Peer(home) for _ in range(5)]
+    await store.create_table("t")
+    frames = [_many_keys(number) for number in range(50)]
+    store.gate = asyncio.Event()
+    tracemalloc.start()
+    for number, frame in enumerate(frames):
+        peers[number % len(peers)].feed(frame)
+    for peer in peers:
+        await peer.replies()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    waiting = sum(len(peer.connection._decoder.buffer) + len(peer.unfed) for peer in peers)
+    assert held - waiting < bytes_max + MIB
+    store.gate.set()
+    replies = [reply for peer in peers for reply in await peer.replies(300)]
+    assert sorted(reply.request_id for reply in replies) == list(range(50))
+    assert home.admission.statistics().bytes_running == 0
+    await home.supervisor.stop()
+
+
+async def test_a_list_that_cannot_be_is_refused_before_it_waits_for_room(home):
+    assert home.admission.enter(home.config.request_bytes_max, list)
+    frame = bytearray(_many_keys(1))
+    frame[8 + 8 + 3 + 2 : 8 + 8 + 3 + 6] = (1 << 30).to_bytes(4, "big")
+    peer = Peer(home)
+    assert await peer.ask(bytes(frame)) == []
+    assert peer.lost
+    home.admission.leave(home.config.request_bytes_max)
+
+
 async def test_a_request_that_waits_is_decoded_when_it_has_room_and_not_before(store, home, monkeypatch):
     type_id = TYPE_IDS[c.UpdateTableEntries]
     layout, decoded = LAYOUTS[type_id], []
 
     class Counting:
         write = staticmethod(layout.write)
+        decoded_bytes = staticmethod(layout.decoded_bytes)
 
         def read(self, payload):
             decoded.append(len(payload))
