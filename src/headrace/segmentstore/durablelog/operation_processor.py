@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -97,7 +96,8 @@ class OperationProcessor:
         self._on_frame_durable = on_frame_durable
         self._memory_timer: asyncio.TimerHandle | None = None
         self._failed: HeadraceError | None = None
-        self._barriers: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._barriers: dict[asyncio.Future[None], int] = {}
+        """Who waits until so many frames are durable, in that order."""
         self._loop = asyncio.get_running_loop()
         self._stats = ProcessorStatistics()
         self._queue = RequestQueue(limits.requests_max)
@@ -445,14 +445,21 @@ class OperationProcessor:
         """
         if self._failed is None and self._dispatch.frames_held:
             barrier: asyncio.Future[None] = self._loop.create_future()
-            self._barriers.append((self._stats.frames_durable + self._dispatch.frames_held, barrier))
+            self._barriers[barrier] = self._stats.frames_durable + self._dispatch.frames_held
             self._turn.schedule()
-            await barrier
+            try:
+                await barrier
+            finally:
+                self._barriers.pop(barrier, None)  # the log may stand still for hours, and many give up
 
     def _release_barriers(self) -> None:
-        barriers = self._barriers
-        while barriers and (self._failed is not None or barriers[0][0] <= self._stats.frames_durable):
-            _, barrier = barriers.popleft()
+        released: list[asyncio.Future[None]] = []
+        for barrier, frames in self._barriers.items():
+            if self._failed is None and frames > self._stats.frames_durable:
+                break
+            released.append(barrier)
+        for barrier in released:
+            del self._barriers[barrier]
             if not barrier.done():
                 barrier.set_result(None)
 

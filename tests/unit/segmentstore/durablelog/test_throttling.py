@@ -307,6 +307,25 @@ async def test_waiting_for_what_is_accepted_does_not_wait_for_who_waits_or_comes
     bench.log.processor.close()
 
 
+async def test_who_gives_up_waiting_for_a_log_that_stands_still_leaves_nothing_behind():
+    bench, segment = await loaded()
+    bench.append(segment, Owner(1), b"accepted", last=1)
+    processor = bench.log.processor
+    for _ in range(10):  # as clients do that lose patience, connect and ask again
+        waiting = [asyncio.ensure_future(bench.log.flush()) for _ in range(10)]
+        await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+    patient = asyncio.ensure_future(bench.log.flush())
+    await asyncio.sleep(0)
+    assert len(processor._barriers) == 1
+    await bench.settle()
+    assert patient.done()
+    assert not processor._barriers
+    processor.close()
+
+
 async def test_one_request_that_cannot_be_encoded_leaves_its_neighbours_and_the_state_alone():
     bench = await Bench().start()
     segment = await bench.map("s")
