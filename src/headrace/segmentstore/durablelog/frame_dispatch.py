@@ -29,6 +29,10 @@ _logger = logging.getLogger(__name__)
 FRAMES_AHEAD_MAX: Final = 4
 """Full frames handed to the log, written or waiting for one of its writers."""
 
+ITEMS_MAX: Final = 256
+"""A frame with so many operations is full, but for those of the same turn. All of a frame, and of those
+written with it, take effect in one turn of the loop: 20,000 small ones, which would fit, take 0.15 s."""
+
 
 class FrameDispatch:
     """Frames between the builder and durability, oldest first."""
@@ -99,6 +103,9 @@ class FrameDispatch:
     def _send(self) -> None:
         builder = self._builder
         wal = self._wal
+        if builder.current is not None and len(builder.current.items) >= ITEMS_MAX:
+            self._runs.close()
+            builder.seal()
         while True:
             if builder.ready:
                 # Full frames may wait in the log as well: its writers then need not wait for the loop.

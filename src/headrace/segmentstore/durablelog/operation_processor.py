@@ -63,6 +63,9 @@ __all__ = ["AppendOwner", "OperationProcessor", "ProcessorLimits", "ProcessorSta
 _REQUEST_OVERHEAD: Final = 128
 """Upper bound of what an operation takes besides its payload, values and names."""
 
+_BEGUN_AT_ONCE: Final = 256
+"""Waiting requests that begin in one turn of the loop: 10,000 of them take 0.15 s."""
+
 
 @dataclass(slots=True)
 class ProcessorLimits:
@@ -95,6 +98,8 @@ class OperationProcessor:
         self._report_failure = on_failed
         self._on_frame_durable = on_frame_durable
         self._memory_timer: asyncio.TimerHandle | None = None
+        self._goes_on = False
+        """Whether requests that may find room are looked at again in the next turn."""
         self._failed: HeadraceError | None = None
         self._barriers: dict[asyncio.Future[None], int] = {}
         """Who waits until so many frames are durable, in that order."""
@@ -205,7 +210,7 @@ class OperationProcessor:
         blocks = self._blocks
         if blocks.in_round:
             blocks.room_came = True  # for those who ask, and then for whoever's turn it is
-            self._queue.drain(self._admit, DELAYED_FROM)
+            self._begin_waiting(DELAYED_FROM)
             return
         may_wake = bool(blocks.count) and self._may_wake()
         have_turn = may_wake and blocks.are_first
@@ -220,9 +225,19 @@ class OperationProcessor:
         queue = self._queue
         if queue.count:
             delayed = queue.count_from(DELAYED_FROM)
-            queue.drain(self._admit, end)
+            self._begin_waiting(end)
             if self._blocks.count and queue.count_from(DELAYED_FROM) < delayed:
                 self._blocks.are_first = True
+
+    def _begin_waiting(self, end: int) -> None:
+        """Let requests in front of ``end`` begin that find room; many of them go on in the next turn."""
+        if not self._goes_on and self._queue.drain(self._admit, end, _BEGUN_AT_ONCE):
+            self._goes_on = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self._on_room()
 
     def _on_blocks_asked(self) -> None:
         """Every connection that waited has asked: requests take what is left."""

@@ -93,15 +93,22 @@ class RequestQueue:
         self.count += 1
         return True
 
-    def drain(self, admit: Callable[[Request], bool], end: int = len(Priority)) -> None:
-        """Pass requests of the lines in front of ``end`` to ``admit``, in order, until there is no room."""
+    def drain(self, admit: Callable[[Request], bool], end: int, count_max: int) -> bool:
+        """Pass requests of the lines in front of ``end`` to ``admit``, in order, until there is no room.
+
+        No more than ``count_max`` of them; True if there may be room for others.
+        """
         for line, queue in enumerate(self._lines[:end]):
             while queue:
+                if count_max <= 0:
+                    return True
+                count_max -= 1
                 if not admit(queue[0]):
-                    return
+                    return False
                 if not queue:
-                    return  # the owner of the log has ended by it, and with it all who waited
+                    return False  # the owner of the log has ended by it, and with it all who waited
                 self._remove_first(line)
+        return False
 
     def _remove_first(self, line: int) -> None:
         request = self._lines[line].popleft()

@@ -56,7 +56,7 @@ class Line:
             self.served.append(self.numbers[request])
             return True
 
-        self.queue.drain(admit)
+        self.queue.drain(admit, len(Priority), 10**9)
         self.queue.check()
         return self.served
 
@@ -73,6 +73,19 @@ async def test_ten_thousand_requests_of_mixed_priority_leave_by_priority_and_in_
         assert line.queue.push(request, line.queue.line_of(request))
     assert line.drain() == [number for _, number in sorted(expected)]
     assert line.queue.count == 0
+
+
+async def test_so_many_are_served_at_once_and_whoever_serves_them_hears_of_others():
+    line = Line()
+    for number in range(5):
+        line.push(number, Priority.NORMAL)
+    refused = []
+    assert line.queue.drain(lambda _: True, len(Priority), 2)
+    assert line.queue.count == 3
+    assert not line.queue.drain(refused.append, len(Priority), 2), "no room"
+    assert len(refused) == 1
+    assert not line.queue.drain(lambda _: True, len(Priority), 3), "nobody is left"
+    line.queue.check()
 
 
 async def test_who_comes_later_with_higher_priority_overtakes_in_the_middle():

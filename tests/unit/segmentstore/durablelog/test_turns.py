@@ -1,11 +1,14 @@
 """Requests and blocks share few frames: whoever waits gets a turn within a bounded number of frames."""
 
 import asyncio
+import itertools
 import random
+from functools import partial
 
 import pytest
 
 from headrace.segmentstore.container import transitions
+from headrace.segmentstore.durablelog import frame_dispatch, operation_processor
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.operations import catalogue as ops
@@ -276,3 +279,54 @@ async def test_a_slowed_down_container_lets_blocks_and_requests_in_by_turns(call
     bench.index.unstored = 0
     crowd.processor.on_memory_freed()
     await crowd.stop()
+
+
+async def test_requests_that_waited_for_memory_begin_a_bounded_number_in_a_turn(monkeypatch):
+    monkeypatch.setattr(operation_processor, "_BEGUN_AT_ONCE", 10)
+    bench = await Bench(frame_bytes=100_000, limits=ProcessorLimits(unstored_bytes_max=1000)).start()
+    segment = await bench.map("s")
+    bench.index.unstored = 1000
+    begun = []
+
+    def propose(number, sequence):
+        begun.append(number)
+        return transitions.propose_append(segment, sequence, b"x", (), -1)
+
+    answers = [bench.log.submit(partial(propose, number), 1) for number in range(95)]
+    urgent = [bench.log.submit(partial(propose, -1), 1, critical=True)]
+    bench.index.unstored = 0
+    seen = [len(begun)]
+    processor = bench.log.processor
+    for _ in range(3):
+        processor.on_memory_freed()  # however often room comes in one turn
+    while processor.statistics().requests_queued:
+        seen.append(len(begun))
+        if len(seen) == 4:
+            urgent.append(bench.log.submit(partial(propose, -2), 1, critical=True))
+        await asyncio.sleep(0)
+        processor.check()
+    await bench.settle()
+    assert max(after - before for before, after in itertools.pairwise(seen)) <= 11
+    assert [number for number in begun if number >= 0] == list(range(95))
+    assert begun.index(-2) < 50, "what is urgent does not wait for them"
+    assert all(answer.done() for answer in answers + urgent)
+
+
+async def test_what_takes_effect_in_a_turn_is_bounded_while_the_log_stands(monkeypatch):
+    monkeypatch.setattr(frame_dispatch, "ITEMS_MAX", 10)
+    bench = await Bench(frame_bytes=100_000, frames=20, slots=1).start()
+    segment = await bench.map("s")
+    owners, turns = [Owner(number) for number in range(1, 101)], itertools.count()
+    for owner in owners:
+        bench.append(segment, owner, b"x", last=1)
+        if next(turns) % 3 == 0:
+            await asyncio.sleep(0)  # three appends arrive at a time
+    await asyncio.sleep(0)
+    durable = []
+    while not bench.log.processor.idle:
+        bench.wal.step()
+        durable.append(sum(len(owner.acks) for owner in owners))
+        await asyncio.sleep(0)
+    assert durable[-1] == 100
+    assert max(after - before for before, after in itertools.pairwise([0, *durable])) <= 10 + 3
+    assert len(durable) <= 100 // 10 + 2, "they are not written one by one either"
