@@ -262,6 +262,48 @@ async def test_a_row_in_the_middle_that_is_damaged_hurts_reads_behind_it_and_not
     assert bytes(await storage.read_stored("s", CHUNKS * CHUNK + 4, 2)) == b"re"
 
 
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_truncation_behind_a_damaged_row_happens_and_drops_nothing_that_it_cannot_find(
+    store, caplog, gone
+):
+    storage = await store.fill()
+    names = [chunk.name for chunk in storage.chunks("s")]
+    row = store.rows.rows.pop(f"c/{names[1200]}")
+    if not gone:
+        store.rows.rows[f"c/{names[1200]}"] = row[:-1] + bytes([row[-1] ^ 1])
+    await storage.truncate("s", 100 * CHUNK)  # in front of it
+    for start in (1500, 1600):
+        caplog.clear()
+        await storage.truncate("s", start * CHUNK + 1)
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "damaged data" in caplog.text
+        for owner in (storage, store.owner(3)):
+            assert owner.info("s").start_offset == start * CHUNK + 1
+            with pytest.raises(SegmentTruncatedError):
+                await owner.read_stored("s", 1400 * CHUNK, 4)
+            with pytest.raises(DataCorruptionError):
+                await owner.read_stored("s", 1700 * CHUNK, 4)
+            assert bytes(await owner.read_stored("s", CHUNKS * CHUNK, 2)) == b"xy"
+    while await storage.collect_garbage():
+        pass
+    assert sorted(store.objects.objects) == sorted(names[100:])
+    await storage.write("s", CHUNKS * CHUNK + 2, [b"more"])
+    store.rows.rows[f"c/{names[1200]}"] = row  # somebody mends it
+    storage = store.owner(3)
+    assert bytes(await storage.read_stored("s", 1700 * CHUNK, 4)) == b"1700"
+    await storage.truncate("s", 1800 * CHUNK)
+    while await storage.collect_garbage():
+        pass
+    assert len(store.objects.objects) == len(storage.chunks("s")) == CHUNKS + 2 - 1800
+
+
+async def test_a_truncation_to_the_last_chunk_looks_at_no_damaged_row(store):
+    storage = await store.fill()
+    del store.rows.rows[f"c/{storage.chunks('s')[1200].name}"]
+    await storage.truncate("s", CHUNKS * CHUNK + 1)
+    assert [chunk.start_offset for chunk in storage.chunks("s")] == [CHUNKS * CHUNK]
+
+
 async def test_rows_that_lead_back_or_past_the_end_are_corruption_and_end(store):
     storage = await store.fill()
     keys = [f"c/{chunk.name}" for chunk in storage.chunks("s")]

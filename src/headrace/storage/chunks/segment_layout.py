@@ -193,8 +193,6 @@ def check_link(layout: SegmentLayout, chunk: Chunk, start: int, following: str, 
     """
     end = start + chunk.length
     findings = find_faults(layout, chunk)
-    if number == 1 and end <= layout.start_offset:
-        findings.append(f"the first chunk lies wholly below the start offset {layout.start_offset}")
     if number < layout.chunk_count - 1:
         is_right = bool(following) and end < layout.last_start
     elif number < layout.chunk_count:

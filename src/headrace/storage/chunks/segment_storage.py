@@ -31,6 +31,7 @@ from headrace.errors import (
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.open_file import FileSpan
 from headrace.storage.chunks.checksum_groups import ChecksumGroups
+from headrace.storage.chunks.chunk_index import ChunkIndex
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.chunk_writer import ChunkWriter, Written
 from headrace.storage.chunks.concat_plan import check_concat, plan_link
@@ -350,6 +351,8 @@ class ChunkedSegmentStorage:
     async def truncate(self, segment: str, offset: int) -> None:
         """Drop the bytes below ``offset``. Fine if they are gone already; allowed on sealed segments.
 
+        If damage hides which chunk holds ``offset``, all of them stay until a truncation to the last chunk.
+
         Raises:
             NoSuchSegmentError, FencedOutError: nothing happened.
             InvalidArgumentError: ``offset`` lies beyond the stored length.
@@ -360,11 +363,24 @@ class ChunkedSegmentStorage:
             if offset <= layout.start_offset:
                 return
             check_truncate(layout, offset)
-            layout, index = await self._layouts.reach(segment, offset, offset + 1)
+            index = await self._find_kept(layout, offset)
             self._garbage.check_room()
             after, rows, garbage = plan_truncate(layout, index, offset, epoch=self._epoch)
             await self._commit(rows, segment, garbage=garbage)
             self._layouts.keep(after)
+
+    async def _find_kept(self, layout: SegmentLayout, offset: int) -> ChunkIndex | None:
+        """Return an index that knows the first chunk that a truncation keeps; None if damage hides it."""
+        try:
+            return (await self._layouts.reach(layout.segment, offset, offset + 1))[1]
+        except CorruptionError as error:
+            damage = str(error)
+        # A truncation is what takes readers past damage, and may not be what it stops: it stands in the log,
+        # and would end each owner anew. Nothing is dropped whose place nobody knows.
+        _logger.error(
+            "damaged data: %s; %r begins at %d all the same, its chunks stay", damage, layout.segment, offset
+        )
+        return None
 
     async def concat(self, target: str, offset: int, source: str) -> None:
         """Add all of the sealed ``source`` at the end of ``target``, at ``offset``; forget the source.

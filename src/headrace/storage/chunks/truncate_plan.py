@@ -19,12 +19,13 @@ def check_truncate(layout: SegmentLayout, offset: int) -> None:
 
 
 def plan_truncate(
-    layout: SegmentLayout, index: ChunkIndex, offset: int, *, epoch: int
+    layout: SegmentLayout, index: ChunkIndex | None, offset: int, *, epoch: int
 ) -> tuple[SegmentLayout, Rows, GarbageRow | None]:
     """Drop the bytes below ``offset``: the new layout, its rows, and the chunks that became garbage.
 
     Chunks that end at or before ``offset`` go; a chunk that ends behind it stays whole. ``offset`` lies above
-    the start offset (the caller has answered others), and ``index`` knows its chunk unless that is the last.
+    the start offset (the caller has answered others), and ``index`` knows its chunk unless that is the last;
+    without an index no chunk goes, and the first ones may end below the new start.
 
     Raises:
         InvalidArgumentError: ``offset`` lies beyond the stored length.
@@ -41,6 +42,8 @@ def plan_truncate(
     elif offset >= layout.last_start:
         dropped = layout.chunk_count - 1
         after.first_chunk, after.first_chunk_start = layout.last.name, layout.last_start
+    elif index is None:
+        dropped = 0
     else:
         dropped, after.first_chunk, after.first_chunk_start = index.find(offset)
     after.chunk_count -= dropped

@@ -1,0 +1,43 @@
+"""A row of a chunk in the middle of a segment is damaged: what goes on, now and behind the next start."""
+
+import dataclasses
+
+import pytest
+
+from headrace.errors import SegmentTruncatedError
+from headrace.storage.chunks.config import SegmentStorageConfig
+from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
+
+
+async def test_a_container_whose_segment_is_truncated_behind_a_damaged_row_stays_and_starts_again():
+    bench = Bench()
+    storing = SegmentStorageConfig(rollover_bytes=1, block_bytes=1)
+    bench.config = dataclasses.replace(bench.config, storage=storing)
+    container = await bench.start()
+    await container.create("s/a", {})
+    await append(container, "s/a", b"abcdefgh")
+    await container.flush_storage()
+    storage = container.tiers.storage
+    chunks = storage.chunks((await container.resolve("s/a")).storage_name)
+    key = f"c/{chunks[2].name}"
+    row = container.state.storage_rows[key]
+    for rows in (container.state.storage_rows, container.state.accepted_storage_rows):
+        rows[key] = row[:-1] + bytes([row[-1] ^ 1])
+    await container.truncate(await container.resolve("s/a"), 5)
+    for name in ("s/b", "s/c"):
+        await container.create(name, {})
+        await append(container, name, b"kept")
+        await container.log.write_checkpoint()
+        await container.flush_storage()
+        assert await read_all(container, name) == b"kept"
+        assert not bench.failures
+        container = await bench.start()
+        segment = await container.resolve("s/a")
+        assert segment.start_offset == 5
+        with pytest.raises(SegmentTruncatedError):
+            await container.read(segment, 4, 1, wait=False)
+    await append(container, "s/a", b"ijk")
+    await container.truncate(segment, 10)
+    await container.flush_storage()
+    assert await read_all(container, "s/a") == b"k"
+    await bench.stop()
