@@ -233,3 +233,40 @@ async def test_what_was_forgotten_before_a_commit_is_refused_counts_as_deleted(m
     await storage.collect_garbage()
     assert len(told) == len(set(told)) == storage.statistics().objects_deleted == 20
     assert set(store.bounded.rows) == {"i"}
+
+
+def test_garbage_of_an_earlier_owner_is_looked_at_when_it_is_deleted_not_at_the_first_commit():
+    async def scenario(_):
+        store = Store()
+        storage = store.owner(1)
+        for number in range(500):
+            await storage.write(f"s{number}", 0, [b"x"], create=True)
+            await storage.delete(f"s{number}")
+        rows, get, looked_at = store.bounded.rows, store.bounded.get, []
+        damaged = [f"g/{number:016x}" for number in range(100)]
+        for key in damaged:
+            rows[key] = rows[key][:-1] + bytes([rows[key][-1] ^ 1])
+
+        def look(key):
+            if key.startswith("g/"):
+                looked_at.append(key)
+            return get(key)
+
+        store.bounded.get = look
+        storage = store.owner(2, garbage_runs_max=501, garbage_batch_chunks=30)
+        await storage.write("new", 0, [b"y"], create=True)
+        await storage.delete("new")
+        assert not looked_at, "a hundred thousand would take half a second"
+        await storage.write("newer", 0, [b"y"], create=True)
+        with pytest.raises(ThrottledError):
+            await storage.delete("newer")
+        assert "g/00000000000001f4" in rows, "its number is a new one"
+        assert await storage.collect_garbage(50) == 50
+        assert len(looked_at) < 100 + 50, "as many as are needed"
+        assert looked_at == [f"g/{number:016x}" for number in range(len(looked_at))], "oldest first"
+        assert storage.statistics().garbage_runs == 351
+        assert await storage.collect_garbage() == 351
+        assert store.rows.keys("g/") == damaged
+        assert storage.statistics().garbage_runs_damaged == 100
+
+    simulate(0, scenario)

@@ -18,8 +18,8 @@ they are nobody knows. So they stay, as do its rows, and nothing else waits for 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import CorruptionError, ThrottledError
@@ -61,7 +61,13 @@ class GarbageQueue:
     """Runs in the order in which they were dropped, and orphans. Bounded in runs and orphans."""
 
     def __init__(self, *, runs_max: int, orphans_max: int, delay_s: float) -> None:
-        self._runs: dict[int, GarbageRun] = {}
+        self._runs: OrderedDict[int, GarbageRun] = OrderedDict()
+        self._unread: deque[str] = deque()
+        """Keys of the rows that an earlier owner left, as far as nobody has looked at them yet: all are older
+        than the runs dropped since. There may be a hundred thousand, too many for one turn of the loop.
+        """
+
+        self._unread_not_before = 0.0
         self._runs_max = runs_max
         self._delay_s = delay_s
         self._next_number = 0
@@ -87,24 +93,40 @@ class GarbageQueue:
         self._unsaid.append(number)
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self._runs) + len(self._unread)
 
-    def load(self, keys: Iterable[str], get: Callable[[str], bytes | None], now: float) -> None:
-        """Take over the runs of the rows. Those whose rows are damaged are set aside."""
-        for key in keys:
-            data = get(key)
-            assert data is not None  # the store has just named it
-            number = int(key[len(GARBAGE_PREFIX) :], 16)
-            self._next_number = max(self._next_number, number + 1)
+    def load(self, keys: Sequence[str], now: float) -> None:
+        """Take over the rows that an earlier owner left, by their ``keys`` in order."""
+        self._unread.extend(keys)
+        self._unread_not_before = now + self._delay_s
+        if keys:
+            self._next_number = _number_of(keys[-1]) + 1
+
+    def has_unread(self, now: float) -> bool:
+        """Whether runs of an earlier owner are due that nobody has looked at yet."""
+        return bool(self._unread) and self._unread_not_before <= now
+
+    def _read_some(self, get: Callable[[str], bytes | None], now: float, count_max: int) -> None:
+        """Look at up to ``count_max`` of the rows not looked at yet. Those that are damaged are set aside."""
+        if not self.has_unread(now):
+            return
+        runs: list[GarbageRun] = []
+        for _ in range(min(count_max, len(self._unread))):
+            key = self._unread.popleft()
+            number, data = _number_of(key), get(key)
+            assert data is not None  # nobody removes it who has not looked at it
             try:
-                self._runs[number] = GarbageRun(number, decode_garbage_row(data, key), now + self._delay_s)
+                runs.append(GarbageRun(number, decode_garbage_row(data, key), now))
             except CorruptionError as error:
                 self._put_aside(number, error)
+        for run in reversed(runs):
+            self._runs[run.number] = run
+            self._runs.move_to_end(run.number, last=False)
 
     def check_room(self) -> None:
         """Raises: ThrottledError if deleting does not keep up; before anything is dropped."""
-        if len(self._runs) >= self._runs_max:
-            raise ThrottledError(f"{len(self._runs)} runs of chunks wait to be deleted")
+        if len(self) >= self._runs_max:
+            raise ThrottledError(f"{len(self)} runs of chunks wait to be deleted")
 
     def reserve(self, row: GarbageRow, rows: Rows, now: float) -> GarbageRun:
         """Add a run's row to a commit; ``add`` the run when the commit has succeeded."""
@@ -125,8 +147,9 @@ class GarbageQueue:
     ) -> list[GarbagePart]:
         """Return up to ``count_max`` chunks of the oldest runs that are due; none of the runs ``without``.
 
-        A run of which the next chunk row is missing or damaged is set aside.
+        A run of which its row, or that of the next chunk, is missing or damaged is set aside.
         """
+        self._read_some(get, now, count_max)
         parts: list[GarbagePart] = []
         damaged: list[tuple[int, CorruptionError]] = []
         for run in self._runs.values():
@@ -197,6 +220,10 @@ def plan_commits(parts: Sequence[GarbagePart], rows_max: int, bytes_max: int) ->
             rows.update(together)
             size += added
     return [*commits, rows] if rows else commits
+
+
+def _number_of(key: str) -> int:
+    return int(key[len(GARBAGE_PREFIX) :], 16)
 
 
 def _take_part(run: GarbageRun, get: Callable[[str], bytes | None], count_max: int) -> GarbagePart:

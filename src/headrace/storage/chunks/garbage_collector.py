@@ -68,6 +68,9 @@ class GarbageCollector:
             count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
             parts = self._garbage.next_batch(self._rows.get, loop.time(), count_max, failed)
             self._report_damaged()
+            if not parts and self._garbage.has_unread(loop.time()):
+                await asyncio.sleep(0)
+                continue  # all that were looked at were damaged
             if not parts:
                 break
             left = await self._io.delete([name for part in parts for name in part.chunks])

@@ -463,7 +463,7 @@ class ChunkedSegmentStorage:
         if not self._garbage_loaded:
             self._garbage_loaded = True
             now = asyncio.get_running_loop().time()
-            self._garbage.load(self._rows.keys(GARBAGE_PREFIX), self._rows.get, now)
+            self._garbage.load(self._rows.keys(GARBAGE_PREFIX), now)
 
     # ---------------------------------------------------------------------------------- committing
 
