@@ -14,10 +14,10 @@ from typing import Final
 
 from headrace.errors import CorruptionError, FencedOutError, HeadraceError
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.segmentstore.storagewriter.flush_plan import DeleteStep, WaitStep, plan_step, sources_of
+from headrace.segmentstore.storagewriter.flush_plan import WaitStep, plan_step, sources_of
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
-from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
+from headrace.segmentstore.storagewriter.segment_aggregator import PendingDelete, SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
 
 _logger = logging.getLogger(__name__)
@@ -161,16 +161,17 @@ class Flushing:
         """Perform the steps for what is queued up to sequence number ``last``."""
         loop = asyncio.get_running_loop()
         while aggregator.queue and aggregator.queue[0].sequence <= last:
+            if aggregator.segment.deleted and not isinstance(aggregator.queue[0], PendingDelete):
+                # All that is left to do is its deletion, which is on the way. A step could make no progress,
+                # its bytes having left the cache, and would be planned again and again; and its sources may
+                # be gone already.
+                aggregator.waiting = True
+                return
             step = plan_step(aggregator, write_bytes_max=self._config.write_bytes_max)
             if step is None:
                 return
             if isinstance(step, WaitStep):
                 self._wait_for(aggregator, step.source, loop.time())
-                return
-            if aggregator.segment.deleted and not isinstance(step, DeleteStep):
-                # All that is left to do is its deletion, which is on the way. A step could make no progress,
-                # its bytes having left the cache, and would be planned again and again.
-                aggregator.waiting = True
                 return
             try:
                 await self._flusher.perform(aggregator, step)

@@ -36,6 +36,9 @@ age.
 _SHARED_PRESSURE: Final = 0.6
 """The same for what all containers of the process hold together: many of them fill it with little each."""
 
+_SOURCES_AT_ONCE: Final = 256
+"""Sources that a deleted target lets go of in one turn of the loop: it may have tens of thousands."""
+
 
 class Intake:
     """The only consumer of the memory log.
@@ -95,7 +98,7 @@ class Intake:
                     self._on_taken()
                 continue
             now = loop.time()
-            self._queue(operations, now)
+            await self._queue(operations, now)
             self.operations_taken += len(operations)
             if self._fresh_bytes >= config.pressure_bytes // (16 if self._is_pressed() else 8):
                 self._relieve(now, grows=True)
@@ -104,7 +107,7 @@ class Intake:
             hurry = len(operations) >= config.take_operations_max or self._is_pressed()
             await asyncio.sleep(0 if hurry else config.take_interval_s)
 
-    def _queue(self, operations: Sequence[StorageOperation], now: float) -> None:
+    async def _queue(self, operations: Sequence[StorageOperation], now: float) -> None:
         """Queue operations; in a loop of its own those that only make the last item of a segment longer."""
         find, on_taken = self._pending.find, self._acknowledgements.on_taken
         flush_bytes = self._config.flush_bytes
@@ -119,10 +122,10 @@ class Intake:
                     if offset + length - segment.stored_length >= flush_bytes:
                         self._schedule.update(aggregator, now)
                     continue
-            self._add(operation, now)
+            await self._add(operation, now)
         self._fresh_bytes += fresh_bytes
 
-    def _add(self, operation: StorageOperation, now: float) -> None:
+    async def _add(self, operation: StorageOperation, now: float) -> None:
         """Queue one operation. Raises: DataCorruptionError if it contradicts what is known."""
         sequence = operation.sequence
         length = operation.length if isinstance(operation, StoredAppend) else 0
@@ -134,10 +137,10 @@ class Intake:
         if segment.deleted and not isinstance(operation, StoredDelete):
             # Its deletion follows in the log. A source that was merged into it has no such entry of its own.
             if isinstance(operation, StoredMerge):
-                self._add_delete(operation.source, sequence, now)
+                await self._add_delete(operation.source, sequence, now)
             return
         if isinstance(operation, StoredDelete):
-            self._add_delete(segment, sequence, now)
+            await self._add_delete(segment, sequence, now)
             return
         aggregator = self._pending.get(segment, now)
         match operation:
@@ -153,16 +156,19 @@ class Intake:
                 aggregator.add_truncate(sequence, operation.offset)
         self._pending.settle(aggregator, now)
 
-    def _add_delete(self, segment: SegmentState, sequence: int, now: float) -> None:
+    async def _add_delete(self, segment: SegmentState, sequence: int, now: float) -> None:
         if segment.stored_deleted:
             return
+        sources = let_go_of_sources(self._pending.get(segment, now))
+        for number, source in enumerate(sources, 1):
+            self._pending.settle(source, now)
+            if number % _SOURCES_AT_ONCE == 0:
+                await asyncio.sleep(0)  # no step of the segment is begun meanwhile, since it is deleted
         aggregator = self._pending.get(segment, now)
-        gone = [*let_go_of_sources(aggregator), aggregator]
         aggregator.add_delete(sequence)
         aggregator.target = None
         aggregator.waiting = False
-        for found in gone:
-            self._pending.settle(found, now)
+        self._pending.settle(aggregator, now)
 
     def _is_pressed(self) -> bool:
         index = self._read_index

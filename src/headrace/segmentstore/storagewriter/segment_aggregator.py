@@ -13,6 +13,7 @@ so storage may *claim* bytes that are still in the queue. They stay there until 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -325,21 +326,22 @@ class SegmentAggregator:
         assert not any(isinstance(item, PendingDelete) for item in list(self.queue)[1:])
 
 
-def let_go_of_sources(aggregator: SegmentAggregator) -> list[SegmentAggregator]:
+def let_go_of_sources(aggregator: SegmentAggregator) -> Iterator[SegmentAggregator]:
     """Queue the deletion of every source that ``aggregator`` still owes a merge, and of their sources.
 
-    Whoever has the bytes of ``aggregator``, or has deleted them, has done so with theirs.
+    Whoever has the bytes of ``aggregator``, or has deleted them, has done so with theirs. One after another,
+    as the caller asks for them; those whose merge is completed meanwhile are passed over.
 
-    Returns:
+    Yields:
         Those sources: they have to be settled.
     """
-    found = []
     merges = aggregator.pending_merges()
     while merges:
         merge = merges.pop()
         source = merge.source
+        if source.segment.stored_deleted:
+            continue
         merges += source.add_delete(merge.sequence)
         source.target = None
         source.waiting = False
-        found.append(source)
-    return found
+        yield source

@@ -245,7 +245,7 @@ def test_sources_that_are_let_go_hold_the_log_from_their_merges_on():
     source.clear()
     source.add_merge(4, 7, 0, inner)
     found.add_merge(9, 0, 7, source)
-    assert let_go_of_sources(found) == [source, inner]
+    assert list(let_go_of_sources(found)) == [source, inner]
     assert (source.lowest_sequence, inner.lowest_sequence) == (9, 4)
     assert source.target is inner.target is None
 

@@ -982,6 +982,59 @@ async def test_sources_of_a_deleted_target_do_not_keep_its_deletion_in_the_log_h
     assert not world.rows.keys("s/")
 
 
+async def let_go_of_thousands(target, *through):
+    """Delete ``s``, which 3000 sources that storage lacks were merged into, by way of another if so told.
+
+    All that waits is pressed to be flushed meanwhile.
+    """
+    quiet = {"flush_bytes": 10_000, "flush_age_s": 600.0, "change_age_s": 600.0, "checkpoint_age_s": 600.0}
+    world = make_world(writer_config=dataclasses.replace(CONFIG, write_bytes_max=10_000, **quiet))
+    sources = []
+    for number in range(3000):
+        world.append(f"s#{number}", b"t")
+        world.seal(f"s#{number}")
+        sources.append(world.segments[f"s#{number}"])
+        world.merge(target, f"s#{number}")
+    for name in through:
+        world.seal(name)
+        world.merge("s", name)
+    loop, find, at_once, before = asyncio.get_running_loop(), world.writer._pending.find, [], 0
+
+    def look():
+        nonlocal before
+        found = [find(source) for source in sources]
+        count = sum(each is None or each.target is None for each in found)
+        at_once.append(count - before)
+        before = count
+        world.writer._schedule.press(world.writer._pending.all(), world.sequence, loop.time())
+        world.writer._flushing.wake()
+        if before < 3000:
+            loop.call_soon(look)
+
+    async with running(world):
+        await asyncio.sleep(5.0)
+        assert world.writer.statistics().segments_pending == 3001 + len(through)
+        world.delete("s")
+        world.checkpoint()
+        loop.call_soon(look)
+        await asyncio.sleep(60.0)
+    assert sum(at_once) == 3000
+    assert max(at_once) <= 2 * 256, "those of one turn, and the next"
+    assert all(source.stored_deleted for source in sources)
+    assert world.acknowledged == world.sequence
+    assert not world.rows.keys("s/")
+
+
+@simulated
+async def test_thousands_of_sources_of_a_deleted_target_are_let_go_of_in_many_turns():
+    await let_go_of_thousands("s")
+
+
+@simulated
+async def test_a_deleted_target_waits_in_peace_until_thousands_of_sources_of_its_source_are_let_go_of():
+    await let_go_of_thousands("inner", "inner")
+
+
 @simulated
 async def test_a_segment_deleted_before_it_was_stored_never_reaches_storage():
     world = make_world()
