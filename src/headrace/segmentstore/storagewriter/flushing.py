@@ -27,6 +27,9 @@ FATAL: Final = (FencedOutError, CorruptionError)
 
 _WARNING_INTERVAL_S: Final = 5.0
 
+_STEPS_AT_ONCE: Final = 256
+"""Steps of one segment after which others have a turn of the loop: many need not wait for anything."""
+
 _EARLY_S: Final = 1e-3
 """What is due so soon is due now: some loops count whole milliseconds, and wake up that much too early."""
 
@@ -160,7 +163,12 @@ class Flushing:
     async def _perform_steps(self, aggregator: SegmentAggregator, last: int) -> None:
         """Perform the steps for what is queued up to sequence number ``last``."""
         loop = asyncio.get_running_loop()
+        steps = 0
         while aggregator.queue and aggregator.queue[0].sequence <= last:
+            steps += 1
+            if steps % _STEPS_AT_ONCE == 0:
+                await asyncio.sleep(0)  # merges that storage has had for long are finished without waiting
+                continue  # whatever happened meanwhile counts
             if aggregator.segment.deleted and not isinstance(aggregator.queue[0], PendingDelete):
                 # All that is left to do is its deletion, which is on the way. A step could make no progress,
                 # its bytes having left the cache, and would be planned again and again; and its sources may

@@ -729,6 +729,43 @@ async def test_thousands_of_merges_are_completed_in_many_turns():
 
 
 @simulated
+async def test_thousands_of_merges_that_storage_has_already_are_finished_in_many_turns():
+    """After a start, when storage could not be read at first: much waits behind what is compared."""
+    world = make_world()
+    world.append("s", b"compared")
+    for number in range(3000):
+        world.append(f"s#{number}", b"t")
+        world.seal(f"s#{number}")
+        world.merge("s", f"s#{number}")
+    await world.run_until_stored()
+    world.restart()
+    held = world.read_index._bytes  # recovery keeps no source whose target storage has
+    for segment in [found for found in held if found.merged]:
+        del held[segment]
+    complete, at_once = world.read_index.complete_merge, [0]
+
+    def count(target, source):
+        if not at_once[-1]:
+            asyncio.get_running_loop().call_soon(at_once.append, 0)
+        at_once[-1] += 1
+        complete(target, source)
+
+    world.read_index.complete_merge = count
+    async with running(world):
+        world.provider.on_read = fail_reads
+        await asyncio.sleep(5.0)
+        assert at_once == [0]
+        assert world.writer.statistics().operations_queued > 3000
+        world.provider.on_read = lambda _: None
+        world.checkpoint()
+        await asyncio.sleep(60.0)
+    assert sum(at_once) == 3000
+    assert max(at_once) <= 2 * 256, "those of one turn, and the next"
+    assert world.acknowledged == world.sequence
+    await world.check_stored()
+
+
+@simulated
 async def test_small_transactions_reach_storage_as_part_of_their_stream_only():
     world = make_world()
     for number in range(300):
