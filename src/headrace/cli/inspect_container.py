@@ -14,9 +14,11 @@ from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
 from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.attribute_names import attribute_words
-from headrace.segmentstore.inspection.container_check import replay_steadily
-from headrace.segmentstore.inspection.container_replay import ReplayedContainer
-from headrace.segmentstore.inspection.inactive_segments import read_inactive
+from headrace.segmentstore.inspection.container_check import replay_steadily, replay_with_catalogue
+from headrace.segmentstore.inspection.container_log import look_steadily
+from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
+from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
+from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.inspection.segment_view import SegmentView, kind_of, status_of, view_segment
 
 _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums", "g": "garbage"}
@@ -31,30 +33,36 @@ def inspect_container(chosen: argparse.Namespace) -> None:
     failures = ContainerFailures()
     for container_id in data.with_logs(chosen.container, json=chosen.json):
         with failures.kept(container_id, json=chosen.json) as document:
-            replayed = _replay(data, container_id)
+            replayed, catalogue = _replay(data, container_id, inactive=chosen.inactive)
             if not chosen.json:
                 _print_container(replayed)
-                if chosen.inactive:
-                    _print_inactive(replayed, data)
+                if catalogue is not None:
+                    _print_inactive(replayed, catalogue)
                 continue
             document.update(_container_document(replayed))
-            if chosen.inactive:
-                inactive = read_inactive(replayed, data.chunks)
+            if catalogue is not None:
+                inactive = read_inactive(replayed, catalogue)
                 document["inactive_segments"] = [_segment_row(replayed, state) for state in inactive]
     failures.raise_worst()
 
 
-def _print_inactive(replayed: ReplayedContainer, data: InspectedData) -> None:
+def _print_inactive(replayed: ReplayedContainer, catalogue: SegmentContents) -> None:
     table = StreamedColumns(("ID", "START", "LENGTH", "STATUS", "KIND", "INACTIVE SEGMENT"))
-    for state in read_inactive(replayed, data.chunks):
+    for state in read_inactive(replayed, catalogue):
         status, kind = status_of(replayed, state), kind_of(state)
         table.add(state.segment_id, state.start_offset, state.durable_length, status, kind, state.name)
     table.close()
     print_line("")
 
 
-def _replay(data: InspectedData, container_id: int) -> ReplayedContainer:
-    return replay_steadily(container_id, data.log_directory(container_id), data.files)
+def _replay(
+    data: InspectedData, container_id: int, *, inactive: bool
+) -> tuple[ReplayedContainer, SegmentContents | None]:
+    """Return also what the segment catalogue is read from, if inactive segments are to be shown."""
+    directory = data.log_directory(container_id)
+    if inactive:
+        return replay_with_catalogue(container_id, directory, data.chunks, data.files)
+    return replay_steadily(container_id, directory, data.files), None
 
 
 def _segments(replayed: ReplayedContainer) -> list[SegmentState]:
@@ -183,11 +191,7 @@ def _look_at_segment(
     container_id = data.container_of(name)
     if not data.problem and container_id in data.find_unmade():
         raise NoSuchSegmentError(name)  # nothing was ever accepted
-    replayed = _replay(data, container_id)
-    found = [state for state in replayed.find(name) if not replayed.has_left(state)]
-    active = any(not replayed.is_leaving(state) for state in found)
-    if not active:
-        found += [state for state in read_inactive(replayed, data.chunks) if state.name == name]
+    replayed, found = look_steadily(lambda: _find_segments(data, container_id, name))
     if not found and data.problem:
         raise DataCorruptionError(
             f"segment {name!r} is not in container {container_id}, but which one it belongs to is not known: "
@@ -196,6 +200,22 @@ def _look_at_segment(
     if not found:
         raise NoSuchSegmentError(name)
     return [(replayed, view_segment(replayed, state, data.chunks, deep=deep)) for state in found]
+
+
+def _find_segments(
+    data: InspectedData, container_id: int, name: str
+) -> tuple[ReplayedContainer, list[SegmentState]]:
+    """Return the segments of that name, and what was replayed to find them.
+
+    Raises:
+        SnapshotLostError: a running server cut the log meanwhile; try again.
+    """
+    replayed = replay_container(container_id, data.log_directory(container_id), data.files)
+    found = [state for state in replayed.find(name) if not replayed.has_left(state)]
+    if all(replayed.is_leaving(state) for state in found):
+        inactive = read_inactive(replayed, open_catalogue(replayed, data.chunks))
+        found += [state for state in inactive if state.name == name]
+    return replayed, found
 
 
 def _problems_of(view: SegmentView) -> list[str]:

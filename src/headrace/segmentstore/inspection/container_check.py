@@ -18,7 +18,7 @@ from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_log import look_steadily
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
-from headrace.segmentstore.inspection.inactive_segments import read_inactive
+from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
 from headrace.segmentstore.inspection.table_entries import read_entries
@@ -42,7 +42,7 @@ def check_container(
     """
     report = CheckReport(container_id)
     try:
-        replayed = replay_steadily(container_id, log_directory, files)
+        replayed, catalogue = replay_with_catalogue(container_id, log_directory, chunks, files)
     except DataCorruptionError as error:
         report.damage("log", str(error), log_directory, _LOG_DAMAGED)
         return report
@@ -56,19 +56,33 @@ def check_container(
     report.segments = len(replayed.state.by_name)
     _check_state(replayed, report)
     _check_coverage(replayed, report)
-    inactive = _check_inactive(replayed, chunks, report)
+    inactive = _check_inactive(replayed, catalogue, report)
     archived = replayed.archived_rows
     StorageCheck(replayed.state, chunks, report, deep=deep, inactive=inactive, archived=archived).run()
     if deep and report.damaged:
         report.tables_left_out = True
     elif deep:
-        _check_tables(replayed, chunks, report)
+        _check_tables(report, log_directory, chunks, files)
     return report
 
 
 def replay_steadily(container_id: int, log_directory: str, files: Filesystem) -> ReplayedContainer:
     """Replay, again if a running server cut the log under our eyes. Raises as ``replay_container``."""
     return look_steadily(lambda: replay_container(container_id, log_directory, files))
+
+
+def replay_with_catalogue(
+    container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem
+) -> tuple[ReplayedContainer, SegmentContents]:
+    """Do as :func:`replay_steadily` does, and answer also what the segment catalogue is read from: both are
+    true of the same moment.
+    """
+
+    def look() -> tuple[ReplayedContainer, SegmentContents]:
+        replayed = replay_container(container_id, log_directory, files)
+        return replayed, open_catalogue(replayed, chunks)
+
+    return look_steadily(look)
 
 
 def _check_state(replayed: ReplayedContainer, report: CheckReport) -> None:
@@ -112,12 +126,12 @@ def _check_covered(replayed: ReplayedContainer, segment: SegmentState, report: C
 
 
 def _check_inactive(
-    replayed: ReplayedContainer, chunks: ChunkFiles, report: CheckReport
+    replayed: ReplayedContainer, catalogue: SegmentContents, report: CheckReport
 ) -> dict[int, SegmentFacts] | None:
     """Every row of the segment catalogue must decode, and storage must hold what it says."""
     inactive: dict[int, SegmentFacts] = {}
     try:
-        for segment in read_inactive(replayed, chunks):
+        for segment in read_inactive(replayed, catalogue):
             inactive[segment.segment_id] = SegmentFacts(
                 segment.start_offset, segment.durable_length, segment.sealed
             )
@@ -152,11 +166,20 @@ def _check_left(replayed: ReplayedContainer, segment: SegmentState, report: Chec
         report.damage("inactive length", what, where, _BYTES_LOST)
 
 
-def _check_tables(replayed: ReplayedContainer, chunks: ChunkFiles, report: CheckReport) -> None:
-    """Every table must decode from its first byte to its last."""
-    tables = [state for state in replayed.state.by_name.values() if state.is_table]
+def _check_tables(report: CheckReport, log_directory: str, chunks: ChunkFiles, files: Filesystem) -> None:
+    """Every table must decode from its first byte to its last.
+
+    As it is now: every stored byte was read since the log was, and a running server may have cut that, and
+    compacted the tables.
+    """
+
+    def look() -> tuple[list[SegmentState], SegmentContents]:
+        replayed = replay_container(report.container_id, log_directory, files)
+        tables = [state for state in replayed.state.by_name.values() if state.is_table]
+        return tables, SegmentContents(replayed, tables, chunks)
+
     try:
-        contents = SegmentContents(replayed, tables, chunks)
+        tables, contents = look_steadily(look)
     except (DataCorruptionError, OSError) as error:
         where = f"log of container {report.container_id}"
         report.damage("log", str(error), where, _LOG_DAMAGED)

@@ -14,10 +14,22 @@ from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.inspection.table_entries import read_table
 
 
-def read_inactive(replayed: ReplayedContainer, files: ChunkFiles) -> Iterator[SegmentState]:
+def open_catalogue(replayed: ReplayedContainer, files: ChunkFiles) -> SegmentContents:
+    """Gather what only the log holds of the segment catalogue, in another pass over the log if there is any.
+
+    Raises:
+        SnapshotLostError: a running server has cut the log since it was replayed: replay it again.
+        DataCorruptionError, OSError: as it was replayed.
+    """
+    catalogue = _find_catalogue(replayed)
+    return SegmentContents(replayed, [] if catalogue is None else [catalogue], files)
+
+
+def read_inactive(replayed: ReplayedContainer, contents: SegmentContents) -> Iterator[SegmentState]:
     """Yield the inactive segments, in no order. Keeps the rows of the catalogue in memory meanwhile.
 
-    Their rows of storage are added to ``replayed.archived_rows``, each before its segment is yielded.
+    ``contents`` are those of the catalogue. The segments' rows of storage are added to
+    ``replayed.archived_rows``, each before its segment is yielded.
 
     A row whose segment is in memory says nothing: memory is the truth then.
 
@@ -26,10 +38,10 @@ def read_inactive(replayed: ReplayedContainer, files: ChunkFiles) -> Iterator[Se
         OSError: a chunk of the catalogue cannot be read.
     """
     state = replayed.state
-    catalogue = state.by_name.get(catalogue_name(state.container_id))
-    if catalogue is None or not catalogue.durable_length:
+    catalogue = _find_catalogue(replayed)
+    if catalogue is None:
         return
-    for key, data in read_table(SegmentContents(replayed, [catalogue], files), catalogue).items():
+    for key, data in read_table(contents, catalogue).items():
         try:
             row = decode_row(key.decode(), data)
         except UnicodeDecodeError as error:
@@ -40,3 +52,10 @@ def read_inactive(replayed: ReplayedContainer, files: ChunkFiles) -> Iterator[Se
             # It was stored before it left.
             segment.stored_length, segment.stored_sealed = segment.durable_length, segment.sealed
             yield segment
+
+
+def _find_catalogue(replayed: ReplayedContainer) -> SegmentState | None:
+    """Return the table of the catalogue; None if nothing ever left memory."""
+    state = replayed.state
+    catalogue = state.by_name.get(catalogue_name(state.container_id))
+    return catalogue if catalogue is not None and catalogue.durable_length else None

@@ -1,5 +1,7 @@
 """What a check of a whole container says, and of what it says nothing."""
 
+import shutil
+
 import pytest
 
 from headrace.model import attributes as attr
@@ -8,6 +10,7 @@ from headrace.segmentstore.container.catalogue_row import encode_row
 from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.inspection import container_check
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_check import check_container
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
@@ -195,3 +198,84 @@ def test_a_log_that_is_missing_is_found(place):
     (finding,) = report.findings
     assert finding.what.startswith("the log of this container is missing")
     assert (report.damaged, report.complete) == (1, False)
+
+
+# ---- a server that goes on meanwhile
+
+
+class Running(Place):
+    """A server whose log is another one from the moment on at which :meth:`go_on` is called."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.log_now, self.log = self.log, directory / "first"
+        self._logs = [self.log]
+
+    def later(self):
+        """What is made from now on is what the server has done when it went on."""
+        self.log = self.log.with_name("second")
+        self.rows = {r.INCARNATION_KEY: self.rows[r.INCARNATION_KEY]}
+        self._logs.append(self.log)
+
+    def go_on(self):
+        if self._logs:
+            shutil.rmtree(self.log_now, ignore_errors=True)
+            self._logs.pop(0).rename(self.log_now)
+
+    def check(self, *, deep=False):
+        self.log = self.log_now
+        self.go_on()
+        return super().check(deep=deep)
+
+
+@pytest.fixture
+def running(tmp_path):
+    return Running(tmp_path)
+
+
+async def test_a_catalogue_whose_log_is_cut_behind_the_replay_is_read_of_the_next_one(running, monkeypatch):
+    state = segment(INACTIVE, "demo/left", 10)
+    rows = running.store(state, bytes(10))
+    await running.make_inactive((state, rows))
+    running.later()
+    await running.make_inactive((state, rows))
+    replay = container_check.replay_container
+
+    def replay_and_go_on(*arguments):
+        found = replay(*arguments)
+        running.go_on()
+        return found
+
+    monkeypatch.setattr(container_check, "replay_container", replay_and_go_on)
+    report = running.check()
+    assert (report.findings, report.inactive_segments) == ([], 1)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_tables_are_read_as_they_are_when_all_chunks_were_read(running, monkeypatch, stored):
+    """Which takes long: by then the log was cut, and the table compacted, so that its first chunk is gone."""
+    fields = {"attributes": {attr.SEGMENT_TYPE: attr.TYPE_TABLE}}
+    entries = [TableEntry(b"a", b"1"), TableEntry(b"b", b"2")]
+    content, _ = encode_entries(entries)
+    size = len(content)
+    before = segment(TABLE, "demo/t", size if stored else 0, **fields)
+    if stored:
+        running.rows |= running.store(before, content)
+    await running.make(before, behind=BEHIND if stored else [ops.Append(9, TABLE, 0, {}, content)])
+    first_chunks = list((running.log.parent / "chunks").rglob("*.chunk"))
+    running.later()
+    after = segment(TABLE, "demo/t", 2 * size, start_offset=size, **fields)
+    layout = {"length": size, "start_offset": size, "first_chunk_start": size}
+    running.rows |= store_segment(running.chunks, after.storage_name, content, **layout)[1]
+    await running.make(after)
+    read_chunks = container_check.StorageCheck.run
+
+    def read_and_go_on(self):
+        read_chunks(self)
+        running.go_on()
+        for path in first_chunks:
+            path.unlink()
+
+    monkeypatch.setattr(container_check.StorageCheck, "run", read_and_go_on)
+    report = running.check(deep=True)
+    assert (report.findings, report.table_entries) == ([], 2)
