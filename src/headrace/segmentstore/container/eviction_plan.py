@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -48,15 +47,15 @@ def is_evictable(state: SegmentState, is_table_idle: IsTableIdle) -> bool:
 
 
 def plan_eviction(
-    segments: Iterable[SegmentState], cutoff: int, count_max: int, is_table_idle: IsTableIdle
+    segments: Iterable[SegmentState], cutoff: int, is_table_idle: IsTableIdle
 ) -> list[SegmentState]:
-    """Return those to evict, least recently used first.
+    """Return those that may be evicted, least recently used first.
 
     ``cutoff`` is at most the sequence number at which the log begins. So no operation on a segment last used
     before it is in the log, none is on its way to storage, and recovery does not need the segment.
     """
-    idle = (state for state in segments if state.last_used < cutoff and is_evictable(state, is_table_idle))
-    return heapq.nsmallest(count_max, idle, key=attrgetter("last_used"))
+    idle = [state for state in segments if state.last_used < cutoff and is_evictable(state, is_table_idle)]
+    return sorted(idle, key=attrgetter("last_used"))
 
 
 def count_for_room(active: int, active_max: int) -> int:

@@ -24,6 +24,7 @@ from headrace.errors import (
     NoSuchSegmentError,
     WalWriteError,
 )
+from headrace.limits import KIB
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container import eviction_plan as plan
 from headrace.segmentstore.container import transitions
@@ -38,7 +39,10 @@ from headrace.segmentstore.durablelog.durable_log import DurableLog
 _logger = logging.getLogger(__name__)
 
 _PAUSE_EVERY: Final = 256
-"""Rows of segments encoded, and of storage looked at, without letting others run."""
+"""Rows of segments encoded, KiB of them, and rows of storage looked at, without letting others run."""
+
+_ATTRIBUTE_BYTES_MIN: Final = 10
+"""What one attribute takes in a row, besides its id."""
 
 _DELETED_AT_ONCE: Final = 100
 """Scratch segments whose deletions wait for the log together."""
@@ -216,23 +220,32 @@ class Evictions:
         self._log_cut.set()
 
     async def _evict_before(self, cutoff: int, count_max: int) -> int:
-        """Evict up to ``count_max`` segments last used before ``cutoff``; answer how many left."""
+        """Evict up to ``count_max`` segments last used before ``cutoff``; answer how many left.
+
+        Those whose rows are too large stay, and keep nobody else: they may be the ones that were used
+        longest ago, for ever.
+        """
         is_table_idle = self._surroundings.is_table_idle
-        chosen = plan.plan_eviction(self._state.by_name.values(), cutoff, count_max, is_table_idle)
+        idle = plan.plan_eviction(self._state.by_name.values(), cutoff, is_table_idle)
         before = self.evicted
         batch: list[plan.Candidate] = []
-        size = work = 0
-        for state in chosen:
+        size = work = chosen = 0
+        for state in idle:
+            if chosen >= count_max:
+                break
             if work >= _PAUSE_EVERY:
                 await asyncio.sleep(0)
                 work = 0
             work += 1
             if state.last_used >= cutoff or not plan.is_evictable(state, is_table_idle):
                 continue
+            if _ATTRIBUTE_BYTES_MIN * len(state.accepted_attributes) > self._row_bytes_max:
+                continue
             candidate, looked_at = self._make_candidate(state)
-            work += looked_at
+            work += looked_at + len(candidate.row) // KIB
             if len(candidate.row) > self._row_bytes_max:
                 continue
+            chosen += 1
             if batch and size + len(candidate.row) > self._batch_bytes:  # all rows together may be too many
                 await self._evict_batch(batch)
                 batch, size = [], 0

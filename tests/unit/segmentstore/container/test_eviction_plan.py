@@ -23,13 +23,13 @@ def segment(number, **fields):
     return state
 
 
-def chosen(states, cutoff=1000, count=1000, *, idle=True):
-    return [state.segment_id for state in plan.plan_eviction(states, cutoff, count, lambda _: idle)]
+def chosen(states, cutoff=1000, *, idle=True):
+    return [state.segment_id for state in plan.plan_eviction(states, cutoff, lambda _: idle)]
 
 
-def test_the_least_recently_used_go_first_and_no_more_than_asked_for():
+def test_the_least_recently_used_go_first():
     states = [segment(n) for n in (5, 3, 9, 1, 7)]
-    assert chosen(states, count=3) == [1, 3, 5]
+    assert chosen(states) == [1, 3, 5, 7, 9]
     assert chosen(states, cutoff=7) == [1, 3, 5]
     assert chosen(states, cutoff=0) == []
 

@@ -435,6 +435,40 @@ async def test_a_row_that_is_too_large_keeps_its_segment_in_memory(bench):
     assert not segment.evicted
 
 
+LARGE = [AttributeUpdate(n.to_bytes(16, "big"), UpdateKind.REPLACE, n) for n in range(1, 2600)]
+
+
+async def create_large(container, count):
+    """Segments whose rows are too large for them to leave memory."""
+    names = [f"large/{number}" for number in range(count)]
+    for name in names:
+        await container.update_attributes(await container.create(name, {}), LARGE)
+    return names
+
+
+async def test_segments_that_cannot_leave_keep_no_others_in_memory():
+    """Used longest ago, they are the first to be looked at, in every run."""
+    bench = Bench(eviction_batch=2)
+    container = await bench.start()
+    large = await create_large(container, 3)
+    await container.create(A, {})
+    await container.create(B, {})
+    await bench.evict(A, B)
+    assert all(name in container.state.by_name for name in large)
+    await bench.stop()
+
+
+async def test_segments_that_cannot_leave_do_not_hide_those_that_make_room():
+    bench = Bench(active_segments_max=16)
+    container = await bench.start()
+    large = await create_large(container, 6)
+    for n in range(40):
+        await container.create(f"small/{n}", {})
+    assert all(name in container.state.by_name for name in large)
+    container.check()
+    await bench.stop()
+
+
 async def test_stale_scratch_segments_go_and_live_ones_stay(bench):
     attributes = {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT}
     old = await bench.container.create("s/a#transient.1", attributes)
