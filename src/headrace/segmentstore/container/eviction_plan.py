@@ -46,16 +46,20 @@ def is_evictable(state: SegmentState, is_table_idle: IsTableIdle) -> bool:
     )
 
 
-def plan_eviction(
+def find_idle(
     segments: Iterable[SegmentState], cutoff: int, is_table_idle: IsTableIdle
 ) -> list[SegmentState]:
-    """Return those that may be evicted, least recently used first.
+    """Return those that may be evicted.
 
     ``cutoff`` is at most the sequence number at which the log begins. So no operation on a segment last used
     before it is in the log, none is on its way to storage, and recovery does not need the segment.
     """
-    idle = [state for state in segments if state.last_used < cutoff and is_evictable(state, is_table_idle)]
-    return sorted(idle, key=attrgetter("last_used"))
+    return [state for state in segments if state.last_used < cutoff and is_evictable(state, is_table_idle)]
+
+
+def sort_idle(idle: list[SegmentState]) -> None:
+    """Bring them into the order in which they leave: least recently used first."""
+    idle.sort(key=attrgetter("last_used"))
 
 
 def count_for_room(active: int, active_max: int) -> int:

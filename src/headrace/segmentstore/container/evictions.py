@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -43,6 +43,9 @@ _PAUSE_EVERY: Final = 256
 
 _ATTRIBUTE_BYTES_MIN: Final = 10
 """What one attribute takes in a row, besides its id."""
+
+_LOOKED_AT_AT_ONCE: Final = 1000
+"""Segments of which it is seen whether they are idle, without letting others run: each takes 1 to 2 us."""
 
 _DELETED_AT_ONCE: Final = 100
 """Scratch segments whose deletions wait for the log together."""
@@ -188,7 +191,9 @@ class Evictions:
 
     async def delete_stale_transients(self) -> None:
         """Delete scratch segments of connections to earlier owners."""
-        stale = plan.stale_transients(list(self._state.by_name.values()), self._state.epoch)
+        stale: list[SegmentState] = []
+        async for portion in self._look_at_all():
+            stale += plan.stale_transients(portion, self._state.epoch)
         at_once = min(_DELETED_AT_ONCE, self._log.requests_max)
         for begin in range(0, len(stale), at_once):
             deletions = map(self._surroundings.delete, stale[begin : begin + at_once])
@@ -226,7 +231,10 @@ class Evictions:
         longest ago, for ever.
         """
         is_table_idle = self._surroundings.is_table_idle
-        idle = plan.plan_eviction(self._state.by_name.values(), cutoff, is_table_idle)
+        idle: list[SegmentState] = []
+        async for portion in self._look_at_all():
+            idle += plan.find_idle(portion, cutoff, is_table_idle)
+        plan.sort_idle(idle)
         before = self.evicted
         batch: list[plan.Candidate] = []
         size = work = chosen = 0
@@ -254,6 +262,14 @@ class Evictions:
         if batch:
             await self._evict_batch(batch)
         return self.evicted - before
+
+    async def _look_at_all(self) -> AsyncIterator[Sequence[SegmentState]]:
+        """Yield the segments that are in memory now, some in each turn of the loop."""
+        segments = list(self._state.by_name.values())
+        for begin in range(0, len(segments), _LOOKED_AT_AT_ONCE):
+            if begin:
+                await asyncio.sleep(0)
+            yield segments[begin : begin + _LOOKED_AT_AT_ONCE]
 
     def _make_candidate(self, state: SegmentState) -> tuple[plan.Candidate, int]:
         """Make the row of a segment, with its rows of storage if these can leave as well; say how many of

@@ -24,7 +24,9 @@ def segment(number, **fields):
 
 
 def chosen(states, cutoff=1000, *, idle=True):
-    return [state.segment_id for state in plan.plan_eviction(states, cutoff, lambda _: idle)]
+    found = plan.find_idle(states, cutoff, lambda _: idle)
+    plan.sort_idle(found)
+    return [state.segment_id for state in found]
 
 
 def test_the_least_recently_used_go_first():

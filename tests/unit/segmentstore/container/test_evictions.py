@@ -21,6 +21,7 @@ from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKin
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.container.catalogue_row import decode_row, encode_row
 from headrace.segmentstore.container.evictions import Evictions
+from headrace.segmentstore.container.segment_state import SegmentState
 from tests.unit.segmentstore.container.container_bench import Bench, Owner, append, read_all, until
 
 A, B = "s/a", "s/b"
@@ -600,3 +601,33 @@ async def test_a_segment_that_is_used_while_others_are_looked_at_stays(bench, mo
     assert await container.evictions.evict() == 1
     assert made == [A]
     assert B in container.state.by_name
+
+
+async def test_that_many_segments_are_looked_at_holds_up_nobody(monkeypatch):
+    bench = Bench(active_segments_max=10_000)
+    container = await bench.start()
+    names = [f"s/{number}" for number in range(3500)]
+    for begin in range(0, len(names), 500):
+        await asyncio.gather(*(container.create(name, {}) for name in names[begin : begin + 500]))
+    looked_at = 0
+    is_transient = SegmentState.is_transient
+
+    def count(self):
+        nonlocal looked_at
+        looked_at += 1
+        return is_transient.fget(self)
+
+    await container.log.write_checkpoint()
+    await container.flush_storage()
+    monkeypatch.setattr(SegmentState, "is_transient", property(count))
+    most = looked_at = 0
+    evicting = asyncio.ensure_future(container.evictions._evict_before(container.state.sequence, 1))
+    deleting = asyncio.ensure_future(container.evictions.delete_stale_transients())
+    while not (evicting.done() and deleting.done()):
+        before = looked_at
+        await asyncio.sleep(0)
+        most = max(most, looked_at - before)
+    assert looked_at >= 2 * 3500
+    assert most <= 2 * 1000, "each of the two"
+    monkeypatch.undo()
+    await bench.stop()
