@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.cli.inspect_data import UNMADE, InspectedData, open_data
-from headrace.cli.output import print_json, print_line, progress
+from headrace.cli.output import print_json, print_line, printable, progress
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.segmentstore.inspection.container_check import check_container, find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
@@ -177,4 +177,5 @@ def _count(findings: int) -> str:
 
 def _print_finding(prefix: str, finding: Finding) -> None:
     kind = "damage" if finding.severity is Severity.DAMAGE else "garbage"
-    print_line(f"{kind}: {prefix}{finding.what} | {finding.where} | do: {finding.advice}")
+    line = f"{kind}: {prefix}{finding.what} | {finding.where} | do: {finding.advice}"
+    print_line(printable(line))

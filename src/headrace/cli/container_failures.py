@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from headrace.cli.output import print_json, print_line
+from headrace.cli.output import print_json, print_line, printable
 from headrace.errors import DataCorruptionError, SnapshotLostError, StorageReadError
 
 _KINDS: Final = (DataCorruptionError, SnapshotLostError, StorageReadError, OSError)
@@ -34,7 +34,7 @@ class ContainerFailures:
             self.add(container_id, error)
             document["problem"] = str(error)
             if not json:
-                print_line(f"container {container_id}: {error}\n")
+                print_line(f"container {container_id}: {printable(str(error))}\n")
         if json:
             print_json(document)
 

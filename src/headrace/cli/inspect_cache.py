@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from http.client import BadStatusLine, HTTPException
 from typing import Any, Final
 
-from headrace.cli.output import print_fields, print_json, print_line
+from headrace.cli.output import print_fields, print_json, print_line, printable
 from headrace.errors import ConnectionLostError, InvalidArgumentError
 
 _PATH: Final = "/v1/debug/statistics"
@@ -87,7 +87,7 @@ def _base_of(address: str) -> str:
 def _print_part(title: str, values: Any) -> None:
     fields = list(_flatten("", values))
     if fields:
-        print_line(title)
+        print_line(printable(title))
         print_fields([(f"  {name}", value) for name, value in fields])
         print_line("")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.cli.container_failures import ContainerFailures
 from headrace.cli.inspect_data import InspectedData, open_data, time_text
-from headrace.cli.output import print_columns, print_fields, print_json, print_line, progress
+from headrace.cli.output import print_columns, print_fields, print_json, print_line, printable, progress
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
 from headrace.segmentstore.container.segment_state import SegmentState
@@ -287,7 +287,7 @@ def _print_segment(container_id: int, replayed: ReplayedContainer, view: Segment
     )
     print_line("")
     for item in view.log_only:
-        source = "" if item.source is None else f", merged from {item.source.name}"
+        source = "" if item.source is None else f", merged from {printable(item.source.name)}"
         print_line(f"in the log only: [{item.offset}, {item.end}){source}")
     if not view.log_only:
         print_line("in the log only: nothing")

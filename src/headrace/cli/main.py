@@ -16,6 +16,7 @@ from typing import Final
 
 from headrace import __version__
 from headrace.cli.commands import check, demo, event, inspect, scope, standalone, stream
+from headrace.cli.output import printable
 from headrace.cli.verbs import HelpFormatter
 from headrace.errors import EXIT_CODES, HeadraceError, RequestError, UnknownOutcomeError, family_of
 
@@ -104,8 +105,7 @@ def _discard_output() -> None:
 
 def _fail(text: str, code: int) -> int:
     """Say on one line what is wrong; what a peer or a file name has put into it cannot steer a terminal."""
-    line = " ".join(text.split())
-    print("headrace:", "".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr)
+    print("headrace:", printable(" ".join(text.split())), file=sys.stderr)
     return code
 
 

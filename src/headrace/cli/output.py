@@ -31,8 +31,9 @@ def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 def print_fields(fields: Sequence[tuple[str, object]]) -> None:
     """Print names with their values, one a line."""
-    width = max(len(name) for name, _ in fields)
-    for name, value in fields:
+    names = [printable(name) for name, _ in fields]
+    width = max(map(len, names))
+    for name, (_, value) in zip(names, fields, strict=True):
         print_line(f"{name.ljust(width)}  {_cell(value)}".rstrip())
 
 
@@ -49,6 +50,16 @@ def duration_text(milliseconds: int) -> str:
     return f"{milliseconds} ms"
 
 
+def printable(text: str) -> str:
+    """Return what a client, a peer or a file name has put into an answer as it can be shown.
+
+    It must neither steer a terminal nor look like a line of its own.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def size_text(size_bytes: int) -> str:
     """Return a size in the largest unit that divides it, as the command line reads it."""
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -62,4 +73,4 @@ def _cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return "-" if value is None else str(value)
+    return "-" if value is None else printable(str(value))

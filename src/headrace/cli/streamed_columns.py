@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.cli.output import print_line
+from headrace.cli.output import print_line, printable
 
 _BATCH_ROWS: Final = 200
 
@@ -24,7 +24,7 @@ class StreamedColumns:
         """Add a row; None is shown as a dash."""
         if not self._begun and not self._rows:
             self._right = [isinstance(cell, int) and not isinstance(cell, bool) for cell in cells]
-        self._rows.append(["-" if cell is None else str(cell) for cell in cells])
+        self._rows.append(["-" if cell is None else printable(str(cell)) for cell in cells])
         if len(self._rows) >= _BATCH_ROWS:
             self._flush()
 

@@ -1,4 +1,5 @@
 from headrace.cli.output import duration_text, print_columns, print_fields, print_json, size_text
+from headrace.cli.streamed_columns import StreamedColumns
 from headrace.runtime.quantities import parse_bytes, parse_duration_ms
 
 
@@ -33,3 +34,14 @@ def test_sizes_and_durations_are_printed_as_they_may_be_typed():
         assert parse_bytes(size_text(size)) == size
     assert duration_text(7 * 86_400_000) == "7 d"
     assert size_text(100 << 30) == "100 GiB"
+
+
+def test_a_name_steers_no_terminal_and_makes_no_line(capsys):
+    name = "demo/\x1b[2J\ncontainer 0: clean/ä"
+    print_fields([("segment", name)])
+    print_columns(["NAME"], [[name]])
+    table = StreamedColumns(("NAME",))
+    table.add(name)
+    table.close()
+    shown = r"demo/\x1b[2J\ncontainer 0: clean/ä"
+    assert capsys.readouterr().out == f"segment  {shown}\nNAME\n{shown}\nNAME\n{shown}\n"
