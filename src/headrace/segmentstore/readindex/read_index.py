@@ -185,9 +185,7 @@ class ContainerReadIndex:
             return
         gone = [index]
         if not segment.deleted:
-            joined = [found for found in index.redirects if found.end <= segment.stored_length]
-            for redirect in joined:
-                index.redirects.remove(redirect)
+            joined = index.redirects.take_below(segment.stored_length)
             gone = [redirect.source for redirect in joined]
         while gone:
             index = gone.pop()

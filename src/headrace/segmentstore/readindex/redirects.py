@@ -50,6 +50,13 @@ class Redirects:
         """Take out a redirect; usually the first one."""
         self._redirects.remove(redirect)
 
+    def take_below(self, end: int) -> list[Redirect]:
+        """Take out those that end at ``end`` or before. O(those taken): asked for each operation replayed."""
+        count = bisect_right(self._redirects, end, key=_end_of)
+        taken = self._redirects[:count]
+        del self._redirects[:count]
+        return taken
+
     def find(self, offset: int) -> Redirect | None:
         """Return the redirect which ``offset`` lies in."""
         slot = bisect_right(self._redirects, offset, key=_offset_of) - 1
@@ -76,3 +83,7 @@ class Redirects:
 
 def _offset_of(redirect: Redirect) -> int:
     return redirect.offset
+
+
+def _end_of(redirect: Redirect) -> int:
+    return redirect.end

@@ -17,6 +17,7 @@ from headrace.errors import (
 )
 from headrace.limits import KIB, MIB
 from headrace.segmentstore.readindex import BlockCache, CacheConfig
+from headrace.segmentstore.readindex.redirects import Redirects
 from headrace.testing.simulation import simulate
 from tests.unit.segmentstore.readindex.world import BLOCK, World, pattern, settle, small_cache
 
@@ -371,6 +372,33 @@ async def test_readers_of_the_same_range_share_one_storage_read(world):
     assert last == pattern(63 * KIB, len(last))
     assert world.storage.reads[0][1] == 0
     assert world.index.statistics().fetches.shared >= 2
+
+
+async def test_a_replayed_merge_costs_no_look_at_all_those_that_storage_has_not_completed(world, monkeypatch):
+    """There may be ten thousand of them, and each asks what is to be let go of."""
+    target = world.create("t")
+    sources = [world.create(f"s{number}") for number in range(100)]
+    for source in sources:
+        world.append(source, 10)
+        world.begin_merge(target, source)
+    for source in sources[:2]:
+        world.join_in_storage(target, source)
+    target.stored_length = 20
+    world.index.on_changed(target)
+    looked_at = []
+
+    def look_at_all(self):
+        for redirect in self._redirects:
+            looked_at.append(redirect)
+            yield redirect
+
+    monkeypatch.setattr(Redirects, "__iter__", look_at_all)
+    world.index.let_go(target)
+    monkeypatch.undo()
+    assert looked_at == []
+    assert await world.read_exactly(target, 0, 1000) == pattern(0, 10) * 100
+    assert len(world.index._indexes[target].redirects) == 98
+    world.check()
 
 
 async def test_a_read_that_begins_before_one_under_way_stops_where_that_begins(world):

@@ -42,3 +42,12 @@ def test_a_redirect_that_is_taken_out_is_gone(redirects):
     assert first not in redirects
     assert len(redirects) == 2
     assert redirects.find(15) is None
+
+
+@pytest.mark.parametrize(("end", "left"), [(0, 3), (19, 3), (20, 2), (24, 2), (25, 1), (41, 0), (99, 0)])
+def test_those_that_end_in_front_of_an_offset_are_taken_out_together(redirects, end, left):
+    known = list(redirects)
+    taken = redirects.take_below(end)
+    assert [*taken, *redirects] == known
+    assert len(redirects) == left
+    redirects.check()
