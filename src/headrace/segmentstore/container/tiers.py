@@ -9,6 +9,7 @@ The first of them that fails ends the others and the container with them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -98,7 +99,7 @@ class ContainerTiers:
         """
         components, state = self._components, self._state
         await self.log.start(StoredLengths(state, self.read_index).on_rows, self._replay_turn())
-        self._check_recovered()
+        await self._check_recovered()
         await self.log.confirm_kept()
         rows = LogRowStore(state, self.log.processor)
         self.storage = ChunkedSegmentStorage(
@@ -137,13 +138,20 @@ class ContainerTiers:
                 self.read_index.close()
                 raise
 
-    def _check_recovered(self) -> None:
+    async def _check_recovered(self) -> None:
         """Every byte that is durable and not stored must be in memory after recovery.
 
+        Others run in between, as while the log was replayed.
+
         Raises:
+            ClosedError: somebody ended the log meanwhile, and with it what is in memory.
             DataCorruptionError: the log was cut although storage did not hold what it held.
         """
-        for segment in list(self._state.by_id.values()):
+        portion = self._config.replay_operations
+        for number, segment in enumerate(list(self._state.by_id.values()), 1):
+            if not number % portion:
+                await asyncio.sleep(0)
+                self.log.check_not_ended()
             if segment.deleted or segment.merged:
                 self._departures.recover(segment)
                 continue

@@ -175,7 +175,7 @@ class DurableLog:
 
     async def _replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
         """Rebuild the container's state from the WAL, others run in between; False if the log is new."""
-        self._check_not_ended()
+        self.check_not_ended()
         reader = FrameReader()
         replay = LogReplay(
             self._container,
@@ -189,7 +189,7 @@ class DurableLog:
             for _ in replay_in_portions(records, reader, replay, self._on_record):
                 self._read_index.check_room_for_others()
                 await asyncio.sleep(0)
-                self._check_not_ended()
+                self.check_not_ended()
         self._read_index.check_room_for_others()
         recovered = replay.finish()
         self._recovered_operations = replay.operation_count
@@ -206,7 +206,7 @@ class DurableLog:
             self._counted_checkpoints = len(self._truncation)
             self._policy.on_begin(self._container.departures)
 
-    def _check_not_ended(self) -> None:
+    def check_not_ended(self) -> None:
         """Whoever ended the log while others ran has let go of the cache, too: nothing may be put there."""
         if self._ended is not None:
             raise self._ended

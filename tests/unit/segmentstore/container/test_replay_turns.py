@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from headrace.errors import CacheFullError
+from headrace.errors import CacheFullError, ClosedError
 from headrace.limits import KIB, MIB
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SeededEntropy
@@ -17,7 +17,7 @@ from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
-from headrace.segmentstore.readindex.read_index import ReadIndexConfig
+from headrace.segmentstore.readindex.read_index import ContainerReadIndex, ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryWal
@@ -329,3 +329,44 @@ async def test_a_replay_need_not_leave_more_than_others_have_accepted():
     await replaying.stop()
     await busy.stop()
     process.cache.check()
+
+
+async def leave_unstored(process, count):
+    async with process.fill() as container:
+        for number in range(count):
+            await container.create(f"s/{number}", {})
+            await append(container, f"s/{number}", b"x")
+
+
+def count_checked(monkeypatch):
+    """Answer a list that gets each segment of which it was asked whether anything is missing."""
+    checked = []
+    ask = ContainerReadIndex.first_uncovered
+    monkeypatch.setattr(
+        ContainerReadIndex, "first_uncovered", lambda self, each: checked.append(each) or ask(self, each)
+    )
+    return checked
+
+
+async def test_others_have_a_turn_while_it_is_checked_that_every_byte_was_recovered(monkeypatch):
+    process = Process(replay_operations=20)
+    await leave_unstored(process, 200)
+    checked = count_checked(monkeypatch)
+    container = process.make()
+    grown = steps(await watch(asyncio.ensure_future(container.start()), lambda: len(checked)))
+    assert sum(grown) == 200 + 1, "the segment catalogue is one, too"
+    assert max(grown) == 20
+    await container.stop()
+
+
+async def test_a_start_that_is_ended_while_it_checks_what_was_recovered_calls_nothing_damaged(monkeypatch):
+    process = Process(replay_operations=20)
+    await leave_unstored(process, 200)
+    checked = count_checked(monkeypatch)
+    container = process.make()
+    starting = asyncio.ensure_future(container.start())
+    await until(lambda: checked)
+    await container.stop()
+    with pytest.raises(ClosedError):
+        await starting
+    assert len(checked) < 200
