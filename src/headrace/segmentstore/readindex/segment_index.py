@@ -28,6 +28,10 @@ MERGE_COPY_BYTES_MAX: Final = 16 * KIB
 there is no room to spare, for a block more than its bytes, and for the last extent of the target if storage
 holds all of that: appends that were accepted must find theirs."""
 
+USELESS_AT_ONCE: Final = 1000
+"""So many extents are freed when a segment is truncated. Of those of a single block there may be a hundred
+thousand, each takes 2 to 3 us; storage holds what is left, so it leaves like everything else that is old."""
+
 SLACK_BYTES: Final = 2 * BLOCK_BYTES
 """What the unstored bytes of one segment may keep beyond their own size."""
 
@@ -288,6 +292,8 @@ class SegmentIndex:
     def set_start(self, start: int) -> None:
         """The segment begins at ``start`` now: stored extents wholly below it are of no use to anybody.
 
+        Of very many the rest is left to eviction.
+
         One that is being extended is essential already, and left alone.
         """
         self.start = start
@@ -296,6 +302,8 @@ class SegmentIndex:
         useless: list[tuple[int, int]] = []
         for offset, block in self.entries:
             if offset + self._memory.lengths[block] > limit or cache.classes[block] == ESSENTIAL:
+                break
+            if len(useless) == USELESS_AT_ONCE:
                 break
             useless.append((offset, block))
         for offset, block in useless:

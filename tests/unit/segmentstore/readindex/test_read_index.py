@@ -532,6 +532,27 @@ async def test_spans_cut_short_by_failures_grow_again_when_storage_answers(world
     world.check()
 
 
+async def test_a_truncation_of_very_many_extents_frees_some_and_leaves_the_others_to_eviction(monkeypatch):
+    monkeypatch.setattr("headrace.segmentstore.readindex.segment_index.USELESS_AT_ONCE", 100)
+    world = World(small_cache(1024))
+    filling, segment = world.create("f"), world.create("s")
+    for _ in range(34):
+        world.append(filling, 16 * BLOCK)
+    for _ in range(400):
+        world.append(segment, BLOCK)  # of a block each, since memory is tight
+    world.store(segment)
+    world.truncate(segment, 400 * BLOCK - 5)
+    assert world.cache.statistics().used_bytes == (34 * 16 + 300) * BLOCK
+    world.check()
+    assert await world.read_exactly(segment, 400 * BLOCK - 5, 5) == pattern(400 * BLOCK - 5, 5)
+    for _ in range(400):
+        world.append(filling, BLOCK)  # what is useless makes room
+    assert world.cache.statistics().evicted_extents
+    world.truncate(segment, 400 * BLOCK)
+    world.check()
+    await world.close()
+
+
 async def test_a_segment_truncated_while_it_is_read_is_reported(world):
     segment = world.create_stored("s", 10 * KIB)
     world.storage.hold()
