@@ -304,7 +304,8 @@ class SegmentOutput:
             # Not a timeout that cancels: an answer of the same turn has made the output ready.
             await asyncio.wait([setup], timeout=SETUP_TIMEOUT_S)
         finally:
-            self._setup = None
+            if self._setup is setup:  # or the connection was lost since, and the next attempt waits already
+                self._setup = None
         if not setup.done():
             raise ConnectionLostError(f"{self._name}: no answer to SetupAppend")
         setup.result()

@@ -11,6 +11,7 @@ from headrace.client.writer import segment_output
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.segment_output import SegmentOutput
+from headrace.errors import ConnectionLostError
 from headrace.limits import INT64_MIN
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.supervisor import Supervisor
@@ -76,6 +77,31 @@ async def test_an_answer_to_the_setup_in_the_turn_that_ends_the_patience_is_one(
     await asyncio.sleep(0.05)
     output.check()
     assert output.statistics().blocks_sent == 1
+    output.on_appended(INT64_MIN, 1, 5)
+    assert ack.done()
+    output.close()
+    await tasks.stop()
+    connection.abort()
+
+
+async def test_an_attempt_that_begins_before_the_one_before_has_ended_hears_its_answer(monkeypatch):
+    monkeypatch.setattr(segment_output, "SETUP_TIMEOUT_S", 0.05)
+    connection = Connection(("host", 1), lambda _: None)
+    connection.connection_made(Transport())
+    output, tasks = output_on(connection)
+    ack = Ack(1)
+    output.add_block(Block([b"event"], 5, 1, None, [ack]))
+    while not connection.flow_count:  # noqa: ASYNC110 - until the setup was sent
+        await asyncio.sleep(0)
+    setup = AppendSetup(1, NAME, output._writer_id, INT64_MIN)
+    output.on_reply(setup)
+    output.on_connection_lost(ConnectionLostError("in the same turn"))
+    while not connection.flow_count:  # noqa: ASYNC110 - until the setup was sent again
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    output.on_reply(setup)
+    await asyncio.sleep(0.1)
+    output.check()
     output.on_appended(INT64_MIN, 1, 5)
     assert ack.done()
     output.close()
