@@ -278,8 +278,14 @@ class Transactions:
         """Abort a transaction whose time is over, unless it was heard of meanwhile."""
         try:
             stream = await self._stream_of(txn.uid, txn.row)
-            if stream is not None and await self.abort_open(stream, txn, version):
+            if stream is None:
+                return
+            if await self.abort_open(stream, txn, version):
                 _log.info("transaction expired", stream=stream.full_name, txn=f"{txn.txn_id:032x}")
+            elif (found := await self._context.registry.find(txn.uid, txn.txn_id)) is not None:
+                # Its row is another one than was known here: the answer to a write was lost, and the look
+                # behind it failed. Whoever wrote it has not gone on with it, nor armed it.
+                self._go_on(stream, found)
         except HeadraceError as error:
             _log.warning("expiry is tried again", txn=f"{txn.txn_id:032x}", error=str(error))
             self._timeouts.arm(txn, 1000)
@@ -328,17 +334,20 @@ class Transactions:
         if stream is None:
             await self._context.registry.remove(txn.uid, [txn.txn_id])
             return
+        if txn.row.state is TxnState.PREPARED:
+            await self.batches.finish_decided(stream, txn)
+        elif txn.row.state is TxnState.COMMITTING and await self._context.outcomes.find(txn.uid, txn.txn_id):
+            await self._context.registry.remove(txn.uid, [txn.txn_id])
+            return
+        self._go_on(stream, txn)
+
+    def _go_on(self, stream: Stream, txn: Txn) -> None:
+        """Do next what the row says, whoever has written it."""
         match txn.row.state:
-            case TxnState.OPEN:
-                self._arm(txn)
-            case TxnState.PREPARED:
-                await self.batches.finish_decided(stream, txn)
+            case TxnState.OPEN | TxnState.PREPARED:
                 self._arm(txn)
             case TxnState.COMMITTING:
-                if await self._context.outcomes.find(txn.uid, txn.txn_id):
-                    await self._context.registry.remove(txn.uid, [txn.txn_id])
-                else:
-                    self._context.engine.wake(stream)
+                self._context.engine.wake(stream)
             case TxnState.ABORTING:
                 self._carry_out_abort(stream, txn)
 

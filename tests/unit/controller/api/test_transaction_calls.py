@@ -3,7 +3,10 @@ import asyncio
 import grpc
 import pytest
 
+from headrace.controller.store.memory import MemoryStore
+from headrace.errors import ContainerOfflineError, UnknownOutcomeError
 from headrace.rpc.convert import txn_id_from_message
+from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.calls import (
     State,
@@ -132,6 +135,62 @@ async def test_an_expired_transaction_is_aborted_after_its_grace_and_a_pinged_on
         await eventually(expired)
         assert await state(service, kept) == State.OPEN
         assert await commit(service, lost) == Status.TRANSACTION_NOT_FOUND
+
+
+class LosesReplies(MemoryStore):
+    """Once told to, it loses the reply of the next update, and then answers nothing at all for a while."""
+
+    loses_next = False
+    silent = False
+
+    async def get(self, table, key):
+        if self.silent:
+            raise ContainerOfflineError(table)
+        return await super().get(table, key)
+
+    async def update(self, table, writes):
+        versions = await super().update(table, writes)
+        if self.loses_next:
+            self.loses_next, self.silent = False, True
+            raise UnknownOutcomeError(table)
+        return versions
+
+
+async def batch_commit(service, txn):
+    request = bb.CommitTransactionBatchRequest(
+        streamInfo=info(), sink="sink", query="q", batch=0, txnIds=[txn.txnId]
+    )
+    await service.batch.commitTransactionBatch(request)
+
+
+@pytest.mark.parametrize(
+    ("decide", "end"),
+    [
+        (lambda service, txn: ping(service, txn, 100), State.ABORTED),
+        (abort, State.ABORTED),
+        (batch_commit, State.ABORTED),
+        (commit, State.COMMITTED),
+    ],
+)
+async def test_a_transaction_whose_row_was_written_unnoticed_ends_though_nobody_asks_again(
+    world, decide, end
+):
+    world.store = LosesReplies()
+    async with serve(world, lease_ms_min=1, lease_grace_ms_min=0, prepared_ms_max=50) as service:
+        await service.stub.createScope(pb.ScopeInfo(scope="s"))
+        await service.create_stream()
+        txn = await begin(service, lease=100)
+        world.store.loses_next = True
+        with pytest.raises(grpc.aio.AioRpcError):
+            await decide(service, txn)
+        assert world.store.silent
+        world.store.silent = False
+
+        async def ended():
+            return await state(service, txn) == end
+
+        await eventually(ended)
+        assert not [name for name in world.segments.segments if "#transaction" in name]
 
 
 async def test_a_sealed_stream_begins_no_transaction(service):
