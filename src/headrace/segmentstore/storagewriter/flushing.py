@@ -169,7 +169,8 @@ class Flushing:
             if steps % _STEPS_AT_ONCE == 0:
                 await asyncio.sleep(0)  # merges that storage has had for long are finished without waiting
                 continue  # whatever happened meanwhile counts
-            if aggregator.segment.deleted and not isinstance(aggregator.queue[0], PendingDelete):
+            is_gone = aggregator.segment.deleted or aggregator.leaves
+            if is_gone and not isinstance(aggregator.queue[0], PendingDelete):
                 # All that is left to do is its deletion, which is on the way. A step could make no progress,
                 # its bytes having left the cache, and would be planned again and again; and its sources may
                 # be gone already.

@@ -163,7 +163,7 @@ class Intake:
         for number, source in enumerate(sources, 1):
             self._pending.settle(source, now)
             if number % _SOURCES_AT_ONCE == 0:
-                await asyncio.sleep(0)  # no step of the segment is begun meanwhile, since it is deleted
+                await asyncio.sleep(0)  # no step of the segment is begun meanwhile, since it leaves
         aggregator = self._pending.get(segment, now)
         aggregator.add_delete(sequence)
         aggregator.target = None

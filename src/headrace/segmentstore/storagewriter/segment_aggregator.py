@@ -126,6 +126,9 @@ class SegmentAggregator:
     waiter: SegmentAggregator | None = None
     """The target that waits for this source."""
 
+    leaves: bool = False
+    """Its deletion is being queued, behind those of its sources, which may be gone: no step is begun."""
+
     scheduled_at: float = inf
     """Loop time for which the schedule has noted this; inf if it has not."""
 
@@ -330,18 +333,26 @@ def let_go_of_sources(aggregator: SegmentAggregator) -> Iterator[SegmentAggregat
     """Queue the deletion of every source that ``aggregator`` still owes a merge, and of their sources.
 
     Whoever has the bytes of ``aggregator``, or has deleted them, has done so with theirs. One after another,
-    as the caller asks for them; those whose merge is completed meanwhile are passed over.
+    as the caller asks for them; those whose merge is completed meanwhile are passed over. A source comes
+    behind its own sources: until their deletions are queued its merges are what keeps them in the log.
 
     Yields:
         Those sources: they have to be settled.
     """
-    merges = aggregator.pending_merges()
+    aggregator.leaves = True
+    merges = [(merge, False) for merge in aggregator.pending_merges()]
     while merges:
-        merge = merges.pop()
+        merge, own_sources_left = merges.pop()
         source = merge.source
         if source.segment.stored_deleted:
             continue
-        merges += source.add_delete(merge.sequence)
+        source.leaves = True
+        inner = [] if own_sources_left else source.pending_merges()
+        if inner:
+            merges.append((merge, True))
+            merges += [(each, False) for each in inner]
+            continue
+        source.add_delete(merge.sequence)
         source.target = None
         source.waiting = False
         yield source

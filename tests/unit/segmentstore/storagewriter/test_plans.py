@@ -245,9 +245,26 @@ def test_sources_that_are_let_go_hold_the_log_from_their_merges_on():
     source.clear()
     source.add_merge(4, 7, 0, inner)
     found.add_merge(9, 0, 7, source)
-    assert list(let_go_of_sources(found)) == [source, inner]
+    assert list(let_go_of_sources(found)) == [inner, source]
     assert (source.lowest_sequence, inner.lowest_sequence) == (9, 4)
     assert source.target is inner.target is None
+
+
+def test_a_source_holds_the_log_for_its_own_sources_until_all_of_them_are_let_go():
+    found, source, inner = aggregator(), source_with(7), [source_with(3), source_with(3)]
+    source.clear()
+    for each in inner:
+        each.clear()
+    source.add_merge(4, 7, 0, inner[0])
+    source.add_merge(5, 7, 0, inner[1])
+    found.add_merge(9, 0, 7, source)
+    let_go = let_go_of_sources(found)
+    assert next(let_go) is inner[1]
+    assert source.lowest_sequence == 4
+    assert source.leaves
+    assert next(let_go) is inner[0]
+    assert next(let_go) is source
+    assert source.lowest_sequence == 9
 
 
 # ---- steps

@@ -18,7 +18,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_plan import MERGES_MAX
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.simulation import simulate
-from headrace.testing.storage_faults import Fault, fail_reads
+from headrace.testing.storage_faults import Fault, fail_reads, no_faults
 from headrace.testing.writer_world import WriterWorld
 
 CONFIG = StorageWriterConfig(
@@ -1070,6 +1070,46 @@ async def test_thousands_of_sources_of_a_deleted_target_are_let_go_of_in_many_tu
 @simulated
 async def test_a_deleted_target_waits_in_peace_until_thousands_of_sources_of_its_source_are_let_go_of():
     await let_go_of_thousands("inner", "inner")
+
+
+@simulated
+async def test_thousand_sources_of_a_source_of_a_deleted_target_are_not_forgotten_by_a_crash_in_between():
+    world = make_world()
+    names = [f"s#{number}" for number in range(1000)]
+    for name in names:
+        world.append(name, b"stored by itself")
+        world.seal(name)
+    world.checkpoint()
+    await world.run_until_stored()
+    world.restart()
+    sources = [world.segments[name] for name in names]
+    world.merge("inner", names[0])
+    world.checkpoint()
+    behind = world.sequence
+    for name in names[1:]:
+        world.merge("inner", name)
+    world.seal("inner")
+    failing(world)
+    find = world.writer._pending.find
+    async with running(world):
+        await asyncio.sleep(5.0)
+        world.merge("s", "inner")
+        await asyncio.sleep(5.0)
+        world.delete("s")
+        for _ in range(100):
+            if find(sources[-1]).target is None:
+                break
+            await asyncio.sleep(0)
+        assert find(sources[0]).target is not None, "others have their turn before it is let go of"
+        world.writer._cutting.on_progress()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert world.acknowledged < behind
+    world.provider.inject = no_faults
+    world.restart()
+    world.checkpoint()
+    await world.run_until_stored()
+    await world.check_stored()
 
 
 @simulated
