@@ -169,7 +169,7 @@ class ReadSession:
             if request is None:  # it was answered meanwhile, or the connection is lost
                 continue
             at_tail = self._store.is_at_tail(request.segment, request.offset)
-            if at_tail is False:
+            if at_tail is False or task.done():  # it has answered, and is going to be forgotten
                 task.add_done_callback(tell)
                 continue
             del self._waiting[task]

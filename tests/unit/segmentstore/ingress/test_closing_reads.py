@@ -281,3 +281,18 @@ async def test_bytes_of_real_chunks_are_answered_after_the_last_word(bench, acti
     assert not peer.transport.aborted
     assert running(home) == 0
     await home.supervisor.stop()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_no_read_is_answered_twice_if_its_segment_is_deleted_while_they_end(peer, home, store, turns):
+    """Its task has answered, and is still taken for waiting until the next turn."""
+    peer.feed(*[read(0, request_id=number) for number in range(1000)])
+    await peer.replies(100)
+    peer.connection.eof_received()
+    await store.delete_segment(SEGMENT)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    ids = [reply.request_id for reply in await peer.replies(50)]
+    assert len(ids) == len(set(ids)) > 128
+    assert peer.lost
+    assert running(home) == home.waiting_reads.total == 0
