@@ -65,11 +65,20 @@ class LogCoverage:
 
         A range that came by merge is covered if its source was, for as long as storage has not joined them.
         """
+        # Merges nest as deep as clients like: a list, innermost sources last, and no recursion.
+        involved = [segment]
+        for each in involved:
+            involved += [item.source for item in self.unstored(each) if item.source is not None]
+        missing: dict[SegmentState, int | None] = {}
+        for each in reversed(involved):
+            missing[each] = self._first_missing(each, missing)
+        return missing[segment]
+
+    def _first_missing(self, segment: SegmentState, missing: dict[SegmentState, int | None]) -> int | None:
+        """Answer for one segment, given the answers for its sources."""
         position = segment.stored_length
         for item in self.unstored(segment):
-            if item.offset > position:
-                break
-            if item.source is not None and self.first_uncovered(item.source) is not None:
+            if item.offset > position or (item.source is not None and missing[item.source] is not None):
                 break
             position = max(position, item.end)
         return position if position < segment.durable_length else None

@@ -57,3 +57,16 @@ def test_an_append_behind_a_merge_begins_a_range_of_its_own():
         (4, 8, None),
     ]
     assert coverage.first_uncovered(target) is None
+
+
+def test_merges_may_be_nested_as_deep_as_they_like():
+    """One segment merged into the next, thousands of times, before storage has joined any."""
+    coverage, innermost = LogCoverage(), segment(4)
+    source = innermost
+    for number in range(2, 5000):
+        target = segment(4, segment_id=number)
+        coverage.begin_merge(target, 0, source, 4)
+        source = target
+    assert coverage.first_uncovered(target) == 0
+    coverage.append(innermost, 0, memoryview(b"abcd"))
+    assert coverage.first_uncovered(target) is None
