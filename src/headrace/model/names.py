@@ -17,6 +17,8 @@ SYSTEM_SCOPE: Final = "_system"
 READER_GROUP_PREFIX: Final = "_RG"
 MARK_PREFIX: Final = "_MARK"
 TABLE_SUFFIX: Final = "_kvtable"
+SINGLE_BATCH_QUERY: Final = "once"
+"""The query of sinks that write one batch and nothing after it. Not the name of such a sink."""
 
 _EPOCH_MARK: Final = ".#epoch."
 _TRANSACTION_MARK: Final = "#transaction."

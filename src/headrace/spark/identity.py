@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark import TaskContext
 
 from headrace.errors import PreconditionError
+from headrace.model.names import SINGLE_BATCH_QUERY
 from headrace.runtime.entropy import SystemEntropy
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -43,6 +44,10 @@ def streaming_identity(app_id: str) -> BatchIdentity:
 
 
 def batch_job_identity(app_id: str, version: int) -> BatchIdentity:
-    """Return the identity of a batch job: the application's, or one of its own that nothing else has."""
-    sink = app_id or f"job-{SystemEntropy().uuid4_bytes().hex()}"
-    return BatchIdentity(sink, sink, version)
+    """Return the identity of a batch job: the application's, or one of its own that nothing else has.
+
+    Nobody can repeat the latter once the job is over, and its query says so: the controller need not keep it.
+    """
+    if app_id:
+        return BatchIdentity(app_id, app_id, version)
+    return BatchIdentity(f"job-{SystemEntropy().uuid4_bytes().hex()}", SINGLE_BATCH_QUERY, version)

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import InvalidArgumentError, PreconditionError, TransactionStateError
+from headrace.model.names import SINGLE_BATCH_QUERY
 from headrace.spark import sink
-from headrace.spark.identity import BatchIdentity
+from headrace.spark.identity import BatchIdentity, batch_job_identity
 from headrace.spark.options import parse_sink
 from headrace.spark.sink import Written, abort_batch, commit_batch, write_rows
 from tests.unit.spark.fakes import FakeStore, FakeTransaction
@@ -182,3 +183,14 @@ def _arrive(request, store):
         pass
     finally:
         store.lose_answer = lose
+
+
+def test_a_job_without_an_application_says_that_it_is_a_single_batch():
+    first, second = batch_job_identity("", 0), batch_job_identity("", 0)
+    assert first.sink != second.sink
+    assert first.query == second.query == SINGLE_BATCH_QUERY != first.sink
+
+
+def test_an_application_numbers_batches_of_its_own_whatever_its_name():
+    identity = batch_job_identity(SINGLE_BATCH_QUERY, 3)
+    assert identity == BatchIdentity(SINGLE_BATCH_QUERY, SINGLE_BATCH_QUERY, 3)

@@ -1,17 +1,20 @@
 """Reads and writes the rows on which batches of sinks are decided, and knows which sinks there are.
 
 A sink enters the stream's list of names before its first row is written, so that everything can be found
-when the stream is deleted. Sinks that were not used for long leave when the list is full.
+when the stream is deleted. When the list is full, sinks leave that were not used for long, and those of
+single batches soon after these: a job a minute would fill the list in a week.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.controller.store.contract import ABSENT, MetadataStore, Write
 from headrace.controller.store.layout import details_table, sink_key, sink_names_key
 from headrace.controller.store.rows.sink_row import (
+    SinkMark,
     SinkNamesRow,
     SinkPhase,
     SinkRow,
@@ -23,6 +26,10 @@ from headrace.controller.store.rows.sink_row import (
 from headrace.errors import MetadataConflictError, ThrottledError, UnknownOutcomeError
 
 SINKS_MAX: Final = 10_000
+SINGLE_KEPT_MS: Final = 3_600_000
+"""How long the mark of a single batch tells who repeats the call, whose answer was lost, that it is in. Later
+ones are told that the transactions are not open any more, which is as true; none is committed twice.
+"""
 _FORGOTTEN_AT_ONCE: Final = 1000
 _ATTEMPTS_MAX: Final = 50
 
@@ -65,14 +72,15 @@ class Sinks:
         """Make sure that the sink is in the list of names.
 
         Raises:
-            ThrottledError: the list is full of sinks that were used within ``kept_ms``.
+            ThrottledError: the list is full of sinks that were used within ``kept_ms``, or lately if they
+                write a single batch.
         """
         for _ in range(_ATTEMPTS_MAX):
             names, version = await self._names(uid)
             if sink in names.first_seen_ms:
                 return
             if len(names.first_seen_ms) >= SINKS_MAX:
-                names = await self._without_unused(uid, names, now_ms - kept_ms)
+                names = await self._without_unused(uid, names, now_ms, kept_ms)
             longer = SinkNamesRow({**names.first_seen_ms, sink: now_ms})
             write = Write(sink_names_key(uid), encode_sink_names(longer), version)
             try:
@@ -92,22 +100,41 @@ class Sinks:
             return SinkNamesRow(), ABSENT
         return decode_sink_names(found.value), found.version
 
-    async def _without_unused(self, uid: bytes, names: SinkNamesRow, before_ms: int) -> SinkNamesRow:
-        """Delete rows that nobody wrote since ``before_ms`` and return the names without them."""
-        table = details_table(uid)
-        old = [name for name, seen_ms in names.first_seen_ms.items() if seen_ms < before_ms]
-        old = old[:_FORGOTTEN_AT_ONCE]
-        rows = await self._store.get_many(table, [sink_key(uid, name) for name in old]) if old else []
+    async def _without_unused(
+        self, uid: bytes, names: SinkNamesRow, now_ms: int, kept_ms: int
+    ) -> SinkNamesRow:
+        """Delete rows that nobody needs any more, some of them, and return the names without theirs."""
+        seen = names.first_seen_ms
+        old = [name for name, seen_ms in seen.items() if seen_ms < now_ms - min(kept_ms, SINGLE_KEPT_MS)]
+        # Those seen first may all be in use, for years.
+        for begin in range(0, len(old), _FORGOTTEN_AT_ONCE):
+            portion = old[begin : begin + _FORGOTTEN_AT_ONCE]
+            unused = await self._unused(uid, portion, seen, now_ms, kept_ms)
+            if not unused:
+                continue
+            deletions = [write for write in unused.values() if write is not None]
+            if deletions:
+                await self._store.update(details_table(uid), deletions)
+            return SinkNamesRow({name: seen_ms for name, seen_ms in seen.items() if name not in unused})
+        raise ThrottledError(f"{len(seen)} sinks wrote to this stream lately")
+
+    async def _unused(
+        self, uid: bytes, portion: list[str], seen: dict[str, int], now_ms: int, kept_ms: int
+    ) -> dict[str, Write | None]:
+        """Return those of ``portion`` that nobody needs any more, and how to delete their rows."""
+        rows = await self._store.get_many(details_table(uid), [sink_key(uid, name) for name in portion])
         unused: dict[str, Write | None] = {}
-        for name, row in zip(old, rows, strict=True):
+        for name, row in zip(portion, rows, strict=True):
             mark = None if row is None else decode_sink(row.value).mark
-            if mark is None or (mark.phase is SinkPhase.DONE and mark.time_ms < before_ms):
+            if _used_until_ms(mark, seen[name], kept_ms) < now_ms:
                 unused[name] = None if row is None else Write(sink_key(uid, name), None, row.version)
-        if not unused:
-            raise ThrottledError(f"{len(names.first_seen_ms)} sinks wrote to this stream lately")
-        deletions = [write for write in unused.values() if write is not None]
-        if deletions:
-            await self._store.update(table, deletions)
-        return SinkNamesRow(
-            {name: seen_ms for name, seen_ms in names.first_seen_ms.items() if name not in unused}
-        )
+        return unused
+
+
+def _used_until_ms(mark: SinkMark | None, seen_ms: int, kept_ms: int) -> float:
+    """Return until when a sink has to be remembered."""
+    if mark is None:
+        return seen_ms + kept_ms
+    if mark.phase is not SinkPhase.DONE:
+        return math.inf
+    return mark.time_ms + (min(kept_ms, SINGLE_KEPT_MS) if mark.is_single else kept_ms)

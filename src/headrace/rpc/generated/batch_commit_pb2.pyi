@@ -29,7 +29,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class TransactionTag(_message.Message):
     """Who writes, and which part of what. `sink` names the destination's memory (chosen by the application or equal
-    to `query`), `query` the run that numbers the batches.
+    to `query`), `query` the run that numbers the batches. The query `once` (of a sink of another name) says that
+    the sink has this batch and no other: when a stream has many sinks, such a one is forgotten an hour after it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -375,7 +376,7 @@ class GetSinkWatermarkResponse(_message.Message):
     WATERMARK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def watermark(self) -> Global___SinkWatermark:
-        """Absent if the sink never committed here, or was forgotten after 30 days without use."""
+        """Absent if the sink never committed here, or was forgotten after 30 days without use (an hour if its query is `once`)."""
 
     def __init__(
         self,

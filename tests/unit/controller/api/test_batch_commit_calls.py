@@ -304,6 +304,53 @@ async def test_the_sinks_of_a_stream_are_bounded_and_old_ones_are_forgotten(stre
     assert (await watermark(stream, "sink-7")).batch == 2
 
 
+async def test_sinks_of_single_batches_are_forgotten_soon(stream, monkeypatch):
+    """Thousands of jobs a week, each with a sink of its own, would fill the list for a month."""
+    monkeypatch.setattr(sinks, "SINKS_MAX", 20)
+    monkeypatch.setattr(sinks, "_FORGOTTEN_AT_ONCE", 5)
+    for number in range(10):
+        await commit_batch(stream, [], sink=f"application-{number}")
+    await commit_batch(stream, [], sink="once", query="once")  # an application that is called like that
+    for number in range(9):
+        await commit_batch(stream, [], sink=f"job-{number}", query="once")
+    stream.world.clock.now += sinks.SINGLE_KEPT_MS
+    async with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+        await commit_batch(stream, [], sink="job-x", query="once")
+    assert (await commit_batch(stream, [], sink="job-0", query="once")).status == Committed.ALREADY
+    stream.world.clock.now += 1
+    txns = await open_batch(stream, sink="job-x", query="once")
+    assert (await commit_batch(stream, txns, sink="job-x", query="once")).status == Committed.COMMITTED
+    for number in range(10):
+        assert await watermark(stream, f"application-{number}") is not None
+    assert await watermark(stream, "once") is not None
+
+
+async def test_a_single_batch_that_was_forgotten_is_not_committed_twice(stream, monkeypatch):
+    monkeypatch.setattr(sinks, "SINKS_MAX", 1)
+    txns = await open_batch(stream, sink="job-1", query="once")
+    for _ in range(2):
+        answer = await commit_batch(stream, txns, sink="job-1", query="once")
+    assert answer.status == Committed.ALREADY
+    stream.world.clock.now += sinks.SINGLE_KEPT_MS + 1
+    assert (await commit_batch(stream, [], sink="job-2", query="once")).status == Committed.COMMITTED
+    assert await watermark(stream, "job-1") is None
+    answer = await commit_batch(stream, txns, sink="job-1", query="once")
+    assert (answer.status, answer.missing) == (Committed.MISSING, txns[0].txnId)
+    assert content(stream, 0) == b"<0><1>"
+
+
+async def test_old_sinks_in_use_do_not_hide_others_that_are_not(stream, monkeypatch):
+    monkeypatch.setattr(sinks, "SINKS_MAX", 20)
+    monkeypatch.setattr(sinks, "_FORGOTTEN_AT_ONCE", 5)
+    for number in range(20):
+        await commit_batch(stream, [], sink=f"sink-{number}")
+    stream.world.clock.now += 31 * 86_400_000
+    for number in range(12):
+        await commit_batch(stream, [], sink=f"sink-{number}", batch=1)
+    assert (await commit_batch(stream, [])).status == Committed.COMMITTED
+    assert await watermark(stream, "sink-11") is not None
+
+
 async def test_a_transaction_pinned_for_one_sink_is_not_given_to_another(stream):
     txns = await open_batch(stream)
     await pin(stream, txns)

@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError
+from headrace.model.names import SINGLE_BATCH_QUERY
 
 SINK_KIND: Final = b"W"
 NAMES_KIND: Final = b"X"
@@ -34,6 +35,11 @@ class SinkMark:
     phase: SinkPhase
     time_ms: int
     txn_ids: tuple[int, ...] = ()
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the sink has no other batch than this one: only the call that commits it is repeated."""
+        return self.query == SINGLE_BATCH_QUERY != self.sink
 
 
 @dataclass(frozen=True, slots=True)
