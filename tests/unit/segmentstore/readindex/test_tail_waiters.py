@@ -6,7 +6,7 @@ import random
 import pytest
 
 from headrace.errors import ContainerOfflineError
-from headrace.segmentstore.readindex.tail_waiters import TailWaiters
+from headrace.segmentstore.readindex.tail_waiters import WOKEN_AT_ONCE, TailWaiters
 
 
 async def test_only_reads_below_the_new_length_are_woken():
@@ -45,11 +45,73 @@ async def test_failing_reaches_everybody():
             await future
 
 
-async def test_ten_thousand_waiters_are_woken_in_one_pass():
+@pytest.mark.parametrize("reason", ["bytes", "change", "end"])
+async def test_ten_thousand_waiters_are_woken_in_portions(reason):
+    """Each is a read that looks again and answers: together they would hold up the loop for 80 ms."""
     waiters = TailWaiters()
     futures = [waiters.add(offset) for offset in range(10_000)]
-    waiters.wake_below(10_000)
-    await asyncio.gather(*futures)
+    far = waiters.add(1_000_000)
+    match reason:
+        case "bytes":
+            waiters.wake_below(10_000)
+        case "change":
+            waiters.wake_all()
+        case "end":
+            waiters.fail_all(ContainerOfflineError("stop"))
+    done, turns = 0, 0
+    while done < len(futures):
+        before, done = done, sum(future.done() for future in futures)
+        assert 0 < done - before <= WOKEN_AT_ONCE
+        waiters.check()
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns == 20
+    assert far.done() == (reason != "bytes")
+    assert all(isinstance(each.exception(), ContainerOfflineError) == (reason == "end") for each in futures)
+    assert len(waiters) == (reason == "bytes")
+
+
+async def test_appends_while_readers_are_woken_wake_no_more_of_them_at_once():
+    waiters = TailWaiters()
+    futures = [waiters.add(offset) for offset in range(5 * WOKEN_AT_ONCE)]
+    for length in range(WOKEN_AT_ONCE + 1, 5 * WOKEN_AT_ONCE + 1):
+        waiters.wake_below(length)
+    assert sum(future.done() for future in futures) == WOKEN_AT_ONCE
+    futures[-1].cancel()
+    waiters.discard(futures[-1])
+    await asyncio.wait(futures)
+    waiters.check()
+    assert not len(waiters)
+
+
+async def test_who_waits_again_while_readers_are_woken_waits_for_something_new():
+    """A read of bytes that are neither here nor in storage waits below the length: no loop without end."""
+    waiters = TailWaiters()
+    looks = 0
+
+    async def look():
+        nonlocal looks
+        while True:
+            await waiters.add(1)
+            looks += 1
+
+    readers = [asyncio.ensure_future(look()) for _ in range(3 * WOKEN_AT_ONCE)]
+    await asyncio.sleep(0)
+    waiters.wake_below(2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert looks == len(readers) == len(waiters)
+    for reader in readers:
+        reader.cancel()
+
+
+async def test_who_is_yet_to_be_woken_when_the_segment_goes_is_told_so():
+    waiters = TailWaiters()
+    futures = [waiters.add(0) for _ in range(2 * WOKEN_AT_ONCE)]
+    waiters.wake_below(1)
+    waiters.fail_all(ContainerOfflineError("stop"))
+    await asyncio.wait(futures)
+    assert sum(future.exception() is None for future in futures) == WOKEN_AT_ONCE
     assert not len(waiters)
 
 
