@@ -319,6 +319,7 @@ class World:
 
     async def close(self) -> None:
         self.index.close()
+        await self.index.wait_freed()
         self.storage.let_go()
         await self.supervisor.stop()
         self.cache.check()

@@ -136,6 +136,7 @@ class ContainerTiers:
                 yield
             except BaseException:
                 self.read_index.close()
+                await self.read_index.wait_freed()
                 raise
 
     async def _check_recovered(self) -> None:
@@ -218,7 +219,10 @@ class ContainerTiers:
                 await self.supervisor.stop()
             finally:
                 self.read_index.close()
-                await self.log.stop()
+                try:
+                    await self.read_index.wait_freed()
+                finally:
+                    await self.log.stop()
 
     async def _leave_short_log(self) -> None:
         """Store everything, write a checkpoint, cut the log in front of it: the next start reads only that.

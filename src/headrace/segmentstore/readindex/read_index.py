@@ -6,6 +6,8 @@ It decides nothing itself: ``read_plan`` says what a read needs, ``segment_index
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -36,7 +38,6 @@ from headrace.segmentstore.readindex.segment_index import SLACK_BYTES, SegmentIn
 from headrace.segmentstore.readindex.storage_fetches import FetchStatistics, Spawner, StorageFetches
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from headrace.segmentstore.container.segment_state import SegmentState
@@ -53,6 +54,12 @@ AT_ONCE_BYTES_MAX: Final = 1 * MIB
 """Read on the loop in one go: a third of a millisecond out of the page cache, checksums included."""
 RUNS_SEGMENTS_MAX: Final = 64
 """Segments whose readers are followed; the one read from storage longest ago is forgotten first."""
+FREED_AT_ONCE: Final = 1000
+"""Extents that are freed in one turn of the loop, some 3 us each. A container that ends may have had a
+hundred thousand, in tens of thousands of segments, and others run on.
+"""
+_SEGMENT_AS_EXTENTS: Final = 4
+"""What it takes to forget a segment, and to tell one reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +121,9 @@ class ContainerReadIndex:
         )
         self._indexes: dict[SegmentState, SegmentIndex] = {}
         self._runs: dict[SegmentIndex, SequentialRuns] = {}
+        self._leaving: deque[tuple[SegmentIndex, ContainerOfflineError | None]] = deque()
+        self._all_freed = asyncio.Event()
+        self._all_freed.set()
         self._unstored = UnstoredBytes()
         self._expected_bytes = 0
         self._closed = False
@@ -191,9 +201,11 @@ class ContainerReadIndex:
             index = gone.pop()
             gone += [redirect.source for redirect in index.redirects]
             if self._indexes.get(index.state) is index:
-                self._forget(index, NoSuchSegmentError(index.state.name))
+                # Replay needs the room at once: it ends if it finds none.
+                self._forget(index, NoSuchSegmentError(index.state.name), at_once=True)
 
     def close(self) -> None:
+        """Nothing is known here any more. Waits for nobody: :meth:`wait_freed` does."""
         if self._closed:
             return
         self._cache.leave(self._accepted_max)
@@ -201,8 +213,16 @@ class ContainerReadIndex:
         self.expect_tails(-self._expected_bytes // BLOCK_BYTES)
         self._closed = True
         self._fetches.close()
-        for index in list(self._indexes.values()):
-            self._forget(index, ContainerOfflineError("the container stops"))
+        self._runs.clear()
+        error = ContainerOfflineError("the container stops")
+        self._leaving.extend((index, error) for index in self._indexes.values())
+        self._indexes.clear()
+        if self._all_freed.is_set():
+            self._free_leaving()
+
+    async def wait_freed(self) -> None:
+        """Return when the memory of everything that left is the cache's again."""
+        await self._all_freed.wait()
 
     def _index_of(self, segment: SegmentState) -> SegmentIndex:
         index = self._indexes.get(segment)
@@ -213,14 +233,42 @@ class ContainerReadIndex:
             self._indexes[segment] = index
         return index
 
-    def _forget(self, index: SegmentIndex, error: NoSuchSegmentError | ContainerOfflineError) -> None:
+    def _forget(
+        self,
+        index: SegmentIndex,
+        error: NoSuchSegmentError | ContainerOfflineError,
+        *,
+        at_once: bool = False,
+    ) -> None:
         del self._indexes[index.state]
         self._runs.pop(index, None)
         self._fetches.forget(index, error)
-        for redirect in index.redirects:
-            redirect.parked.fail_all(error)
-        index.waiters.fail_all(error)
-        index.close()
+        _tell_readers(index, error)
+        if at_once:
+            index.close(index.entries.count)
+            return
+        self._leaving.append((index, None))
+        if self._all_freed.is_set():
+            self._free_leaving()
+
+    def _free_leaving(self) -> None:
+        """Free what has left; of very much the rest in the next turns of the loop."""
+        leaving, room = self._leaving, FREED_AT_ONCE
+        while leaving and room > 0:
+            index, error = leaving[0]
+            cost = index.entries.count + _SEGMENT_AS_EXTENTS * (1 + len(index.waiters))
+            if error is not None:
+                leaving[0] = index, None
+                _tell_readers(index, error)
+            if not index.close(room):
+                break
+            leaving.popleft()
+            room -= cost
+        if not leaving:
+            self._all_freed.set()
+        else:
+            self._all_freed.clear()
+            asyncio.get_running_loop().call_soon(self._free_leaving)
 
     # ---------------------------------------------------------------------------------- reads
 
@@ -493,6 +541,13 @@ class ContainerReadIndex:
         for index in self._indexes.values():
             index.check()
         self._fetches.check()
-        unstored = [index.unstored for index in self._indexes.values() if index.unstored]
+        present = [*self._indexes.values(), *(index for index, _ in self._leaving)]
+        unstored = [index.unstored for index in present if index.unstored]
         assert self._unstored.count == sum(unstored) + SLACK_BYTES * len(unstored)
         assert all(index in self._indexes.values() for index in self._runs)
+
+
+def _tell_readers(index: SegmentIndex, error: NoSuchSegmentError | ContainerOfflineError) -> None:
+    for redirect in index.redirects:
+        redirect.parked.fail_all(error)
+    index.waiters.fail_all(error)

@@ -9,6 +9,7 @@ third. Bytes at or above ``stored`` are only here, so their extents are essentia
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CacheFullError
@@ -403,12 +404,20 @@ class SegmentIndex:
         self.tail_block = NO_BLOCK
         self._count_unstored(-self.unstored)
 
-    def close(self) -> None:
-        """Free everything. The index must not be used afterwards."""
+    def close(self, extents_max: int) -> bool:
+        """Free everything, in as many calls as it takes if it is more extents than that; answer whether it is
+        done. The index must not be used afterwards, except by the cache until then.
+        """
+        if self.entries.count > extents_max:
+            for offset, block in list(islice(self.entries, extents_max)):
+                self.on_evicted(offset)
+                self._cache.free(block)
+            return False
         for _, block in self.entries:
             self._cache.free(block)
         self.forget_entries()
         self._cache.unregister(self._number)
+        return True
 
     def check(self) -> None:
         """Assert that entries are apart, of the right class, and counted."""

@@ -553,6 +553,76 @@ async def test_a_truncation_of_very_many_extents_frees_some_and_leaves_the_other
     await world.close()
 
 
+@pytest.mark.parametrize("how", ["drop", "close"])
+async def test_very_many_extents_are_freed_in_several_turns_of_the_loop(monkeypatch, how):
+    """A hundred thousand take a tenth of a second, in which other containers would stand still."""
+    monkeypatch.setattr("headrace.segmentstore.readindex.read_index.FREED_AT_ONCE", 100)
+    world = World(small_cache(1024))
+    filling, segment = world.create("f"), world.create("s")
+    for _ in range(34):
+        world.append(filling, 16 * BLOCK)
+    for _ in range(400):
+        world.append(segment, BLOCK)  # of a block each, since memory is tight
+    world.store(segment)
+    waiting = asyncio.ensure_future(world.read(segment, 400 * BLOCK, 1, wait=True))
+    await settle()
+    if how == "drop":
+        world.index.drop(segment)
+    else:
+        world.index.drop(filling)
+        world.index.close()
+    left = world.cache.statistics().used_bytes
+    assert left > 200 * BLOCK
+    while not world.index._all_freed.is_set():
+        world.check()
+        await asyncio.sleep(0)
+        before, left = left, world.cache.statistics().used_bytes
+        assert before - left <= 100 * BLOCK
+    assert left == (34 * 16 * BLOCK if how == "drop" else 0)
+    with pytest.raises(ContainerOfflineError):
+        await waiting
+    await world.close()
+
+
+async def test_an_index_of_very_many_segments_closes_in_several_turns_of_the_loop(monkeypatch):
+    monkeypatch.setattr("headrace.segmentstore.readindex.read_index.FREED_AT_ONCE", 100)
+    world = World(small_cache(1024))
+    segments = [world.create(f"s{number}") for number in range(300)]
+    for segment in segments:
+        world.append(segment, 10)
+    readers = [asyncio.ensure_future(world.read(each, 10, 1, wait=True)) for each in segments]
+    await settle()
+    world.index.close()
+    for segment in segments[0], segments[-1]:  # freed already, and not yet
+        with pytest.raises(ContainerOfflineError):
+            await world.read(segment, 0, 1)
+    turns = 0
+    while world.cache.statistics().used_bytes:
+        world.check()
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 20
+    await world.index.wait_freed()
+    assert world.index.unstored_bytes() == 0
+    for error in await asyncio.gather(*readers, return_exceptions=True):
+        assert isinstance(error, ContainerOfflineError)
+    await world.close()
+
+
+async def test_what_replay_lets_go_of_makes_room_at_once(monkeypatch):
+    monkeypatch.setattr("headrace.segmentstore.readindex.read_index.FREED_AT_ONCE", 10)
+    world = World(small_cache(1024))
+    filling, segment = world.create("f"), world.create("s")
+    for _ in range(34):
+        world.append(filling, 16 * BLOCK)
+    for _ in range(400):
+        world.append(segment, BLOCK)
+    segment.deleted = True
+    world.index.let_go(segment)
+    assert world.cache.statistics().used_bytes == 34 * 16 * BLOCK
+    await world.close()
+
+
 async def test_a_segment_truncated_while_it_is_read_is_reported(world):
     segment = world.create_stored("s", 10 * KIB)
     world.storage.hold()
