@@ -24,8 +24,13 @@ from headrace.controller.store.rows.sink_row import (
     encode_sink_names,
 )
 from headrace.errors import MetadataConflictError, ThrottledError, UnknownOutcomeError
+from headrace.limits import KIB
 
 SINKS_MAX: Final = 10_000
+NAMES_BYTES_MAX: Final = 768 * KIB
+"""The list is as full with so many bytes: it is one entry of a table, and has to stay below
+``TABLE_VALUE_BYTES_MAX``. Enough for ``SINKS_MAX`` names of 70 characters; a name may have 255.
+"""
 SINGLE_KEPT_MS: Final = 3_600_000
 """How long the mark of a single batch tells who repeats the call, whose answer was lost, that it is in. Later
 ones are told that the transactions are not open any more, which is as true; none is committed twice.
@@ -76,10 +81,10 @@ class Sinks:
                 write a single batch.
         """
         for _ in range(_ATTEMPTS_MAX):
-            names, version = await self._names(uid)
+            names, version, size = await self._names(uid)
             if sink in names.first_seen_ms:
                 return
-            if len(names.first_seen_ms) >= SINKS_MAX:
+            if len(names.first_seen_ms) >= SINKS_MAX or size > NAMES_BYTES_MAX:
                 names = await self._without_unused(uid, names, now_ms, kept_ms)
             longer = SinkNamesRow({**names.first_seen_ms, sink: now_ms})
             write = Write(sink_names_key(uid), encode_sink_names(longer), version)
@@ -94,11 +99,12 @@ class Sinks:
         """Return every sink that may have a row."""
         return list((await self._names(uid))[0].first_seen_ms)
 
-    async def _names(self, uid: bytes) -> tuple[SinkNamesRow, int]:
+    async def _names(self, uid: bytes) -> tuple[SinkNamesRow, int, int]:
+        """Return the list, its version and how many bytes it takes."""
         found = await self._store.get(details_table(uid), sink_names_key(uid))
         if found is None:
-            return SinkNamesRow(), ABSENT
-        return decode_sink_names(found.value), found.version
+            return SinkNamesRow(), ABSENT, 0
+        return decode_sink_names(found.value), found.version, len(found.value)
 
     async def _without_unused(
         self, uid: bytes, names: SinkNamesRow, now_ms: int, kept_ms: int

@@ -3,10 +3,13 @@ import asyncio
 import grpc
 import pytest
 
-from headrace.controller.store.rows.sink_row import SinkPhase
+from headrace.controller.store.layout import details_table, sink_names_key
+from headrace.controller.store.rows.sink_row import SinkNamesRow, SinkPhase, encode_sink_names
 from headrace.controller.store.rows.txn_row import TxnState
 from headrace.controller.transactions import sinks
 from headrace.controller.transactions.batch_commit import Batch
+from headrace.errors import ThrottledError
+from headrace.limits import TABLE_VALUE_BYTES_MAX
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
@@ -302,6 +305,26 @@ async def test_the_sinks_of_a_stream_are_bounded_and_old_ones_are_forgotten(stre
     assert (await commit_batch(stream, [])).status == Committed.COMMITTED
     assert await watermark(stream, "sink-8") is None
     assert (await watermark(stream, "sink-7")).batch == 2
+
+
+async def test_a_list_of_long_names_is_full_before_it_outgrows_its_table(stream):
+    """A name of 255 characters may take 1020 bytes, an entry of a table has room for a thousand of these."""
+    rows, context = stream.world.store, stream.controller.context
+    uid = (await context.directory.get("s", "t")).uid
+    names = {f"{number:05}".rjust(255, "\N{BAR CHART}"): 0 for number in range(1100)}
+    assert len(encode_sink_names(SinkNamesRow(names))) > TABLE_VALUE_BYTES_MAX
+    taken = 0
+    for name in names:
+        try:
+            await context.sinks.enlist(uid, name, 1000, 30 * 86_400_000)
+        except ThrottledError:
+            break
+        taken += 1
+    assert 700 < taken < 1000
+    value = (await rows.get(details_table(uid), sink_names_key(uid))).value
+    assert len(value) < TABLE_VALUE_BYTES_MAX
+    await context.sinks.enlist(uid, "later", 1001 + 30 * 86_400_000, 30 * 86_400_000)
+    assert await context.sinks.names(uid) == ["later"]
 
 
 async def test_sinks_of_single_batches_are_forgotten_soon(stream, monkeypatch):
