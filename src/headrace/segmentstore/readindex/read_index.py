@@ -6,8 +6,6 @@ It decides nothing itself: ``read_plan`` says what a read needs, ``segment_index
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -24,6 +22,7 @@ from headrace.runtime.settings import tunable
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX
+from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes, tell_readers
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
 from headrace.segmentstore.readindex.read_plan import (
     SEQUENTIAL_READ_ALIGNMENT,
@@ -38,6 +37,7 @@ from headrace.segmentstore.readindex.segment_index import SLACK_BYTES, SegmentIn
 from headrace.segmentstore.readindex.storage_fetches import FetchStatistics, Spawner, StorageFetches
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from headrace.segmentstore.container.segment_state import SegmentState
@@ -54,12 +54,6 @@ AT_ONCE_BYTES_MAX: Final = 1 * MIB
 """Read on the loop in one go: a third of a millisecond out of the page cache, checksums included."""
 RUNS_SEGMENTS_MAX: Final = 64
 """Segments whose readers are followed; the one read from storage longest ago is forgotten first."""
-FREED_AT_ONCE: Final = 1000
-"""Extents that are freed in one turn of the loop, some 3 us each. A container that ends may have had a
-hundred thousand, in tens of thousands of segments, and others run on.
-"""
-_SEGMENT_AS_EXTENTS: Final = 4
-"""What it takes to forget a segment, and to tell one reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +115,7 @@ class ContainerReadIndex:
         )
         self._indexes: dict[SegmentState, SegmentIndex] = {}
         self._runs: dict[SegmentIndex, SequentialRuns] = {}
-        self._leaving: deque[tuple[SegmentIndex, ContainerOfflineError | None]] = deque()
-        self._all_freed = asyncio.Event()
-        self._all_freed.set()
+        self._leaving = LeavingIndexes()
         self._unstored = UnstoredBytes()
         self._expected_bytes = 0
         self._closed = False
@@ -214,15 +206,12 @@ class ContainerReadIndex:
         self._closed = True
         self._fetches.close()
         self._runs.clear()
-        error = ContainerOfflineError("the container stops")
-        self._leaving.extend((index, error) for index in self._indexes.values())
-        self._indexes.clear()
-        if self._all_freed.is_set():
-            self._free_leaving()
+        leaving, self._indexes = self._indexes, {}
+        self._leaving.add(leaving.values(), ContainerOfflineError("the container stops"))
 
     async def wait_freed(self) -> None:
         """Return when the memory of everything that left is the cache's again."""
-        await self._all_freed.wait()
+        await self._leaving.wait_freed()
 
     def _index_of(self, segment: SegmentState) -> SegmentIndex:
         index = self._indexes.get(segment)
@@ -243,32 +232,11 @@ class ContainerReadIndex:
         del self._indexes[index.state]
         self._runs.pop(index, None)
         self._fetches.forget(index, error)
-        _tell_readers(index, error)
+        tell_readers(index, error)
         if at_once:
             index.close(index.entries.count)
-            return
-        self._leaving.append((index, None))
-        if self._all_freed.is_set():
-            self._free_leaving()
-
-    def _free_leaving(self) -> None:
-        """Free what has left; of very much the rest in the next turns of the loop."""
-        leaving, room = self._leaving, FREED_AT_ONCE
-        while leaving and room > 0:
-            index, error = leaving[0]
-            cost = index.entries.count + _SEGMENT_AS_EXTENTS * (1 + len(index.waiters))
-            if error is not None:
-                leaving[0] = index, None
-                _tell_readers(index, error)
-            if not index.close(room):
-                break
-            leaving.popleft()
-            room -= cost
-        if not leaving:
-            self._all_freed.set()
         else:
-            self._all_freed.clear()
-            asyncio.get_running_loop().call_soon(self._free_leaving)
+            self._leaving.add([index])
 
     # ---------------------------------------------------------------------------------- reads
 
@@ -541,13 +509,7 @@ class ContainerReadIndex:
         for index in self._indexes.values():
             index.check()
         self._fetches.check()
-        present = [*self._indexes.values(), *(index for index, _ in self._leaving)]
+        present = [*self._indexes.values(), *self._leaving]
         unstored = [index.unstored for index in present if index.unstored]
         assert self._unstored.count == sum(unstored) + SLACK_BYTES * len(unstored)
         assert all(index in self._indexes.values() for index in self._runs)
-
-
-def _tell_readers(index: SegmentIndex, error: NoSuchSegmentError | ContainerOfflineError) -> None:
-    for redirect in index.redirects:
-        redirect.parked.fail_all(error)
-    index.waiters.fail_all(error)
