@@ -21,9 +21,9 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig, EvictionConfig
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.state.metadata_checkpoint import CheckpointSnapshot
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.storage.providers.memory import MemoryChunkProvider

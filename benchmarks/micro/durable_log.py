@@ -20,13 +20,13 @@ from headrace.errors import HeadraceError
 from headrace.limits import KIB
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.operations.catalogue import MapSegment
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.memory import MemoryLogStore, MemoryWal
 
 SIZES = (100, 1 * KIB, 10 * KIB, 100 * KIB)

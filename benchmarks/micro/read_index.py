@@ -17,8 +17,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headrace.limits import KIB, MIB
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex import BlockCache, CacheConfig, ContainerReadIndex
+from headrace.segmentstore.state.segment_state import SegmentState
 
 SIZES = (100, 10 * KIB, 1 * MIB)
 UNSTORED_BYTES = 8 * MIB

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container.catalogue_row import decode_row, encode_row
-from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
 
 GOLDEN = bytes.fromhex((Path(__file__).parent / "catalogue_row/v1/row.hex").read_text())

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.segmentstore.container.metadata_checkpoint import (
+from headrace.segmentstore.durablelog.frame_reader import FrameReader
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations.codec import decode, encode
+from headrace.segmentstore.state.metadata_checkpoint import (
     cut_row,
     decode_segment_row,
     encode_segment_row,
     join_rows,
 )
-from headrace.segmentstore.container.segment_state import SegmentState
-from headrace.segmentstore.durablelog.frame_reader import FrameReader
-from headrace.segmentstore.operations import catalogue as ops
-from headrace.segmentstore.operations.codec import decode, encode
+from headrace.segmentstore.state.segment_state import SegmentState
 
 HERE = Path(__file__).parent
 WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")

@@ -12,7 +12,6 @@ from headrace.cli.inspect_data import InspectedData, open_data, time_text
 from headrace.cli.output import print_columns, print_fields, print_json, print_line, printable, progress
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.attribute_names import attribute_words
 from headrace.segmentstore.inspection.container_check import replay_steadily, replay_with_catalogue
 from headrace.segmentstore.inspection.container_log import look_steadily
@@ -20,6 +19,7 @@ from headrace.segmentstore.inspection.container_replay import ReplayedContainer,
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.inspection.segment_view import SegmentView, kind_of, status_of, view_segment
+from headrace.segmentstore.state.segment_state import SegmentState
 
 _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums", "g": "garbage"}
 

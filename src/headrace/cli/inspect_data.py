@@ -17,9 +17,9 @@ from headrace.errors import CorruptionError, DataCorruptionError, InvalidArgumen
 from headrace.model.hashing import container_of
 from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.runtime.kernel_locks import is_locked
-from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal
 from headrace.standalone.data_directory import FILE_NAME, containers_of, describe_surplus, find_logs
 from headrace.standalone.lost_logs import find_unmade
 
@@ -142,7 +142,7 @@ class InspectedData:
         """Neither record nor log: nothing was ever here, or only the chunks are left of what was."""
         places: list[str] = []
         for name, path in self.chunks.objects(lambda path, _: places.append(path)):
-            if not name.startswith(INTERNAL_PREFIX):  # what containers make for themselves proves nothing
+            if not is_internal(name):  # what containers make for themselves proves nothing
                 places.append(path)
                 break
         if not places:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from headrace.model.attributes import AttributeUpdate
 from headrace.runtime.open_file import FileSpan
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 @dataclass(slots=True)

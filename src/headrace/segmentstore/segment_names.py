@@ -11,12 +11,14 @@ from typing import Final
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX
 from headrace.model.names import primary_name, transaction_segment_name, transient_segment_name
-from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.storage.chunks.chunk_names import CHUNK_SUFFIX_BYTES_MAX
 from headrace.storage.providers.contract import CHUNK_NAME_BYTES_MAX
 
 SEGMENT_NAME_BYTES_MAX: Final = CHUNK_NAME_BYTES_MAX - len(f".{INT64_MAX:x}") - CHUNK_SUFFIX_BYTES_MAX
 """In UTF-8: what is left of the name of a chunk besides the segment's id and what a chunk adds."""
+
+INTERNAL_PREFIX: Final = "_system/containers/"
+"""Segments that containers keep for themselves; no client can name one."""
 
 _MARK_BYTES_MAX: Final = max(
     len(transaction_segment_name("", 0)), len(transient_segment_name("", bytes(16), bytes(16)))
@@ -26,9 +28,14 @@ PRIMARY_NAME_BYTES_MAX: Final = SEGMENT_NAME_BYTES_MAX - _MARK_BYTES_MAX
 """Of a segment that is neither a transaction's nor a scratch segment: those are named after it."""
 
 
+def is_internal(segment: str) -> bool:
+    """Whether a container keeps this segment for itself."""
+    return segment.startswith(INTERNAL_PREFIX)
+
+
 def check_segment_name(segment: str) -> None:
     """Raise InvalidArgumentError for a name no client of the protocol would make, or storage not take."""
-    if segment.startswith(INTERNAL_PREFIX):
+    if is_internal(segment):
         raise InvalidArgumentError(f"segment name {segment!r} is reserved")
     length = len(segment.encode("utf-8", "surrogatepass"))
     length_max = SEGMENT_NAME_BYTES_MAX

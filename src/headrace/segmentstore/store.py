@@ -30,12 +30,11 @@ from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
 from headrace.runtime.entropy import Entropy
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX
 from headrace.segmentstore.container.segment_merges import check_count
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
-from headrace.segmentstore.segment_names import SEGMENT_NAME_BYTES_MAX, check_segment_name
+from headrace.segmentstore.segment_names import SEGMENT_NAME_BYTES_MAX, check_segment_name, is_internal
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.tables import ContainerTables
 
 _NAMES_IN_A_TURN: Final = 64
@@ -58,7 +57,7 @@ class SegmentStore:
                 a name of 64 KiB until it has said so.
             ContainerOfflineError: the container does not run here now.
         """
-        if name.startswith(INTERNAL_PREFIX) or len(name) > SEGMENT_NAME_BYTES_MAX:
+        if is_internal(name) or len(name) > SEGMENT_NAME_BYTES_MAX:
             raise NoSuchSegmentError(name)
         return self._registry.get(name)
 
@@ -223,7 +222,7 @@ class SegmentStore:
                 await asyncio.sleep(0)
             computed += 1
             container = self._registry.get(target)  # it may have been started again meanwhile
-            if source.startswith(INTERNAL_PREFIX) or self._registry.get(source) is not container:
+            if is_internal(source) or self._registry.get(source) is not container:
                 raise InvalidArgumentError(
                     f"{source!r} and {target!r} live in different containers: nothing was merged"
                 )

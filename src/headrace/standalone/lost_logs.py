@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
-from headrace.segmentstore.container.segment_catalogue import INTERNAL_PREFIX, catalogue_name
+from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.segmentstore.segment_names import is_internal
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
 from headrace.wal.file.owner_record import OWNER_FILE
@@ -76,7 +77,7 @@ def _is_begun(files: Filesystem, log: str) -> bool:
 
 def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:
     objects = ChunkFiles(f"{directory}/chunks", files).objects(lambda _path, _error: None)
-    return any(not name.startswith(INTERNAL_PREFIX) for name, _ in objects)
+    return any(not is_internal(name) for name, _ in objects)
 
 
 def _find_hidden(directory: str, files: ReadOnlyFiles) -> str:
@@ -99,4 +100,4 @@ def _was_used(container_id: int, log: str, files: ReadOnlyFiles) -> bool:
     catalogue = state.by_name.get(catalogue_name(container_id))
     if catalogue is not None and catalogue.durable_length:
         return True  # only of other segments has it ever had a row
-    return any(not name.startswith(INTERNAL_PREFIX) for name in (*state.by_name, *stored))
+    return any(not is_internal(name) for name in (*state.by_name, *stored))

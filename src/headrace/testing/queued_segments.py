@@ -24,8 +24,8 @@ from headrace.errors import (
     StorageReadError,
 )
 from headrace.model.attributes import AttributeUpdate
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.testing.segment_access import Decide, Disk, MemorySegmentAccess
 
 T = TypeVar("T")

@@ -17,7 +17,6 @@ from headrace.errors import (
 from headrace.limits import KIB
 from headrace.runtime.open_file import FileSpan, OpenFile
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex import (
     BlockCache,
     CacheConfig,
@@ -30,6 +29,7 @@ from headrace.segmentstore.readindex import (
     storage_fetches,
 )
 from headrace.segmentstore.readindex.read_index import WITHOUT_ROOM
+from headrace.segmentstore.state.segment_state import SegmentState
 
 BLOCK: Final = 4096
 

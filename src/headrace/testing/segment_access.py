@@ -26,8 +26,8 @@ from headrace.errors import (
     SegmentTruncatedError,
 )
 from headrace.model.attributes import AttributeUpdate, UpdateKind
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.state.segment_state import SegmentState
 
 T = TypeVar("T")
 

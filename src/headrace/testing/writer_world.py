@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import cast
 
 from headrace.runtime.entropy import Entropy, SeededEntropy
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import (
     ReadIndex,
     StorageOperation,
@@ -26,6 +25,7 @@ from headrace.segmentstore.contract import (
     StoredSeal,
     StoredTruncate,
 )
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.storage_writer import StorageWriter
 from headrace.storage.chunks.config import SegmentStorageConfig

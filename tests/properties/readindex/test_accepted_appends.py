@@ -7,8 +7,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.state.segment_state import SegmentState
 from tests.unit.segmentstore.readindex.world import BLOCK, World, pattern, small_cache
 
 BLOCKS = 512

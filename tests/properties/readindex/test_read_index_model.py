@@ -21,9 +21,9 @@ from headrace.errors import (
     StorageReadError,
 )
 from headrace.limits import KIB
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.readindex import ContainerReadIndex
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.testing.read_index_world import BLOCK, SMALL_SIZES, World, settle, small_cache
 from headrace.testing.replaced_constants import replaced
 

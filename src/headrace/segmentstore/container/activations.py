@@ -9,7 +9,7 @@ from functools import partial
 
 from headrace.errors import ClosedError, ContainerOfflineError, HeadraceError
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 Waiters = deque[asyncio.Future[SegmentState]]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from headrace.errors import ContainerOfflineError, OffsetMismatchError
 from headrace.model.attributes import ATTRIBUTE_NULL
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.operation_processor import AppendOwner, OperationProcessor
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 class ContainerAppendTarget:

@@ -21,9 +21,9 @@ from crc32c import crc32c
 
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations.codec import decode_rows, encode_rows
+from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, encode_segment_row
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
 
 ROW_BYTES_MAX: Final = 64 * KIB

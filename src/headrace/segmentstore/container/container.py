@@ -13,22 +13,22 @@ from typing import Any
 from headrace.errors import CorruptionError, FencedOutError
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate
-from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.evictions import Evictions
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.segment_changes import SegmentChanges
 from headrace.segmentstore.container.segment_directory import SegmentDirectory
 from headrace.segmentstore.container.segment_merges import SegmentMerges
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.container.segment_statistics import SegmentStatistics, count_segments
 from headrace.segmentstore.container.tiers import ContainerTiers
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.operations.catalogue import Buffer
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.tables import ContainerTables
 
 

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, StorageReadError
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import StoredDelete
 from headrace.segmentstore.durablelog.durable_log import DurableLog
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flushing import FATAL
 

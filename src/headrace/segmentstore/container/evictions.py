@@ -26,15 +26,15 @@ from headrace.errors import (
 )
 from headrace.limits import KIB
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container import eviction_plan as plan
-from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
 from headrace.segmentstore.container.config import EvictionConfig
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.leaving_rows import are_current, find_leaving_rows
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.durable_log import DurableLog
+from headrace.segmentstore.state import eviction_plan as plan
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 _logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.chunks.segment_rows import walk_rows
 from headrace.storage.metadata.rows import CHUNK_PREFIX

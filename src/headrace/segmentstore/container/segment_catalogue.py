@@ -15,16 +15,10 @@ from headrace.limits import MIB
 from headrace.model.attributes import ROLLOVER_SIZE, SEGMENT_TYPE, TYPE_SYSTEM, TYPE_TABLE
 from headrace.model.tables import TableEntry, TableKey
 from headrace.segmentstore.container.catalogue_row import CatalogueRow, decode_row
-from headrace.segmentstore.container.segment_state import SegmentState
-
-INTERNAL_PREFIX: Final = "_system/containers/"
-"""Segments that containers keep for themselves; no client can name one."""
+from headrace.segmentstore.segment_names import INTERNAL_PREFIX
+from headrace.segmentstore.state.segment_state import SegmentState
 
 _CHUNK_BYTES: Final = 16 * MIB
-
-
-def is_internal(name: str) -> bool:
-    return name.startswith(INTERNAL_PREFIX)
 
 
 def catalogue_name(container_id: int) -> str:

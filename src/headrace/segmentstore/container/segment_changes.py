@@ -8,12 +8,12 @@ from typing import Any
 
 from headrace.errors import ContainerOfflineError, SegmentSealedError
 from headrace.model.attributes import AttributeUpdate
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import Propose
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.segment_state import SegmentState
 
 _UPDATE_BYTES = 300
 """Upper bound on what one attribute update takes in the log."""

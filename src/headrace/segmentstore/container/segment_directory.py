@@ -20,15 +20,15 @@ from headrace.errors import (
     WalWriteError,
 )
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.activations import Activations
 from headrace.segmentstore.container.catalogue_row import CatalogueRow
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentInfo
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import Propose
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 _NAME_OVERHEAD_BYTES = 300
 

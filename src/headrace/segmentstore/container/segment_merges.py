@@ -18,11 +18,11 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.model.attributes import AttributeUpdate
-from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.segment_directory import SegmentDirectory
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.segment_state import SegmentState
 
 MERGE_SOURCES_MAX: Final = 10_000
 """Sources of one batch."""

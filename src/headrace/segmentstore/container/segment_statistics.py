@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.evictions import Evictions
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.segment_directory import SegmentDirectory
+from headrace.segmentstore.state.container_state import ContainerState
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.durablelog.operation_processor import OperationProcessor
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state.container_state import ContainerState
 
 
 def _propose(changes: Mapping[str, bytes | None], sequence: int) -> ops.StorageRows:

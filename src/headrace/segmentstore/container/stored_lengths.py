@@ -5,33 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.errors import ContainerOfflineError, DataCorruptionError
-from headrace.runtime.open_file import FileSpan
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.contract import ReadIndex, StorageReader
+from headrace.errors import DataCorruptionError
+from headrace.segmentstore.contract import ReadIndex
+from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.metadata.rows import SEGMENT_PREFIX, decode_segment_row
 
 _HEX: Final = 16
-
-
-class LateStorage:
-    """The storage reader of a container whose storage comes to life after its read index."""
-
-    target: StorageReader | None = None
-
-    async def read_stored(self, segment: str, offset: int, length: int) -> bytes | bytearray | memoryview:
-        """See :meth:`StorageReader.read_stored`."""
-        if self.target is None:
-            raise ContainerOfflineError("the container is still recovering")
-        return await self.target.read_stored(segment, offset, length)
-
-    def read_at_once(
-        self, segment: str, offset: int, length: int, buffer: memoryview
-    ) -> tuple[int, int, FileSpan | None]:
-        """See :meth:`StorageReader.read_at_once`."""
-        if self.target is None:
-            return 0, 0, None
-        return self.target.read_at_once(segment, offset, length, buffer)
 
 
 def segment_id_of(storage_name: str) -> int:

@@ -19,18 +19,19 @@ from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.departures import Departures
+from headrace.segmentstore.container.late_storage import LateStorage
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.container.storage_row_log import LogRowStore
-from headrace.segmentstore.container.stored_lengths import LateStorage, StoredLengths
+from headrace.segmentstore.container.stored_lengths import StoredLengths
 from headrace.segmentstore.container.tenure import Tenure, describe_failure
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.storage_writer import StorageWriter
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 

@@ -21,9 +21,6 @@ from headrace.errors import (
 )
 from headrace.limits import INT64_MAX
 from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, WHOLE
@@ -32,6 +29,9 @@ from headrace.segmentstore.durablelog.processor_statistics import ProcessorStati
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.catalogue import OperationKind
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 _RUN_HEAD: Final = codec.RUN.size
 RUN_OVERHEAD: Final = ENTRY_HEADER.size + _RUN_HEAD

@@ -8,9 +8,6 @@ from __future__ import annotations
 from headrace.limits import INT64_MAX
 from headrace.model.attributes import EVENT_COUNT
 from headrace.runtime.clock import Clock
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import (
     ReadIndex,
     StoredCheckpoint,
@@ -24,6 +21,9 @@ from headrace.segmentstore.durablelog.frame_builder import OpenFrame
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 class DurableApply:

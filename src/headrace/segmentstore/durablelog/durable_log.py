@@ -19,10 +19,6 @@ from headrace.errors import CacheFullError, ClosedError, HeadraceError, Throttle
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
@@ -38,6 +34,10 @@ from headrace.segmentstore.durablelog.replay_portion import ReplayPortion, repla
 from headrace.segmentstore.durablelog.request_queue import Ticket
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.contract import Wal, WalRecord, WalStatistics
 
 _logger = logging.getLogger(__name__)

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container import metadata_checkpoint, transitions
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
 from headrace.segmentstore.durablelog.durable_apply import make_visible
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
@@ -27,6 +25,8 @@ from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation
+from headrace.segmentstore.state import metadata_checkpoint, transitions
+from headrace.segmentstore.state.container_state import ContainerState
 
 
 class LogReplay:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import StorageOperation, StoredAppend
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 @dataclass(slots=True)

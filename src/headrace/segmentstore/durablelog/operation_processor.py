@@ -33,9 +33,6 @@ from headrace.errors import (
 )
 from headrace.limits import MIB
 from headrace.runtime.clock import Clock
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.append_runs import RUN_OVERHEAD, AppendOwner, AppendRuns, OpenRun
 from headrace.segmentstore.durablelog.durable_apply import DurableApply
@@ -54,6 +51,9 @@ from headrace.segmentstore.durablelog.throttle.sources import ThrottleSources
 from headrace.segmentstore.durablelog.waiting_blocks import WaitingBlocks
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.contract import Wal
 
 _logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.errors import ContainerOfflineError
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.priority import DELAYED_FROM, Priority
 from headrace.segmentstore.operations.catalogue import Operation
+from headrace.segmentstore.state.segment_state import SegmentState
 
 Propose = Callable[[int], Operation]
 """Check a request against the accepted state and return its operation under the given sequence number."""

@@ -8,8 +8,8 @@ from typing import Protocol
 from headrace.errors import HeadraceError
 from headrace.model.attributes import AttributeUpdate
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 class AppendOwner(Protocol):

@@ -13,7 +13,6 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_log import look_steadily
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
@@ -22,6 +21,7 @@ from headrace.segmentstore.inspection.inactive_segments import open_catalogue, r
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
 from headrace.segmentstore.inspection.table_entries import read_entries
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 from headrace.storage.chunks.segment_layout import load_layout
 from headrace.storage.metadata.rows import segment_key

@@ -12,8 +12,6 @@ from typing import Final, cast
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.container.stored_lengths import StoredLengths
 from headrace.segmentstore.contract import ReadIndex, StorageOperation
 from headrace.segmentstore.durablelog.log_replay import LogReplay
@@ -23,6 +21,8 @@ from headrace.segmentstore.inspection.container_log import ContainerLog, LogFram
 from headrace.segmentstore.inspection.frames import FoundOperation, located, read_operations
 from headrace.segmentstore.inspection.log_coverage import LogCoverage
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 CHECKPOINTS_KEPT: Final = 1000
 

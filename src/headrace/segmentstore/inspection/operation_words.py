@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row
 from headrace.segmentstore.inspection.attribute_names import attribute_words
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation
+from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row
 
 _ROWS_SHOWN: Final = 3
 

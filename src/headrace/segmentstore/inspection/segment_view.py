@@ -7,11 +7,11 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.model import attributes as attr
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.attribute_names import segment_type_words
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.log_coverage import LogRange
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_layout, walk_chunks
 
 _VERIFIED: Final = "verified"

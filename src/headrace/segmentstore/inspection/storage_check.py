@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from headrace.errors import ChecksumMismatchError, DataCorruptionError, StorageReadError
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.stored_lengths import segment_id_of
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.findings import CheckReport
+from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.segment_layout import (
     Chunk,
     SegmentLayout,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.segment_content import SegmentContents
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import REMOVAL, decode_entries
 
 

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from headrace.segmentstore.container.segment_state import SegmentState
     from headrace.segmentstore.contract import StorageReader
     from headrace.segmentstore.readindex.cache.cache import BlockCache
     from headrace.segmentstore.readindex.redirects import Redirect
     from headrace.segmentstore.readindex.tail_waiters import TailWaiters
+    from headrace.segmentstore.state.segment_state import SegmentState
 
 WITHOUT_ROOM: Final = 1 << 62
 """What :meth:`ContainerReadIndex.unstored_bytes` answers when nothing more should be accepted."""

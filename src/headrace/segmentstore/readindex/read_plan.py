@@ -10,9 +10,9 @@ from headrace.errors import InvalidArgumentError, NoSuchSegmentError, SegmentTru
 from headrace.limits import KIB, MIB, READ_BYTES_MAX
 
 if TYPE_CHECKING:
-    from headrace.segmentstore.container.segment_state import SegmentState
     from headrace.segmentstore.readindex.redirects import Redirect
     from headrace.segmentstore.readindex.segment_index import SegmentIndex
+    from headrace.segmentstore.state.segment_state import SegmentState
 
 STORAGE_READ_ALIGNMENT: Final = 64 * KIB
 """A single read from storage ends on a multiple of this."""

@@ -21,8 +21,8 @@ from headrace.segmentstore.readindex.redirects import Redirect, Redirects
 from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 
 if TYPE_CHECKING:
-    from headrace.segmentstore.container.segment_state import SegmentState
     from headrace.segmentstore.readindex.cache.cache import BlockCache
+    from headrace.segmentstore.state.segment_state import SegmentState
 
 MERGE_COPY_BYTES_MAX: Final = 16 * KIB
 """A source this small is copied to its target as the merge begins: cheaper than an extent of its own. Unless

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course, is_absorbable
 from headrace.segmentstore.storagewriter.segment_aggregator import (
     PendingAppend,

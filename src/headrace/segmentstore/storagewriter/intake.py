@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import (
     MemoryLog,
     ReadIndex,
@@ -22,6 +21,7 @@ from headrace.segmentstore.contract import (
     StoredSeal,
     StoredTruncate,
 )
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, ValuesView
 from typing import Final
 
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.segment_aggregator import QueueTotals, SegmentAggregator
 

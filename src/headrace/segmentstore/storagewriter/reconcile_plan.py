@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_storage import StoredSegmentInfo
 
 

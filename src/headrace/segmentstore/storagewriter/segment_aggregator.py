@@ -20,7 +20,7 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.limits import MIB
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 AGGREGATE_BYTES_MAX: Final = 1 * MIB
 """Appends are joined up to this size; the log is cut between two items, never within one."""

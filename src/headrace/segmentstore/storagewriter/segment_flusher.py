@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from headrace.errors import CorruptionError, DataCorruptionError, StorageReadError
 from headrace.limits import MIB
 from headrace.model.attributes import ROLLOVER_SIZE
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadIndex
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.flush_plan import (
     CompareStep,
     ConcatStep,

@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 
 from headrace.errors import OffsetMismatchError, ThrottledError
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.table_index import REMOVED, location_version
 from headrace.segmentstore.tables.table_state import Batch, TableState

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable, ValuesView
 
 from headrace.errors import HeadraceError, InvalidArgumentError, SegmentTruncatedError
-from headrace.segmentstore.container.segment_catalogue import is_internal
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.segment_names import is_internal
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.request_limits import key_length_of

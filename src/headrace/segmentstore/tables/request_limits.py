@@ -16,7 +16,7 @@ from headrace.limits import (
 )
 from headrace.model.attributes import ATTRIBUTE_ID_LENGTH, TYPE_FIXED_KEY_TABLE
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.limits import KIB
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import LoggedEntry, NoEntryError, decode_entries
 
 #: Bytes read and decoded without a pause: some milliseconds of small entries.

@@ -16,8 +16,8 @@ from headrace.errors import (
 )
 from headrace.limits import TABLE_ITEM_BYTES
 from headrace.model.tables import TableDelta, TableEntry, TableKey
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.delta_plan import DeltaWalk
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, NoEntryError, decode_value

@@ -20,8 +20,8 @@ from headrace.model.attributes import (
     TYPE_TABLE,
 )
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.compaction import TableCompactor
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries, encode_removals

@@ -23,9 +23,9 @@ from headrace.errors import (
 )
 from headrace.limits import KIB
 from headrace.runtime.entropy import SeededEntropy
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.readindex import BlockCache
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.testing.read_index_world import BLOCK, SMALL_SIZES, World, small_cache
 from headrace.testing.reduction import ALL, Reduction
 from headrace.testing.replaced_constants import replaced

@@ -30,7 +30,7 @@ from headrace.errors import (
 )
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableKey
 from headrace.runtime.entropy import SeededEntropy
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables import table_log
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.tables import ContainerTables

@@ -7,11 +7,11 @@ import pytest
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
 from headrace.model.attributes import AttributeUpdate, UpdateKind
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryWal
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all

@@ -21,7 +21,7 @@ from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKin
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.container.catalogue_row import decode_row, encode_row
 from headrace.segmentstore.container.evictions import Evictions
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from tests.unit.segmentstore.container.container_bench import Bench, Owner, append, read_all, until
 
 A, B = "s/a", "s/b"

@@ -8,14 +8,14 @@ import pytest
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
 from headrace.model.attributes import ROLLOVER_SIZE
-from headrace.segmentstore.container import transitions
 from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.leaving_rows import find_leaving_rows
-from headrace.segmentstore.container.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.chunk_names import chunk_name
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.metadata.rows import CHUNK_PREFIX, INCARNATION_KEY

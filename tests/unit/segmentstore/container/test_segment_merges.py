@@ -13,7 +13,8 @@ from headrace.errors import (
     TooManyActiveSegmentsError,
 )
 from headrace.model.attributes import AttributeUpdate, UpdateKind
-from headrace.segmentstore.container import segment_merges, transitions
+from headrace.segmentstore.container import segment_merges
+from headrace.segmentstore.state import transitions
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 T, U, A = "s/t", "s/u", "s/a"

@@ -5,11 +5,11 @@ import asyncio
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
 from tests.unit.segmentstore.durablelog.memory_wal import ScriptedWal
 
 

@@ -4,9 +4,9 @@ import asyncio
 from functools import partial
 
 from headrace.model.attributes import AttributeUpdate, UpdateKind
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, encode_segment_row
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 

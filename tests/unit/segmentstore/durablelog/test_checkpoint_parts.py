@@ -6,11 +6,11 @@ import gc
 import pytest
 
 from headrace.errors import WalWriteError
-from headrace.segmentstore.container import metadata_checkpoint
 from headrace.segmentstore.durablelog import durable_log
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
+from headrace.segmentstore.state import metadata_checkpoint
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 FRAME_BYTES = 4096

@@ -26,8 +26,6 @@ from headrace.model.attributes import (
     AttributeUpdate,
     UpdateKind,
 )
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
@@ -36,6 +34,8 @@ from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.codec import RUN_EVENTS_MAX
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 

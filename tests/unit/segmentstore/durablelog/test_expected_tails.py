@@ -6,7 +6,7 @@ import random
 import pytest
 
 from headrace.errors import EventTooLargeError, OffsetMismatchError, ThrottledError, WalWriteError
-from headrace.segmentstore.container import transitions
+from headrace.segmentstore.state import transitions
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.metadata_checkpoint import encode_segment_row
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
+from headrace.segmentstore.state.segment_state import SegmentState
 from tests.unit.segmentstore.durablelog.log_bench import BytesIndex
 
 WRITER = b"w" * 16

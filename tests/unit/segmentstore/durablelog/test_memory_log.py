@@ -3,10 +3,10 @@
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint, StoredSeal
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.segment_state import SegmentState
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 A, B = SegmentState(1, "a"), SegmentState(2, "b")

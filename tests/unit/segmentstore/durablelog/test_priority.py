@@ -7,9 +7,9 @@ import pytest
 
 from headrace.errors import ContainerOfflineError
 from headrace.model import attributes as attr
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.durablelog.priority import Priority, priority_of
 from headrace.segmentstore.durablelog.request_queue import Request, RequestQueue
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 @pytest.mark.parametrize(

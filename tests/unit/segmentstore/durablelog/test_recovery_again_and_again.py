@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container import transitions
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 

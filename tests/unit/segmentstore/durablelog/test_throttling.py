@@ -9,10 +9,10 @@ import pytest
 
 from headrace.errors import ContainerOfflineError, WalWriteError
 from headrace.model.attributes import AttributeUpdate, UpdateKind
-from headrace.segmentstore.container import transitions
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 LIMITS = ProcessorLimits(unstored_bytes_max=1000, throttle=ThrottleConfig(burst_bytes=100, delay_half_s=0.05))

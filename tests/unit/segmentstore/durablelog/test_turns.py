@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from headrace.segmentstore.container import transitions
 from headrace.segmentstore.durablelog import frame_dispatch, operation_processor
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 SMALL, LARGE, ALL = 400, 1800, 4 * 460

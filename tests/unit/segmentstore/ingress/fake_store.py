@@ -20,8 +20,8 @@ from headrace.limits import TABLE_ITEM_BYTES
 from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT, UpdateKind
 from headrace.model.names import transient_segment_name
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableInfo, TableKey
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 class FakeTarget:

@@ -1,5 +1,5 @@
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.log_coverage import LogCoverage
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 def segment(length, stored=0, segment_id=1):

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from headrace.model import attributes as attr
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row
 from headrace.segmentstore.inspection.attribute_names import (
     attribute_name,
     attribute_words,
@@ -13,6 +12,7 @@ from headrace.segmentstore.inspection.operation_words import describe_operation
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.catalogue import OperationKind
+from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "operation" / "v1"
 WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")

@@ -2,8 +2,8 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.inspection.table_entries import read_entries, read_table
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import encode_entries, encode_removals
 
 PUT, _ = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"b", b"22"), TableEntry(b"a", b"333")])

@@ -4,9 +4,9 @@ import pytest
 
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, SegmentTruncatedError
 from headrace.limits import KIB, MIB, READ_BYTES_MAX
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex.read_plan import Need, check_read, plan_read, plan_storage_range
 from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
+from headrace.segmentstore.state.segment_state import SegmentState
 from tests.unit.segmentstore.readindex.world import pattern, small_cache
 
 

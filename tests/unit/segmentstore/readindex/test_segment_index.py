@@ -7,12 +7,12 @@ import pytest
 
 from headrace.errors import CacheFullError
 from headrace.limits import MIB
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex.cache.block_layout import NO_BLOCK
 from headrace.segmentstore.readindex.cache.cache import BlockCache, CacheConfig
 from headrace.segmentstore.readindex.index_entries import IndexEntries
 from headrace.segmentstore.readindex.read_plan import Need, plan_read
 from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
+from headrace.segmentstore.state.segment_state import SegmentState
 from tests.unit.segmentstore.readindex.world import BLOCK, pattern, small_cache
 
 

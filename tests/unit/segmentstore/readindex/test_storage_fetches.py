@@ -7,10 +7,10 @@ import pytest
 from headrace.errors import ClosedError, ContainerOfflineError, StorageReadError
 from headrace.limits import MIB
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.readindex import BlockCache, CacheConfig
 from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.testing.simulation import simulate
 from tests.unit.segmentstore.readindex.world import FakeStorage, pattern, settle
 

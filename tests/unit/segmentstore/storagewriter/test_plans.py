@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.acknowledgements import CHECKPOINTS_MAX, Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_plan import (

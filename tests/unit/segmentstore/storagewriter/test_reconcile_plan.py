@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.reconcile_plan import adopt_stored_state
 from headrace.storage.chunks.segment_storage import StoredSegmentInfo
 

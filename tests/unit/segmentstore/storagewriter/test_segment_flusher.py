@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.flush_plan import CompareStep, ConcatStep, TruncateStep, plan_step
 from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher

@@ -4,8 +4,8 @@ import pytest
 
 from headrace.errors import StorageReadError
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.table_log import SCAN_ATTEMPTS, read_exactly, scan_log
 

@@ -30,10 +30,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations.catalogue import Buffer
 from headrace.segmentstore.operations.codec import decode_values, encode_values
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 _ROW: Final = struct.Struct(">BBqqqqH")
 ROW_VERSION: Final = 1

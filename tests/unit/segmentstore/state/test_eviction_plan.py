@@ -8,12 +8,12 @@ import pytest
 from headrace.errors import ContainerOfflineError, NoSuchSegmentError, WalWriteError
 from headrace.model import attributes as attr
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container import eviction_plan as plan
 from headrace.segmentstore.container.activations import Activations
 from headrace.segmentstore.container.config import EvictionConfig
-from headrace.segmentstore.container.container_state import ContainerState
 from headrace.segmentstore.container.evictions import Evictions
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state import eviction_plan as plan
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 def segment(number, **fields):

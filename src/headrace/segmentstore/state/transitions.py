@@ -34,12 +34,12 @@ from headrace.errors import (
 from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.eviction_plan import Candidate
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
-from headrace.segmentstore.container.segment_state import SegmentState
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer, Operation
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.eviction_plan import Candidate
+from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, encode_segment_row
+from headrace.segmentstore.state.segment_state import SegmentState
 
 TRANSIENT_ATTRIBUTES_MAX = 16
 SEGMENT_ATTRIBUTES_MAX = 250_000

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.metadata_checkpoint import (
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.metadata_checkpoint import (
     CheckpointSnapshot,
     cut_row,
     decode_segment_row,
@@ -14,7 +14,7 @@ from headrace.segmentstore.container.metadata_checkpoint import (
     install,
     join_rows,
 )
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 ROWS = st.lists(st.binary(min_size=1, max_size=60).map(lambda body: b"\x01" + body), max_size=8)
 

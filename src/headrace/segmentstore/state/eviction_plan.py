@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from headrace.model import attributes as attr
-from headrace.segmentstore.container.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 
 @dataclass(slots=True)

@@ -23,12 +23,12 @@ from headrace.errors import (
 from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
-from headrace.segmentstore.container import transitions
-from headrace.segmentstore.container.container_state import ContainerState
-from headrace.segmentstore.container.metadata_checkpoint import decode_segment_row, encode_segment_row
-from headrace.segmentstore.container.segment_state import SegmentState
-from headrace.segmentstore.container.transitions import TRANSIENT_ATTRIBUTES_MAX, evaluate
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, encode_segment_row
+from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.state.transitions import TRANSIENT_ATTRIBUTES_MAX, evaluate
 
 KEY, OTHER, WRITER = b"k" * 16, b"o" * 16, b"w" * 16
 SEQUENCE = 100
