@@ -43,8 +43,17 @@ class LengthIndex:
     def on_changed(self, segment: SegmentState) -> None:
         pass
 
-    def unstored_bytes(self, _accepting: int = 0) -> int:
+    def set_aside(self, change_bytes: int) -> None:
+        pass
+
+    def has_room(self) -> bool:
+        return True
+
+    def unstored_bytes(self) -> int:
         return 0
+
+    def shared_pressure(self) -> float:
+        return 0.0
 
     def cache_pressure(self) -> float:
         return 0.0

@@ -344,10 +344,6 @@ class TooManyWritersError(OverloadError):
         self.total = total
 
 
-class CacheFullError(OverloadError):
-    """Essential data cannot be cached; fatal for the container that meets it."""
-
-
 class StorageFullError(OverloadError):
     """No space is left where the data must go; nothing was written. Free space and send again."""
 

@@ -48,7 +48,7 @@ def test_a_name_that_is_gone_would_be_noticed(word):
         "codec.decode",
         "ingress/connection.py",
         "storagewriter/",
-        "durablelog/throttle",
+        "admission/throttle",
         "chunk_files.written_cache_bytes",
         "plan_step",
         "some prose",

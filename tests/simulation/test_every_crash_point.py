@@ -12,7 +12,6 @@ import pytest
 from headrace.limits import KIB
 from headrace.segmentstore.container.config import ContainerConfig, EvictionConfig
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
-from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.disk import Moment
@@ -39,7 +38,6 @@ PROFILE = ContainerProfile(
         checkpoint_bytes=8 * KIB,
         checkpoint_part_bytes=2 * KIB,
         eviction=EvictionConfig(active_segments_max=16, eviction_interval_s=0.2),
-        read_index=ReadIndexConfig(accepted_bytes_max=16 * KIB),
         storage=SegmentStorageConfig(rollover_bytes=2 * KIB, block_bytes=64, garbage_delay_s=0.0),
         storage_writer=StorageWriterConfig(
             flush_bytes=512, flush_age_s=0.02, acknowledge_interval_s=0.01, garbage_interval_s=0.05

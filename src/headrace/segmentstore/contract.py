@@ -160,24 +160,15 @@ class ReadIndex(Protocol):
     def append(self, segment: SegmentState, offset: int, data: memoryview) -> None:
         """Copy durable bytes into the cache; ``offset`` is where the previous append of the segment ended.
 
-        Completes waiting tail reads up to the durable length.
-
-        Raises:
-            CacheFullError: nothing can be evicted to make room; fatal for the container.
+        Completes waiting tail reads up to the durable length. Durable bytes are never refused: the cache
+        grows beyond its bound if nothing can be evicted.
         """
 
-    def expect_tails(self, change: int) -> None:
-        """So many segments more have appends on their way, which take up to a block more than their bytes.
+    def set_aside(self, change_bytes: int) -> None:
+        """A frame with so many bytes was taken from the log; or, less than 0, what it had was appended."""
 
-        Told when the first one of a segment is accepted, and taken back when the last one is applied. Those
-        behind a merge that is on its way, too, begin a block of their own: told and taken back with the
-        merge. A log frame holds appends to thousands of segments.
-        """
-
-    def set_accepted(self, count_bytes: Callable[[], int]) -> None:
-        """``count_bytes`` says how many bytes of appends are on their way, at most. Others have to leave them
-        room.
-        """
+    def has_room(self) -> bool:
+        """Whether the cache has room for what another frame brings. Asked before one is taken."""
 
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
         """``source`` became ``[offset, offset + length)`` of ``target``; reads there go to the source's
@@ -223,21 +214,11 @@ class ReadIndex(Protocol):
         """While the log is replayed, and nothing is read or stored: free what nobody will ask for any more.
 
         That is all of a deleted segment, and the sources that storage has joined into the segment already:
-        else everything that was ever merged or deleted in the log would have to fit into the cache at once.
+        else everything that was ever merged or deleted in the log would be in the cache at once.
         """
 
-    def check_room_for_others(self) -> None:
-        """While the log is replayed: look whether it has left alone what others count on.
-
-        Raises:
-            CacheFullError: what other containers have accepted, and is on its way, may find no room any more.
-        """
-
-    def unstored_bytes(self, accepting: int = 0) -> int:
-        """Cached bytes that may not be evicted because storage does not hold them yet.
-
-        If that is less than the caller's bound, ``accepting`` bytes are going to be accepted.
-        """
+    def unstored_bytes(self) -> int:
+        """Cached bytes that may not be evicted because storage does not hold them yet."""
 
     def cache_pressure(self) -> float:
         """How much of the memory that the cache leaves to this container it uses; at 1 and more: all."""

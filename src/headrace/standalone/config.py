@@ -76,13 +76,7 @@ class StandaloneConfig:
             self.host.encode("idna")
         except UnicodeError as error:
             raise InvalidArgumentError(f"host = {self.host!r} is no name of a host: {error}") from None
-        accepted = self.frames_max * WalConfig().frame_bytes_max
-        if self.container.read_index.accepted_bytes_max < accepted:
-            raise InvalidArgumentError(
-                f"frames_max = {self.frames_max} lets a container accept {accepted} bytes before they are "
-                "cached: container.read_index.accepted_bytes_max must be at least that"
-            )
 
     def cache_bytes_wanted(self, containers: int) -> int:
         """How large the cache must be for so many containers to be under full load at the same time."""
-        return 2 * containers * self.container.read_index.accepted_bytes_max
+        return 2 * containers * self.frames_max * WalConfig().frame_bytes_max

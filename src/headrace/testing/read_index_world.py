@@ -28,7 +28,6 @@ from headrace.segmentstore.readindex import (
     segment_index,
     storage_fetches,
 )
-from headrace.segmentstore.readindex.read_index import WITHOUT_ROOM
 from headrace.segmentstore.state.segment_state import SegmentState
 
 BLOCK: Final = 4096
@@ -140,12 +139,11 @@ class World:
         self.storage = FakeStorage()
         self.task_failures: list[BaseException] = []
         self.supervisor = Supervisor("test", lambda _, error: self.task_failures.append(error))
+        self.accepted_bytes_max = config.pop("accepted_bytes_max", 0)
         self.index = ContainerReadIndex(self.cache, self.storage, self.supervisor, ReadIndexConfig(**config))
         self.bytes: dict[SegmentState, bytearray] = {}
-        self.accepted_bytes_max = config.get("accepted_bytes_max", 0)
         self.accepted_bytes = 0
-        self.index.set_accepted(lambda: self.accepted_bytes)
-        self._accepted: deque[tuple[SegmentState, int] | tuple[SegmentState, SegmentState, bool]] = deque()
+        self._accepted: deque[tuple[SegmentState, int] | tuple[SegmentState, SegmentState]] = deque()
         self._next_id = 0
 
     def create(self, name: str = "s") -> SegmentState:
@@ -180,11 +178,9 @@ class World:
         """
         if self.accepted_bytes + size > self.accepted_bytes_max:
             return False
-        if self.index.unstored_bytes(size) >= WITHOUT_ROOM:
+        if not self.index.has_room():
             return False
-        segment.appends_in_flight += 1
-        if segment.appends_in_flight == 1:
-            self.index.expect_tails(1)
+        self.index.set_aside(size)
         self._accepted.append((segment, size))
         self.accepted_bytes += size
         segment.accepted_length += size
@@ -196,16 +192,13 @@ class World:
             return False
         if not source.sealed:
             self.seal(source)
-        expected = target.appends_in_flight > 0
-        if expected:
-            self.index.expect_tails(1)
-        self._accepted.append((target, source, expected))
+        self._accepted.append((target, source))
         target.accepted_length += source.durable_length
         return True
 
     @property
     def has_room(self) -> bool:
-        return self.index.unstored_bytes() < WITHOUT_ROOM
+        return self.index.has_room()
 
     @property
     def in_flight(self) -> int:
@@ -215,19 +208,15 @@ class World:
     def apply(self, count: int | None = None) -> None:
         """The first ``count`` accepted appends and merges are durable; None: all of them."""
         for _ in range(len(self._accepted) if count is None else min(count, len(self._accepted))):
-            segment, what, *rest = self._accepted.popleft()
+            segment, what = self._accepted.popleft()
             accepted_length = segment.accepted_length
             if isinstance(what, int):
                 self.append(segment, what)
                 self.accepted_bytes -= what
-                segment.appends_in_flight -= 1
-                settled = not segment.appends_in_flight
+                self.index.set_aside(-what)
             else:
                 self.begin_merge(segment, what)
-                (settled,) = rest
             segment.accepted_length = accepted_length
-            if settled:
-                self.index.expect_tails(-1)
 
     def store(self, segment: SegmentState, length: int | None = None) -> None:
         """The storage writer has written everything below ``length``, out of the read index."""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.errors import (
-    CacheFullError,
     ContainerOfflineError,
     InvalidArgumentError,
     NoSuchSegmentError,
@@ -92,16 +91,8 @@ class ReadIndexModel(RuleBasedStateMachine):
         if not stalled:
             self._make_room()
         data = self.random.randbytes(size)
-        try:
-            self.loop.call_soon(lambda: None)
-            self.run(self._append(segment, data))
-        except CacheFullError:
-            # The container would end here. Everything must be essential or held; the state goes back.
-            statistics = self.world.cache.statistics()
-            length = segment.durable_length - size
-            assert statistics.essential_bytes + size >= statistics.bytes_max
-            segment.accepted_length = segment.durable_length = length
-            del self.world.bytes[segment][length:]
+        self.loop.call_soon(lambda: None)
+        self.run(self._append(segment, data))
 
     async def _append(self, segment: SegmentState, data: bytes) -> None:
         self.world.append(segment, data)

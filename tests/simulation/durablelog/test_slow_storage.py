@@ -8,10 +8,10 @@ import pytest
 
 from headrace.limits import KIB, MIB
 from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
@@ -75,7 +75,7 @@ class GreedyWriter:
         while True:
             if not self.target.can_accept(len(BLOCK)):
                 room = asyncio.Event()
-                self.target.wait_capacity(room.set)
+                self.target.wait_capacity(1, room.set)
                 await room.wait()
                 continue
             last = max(self.sent, 0) + 1

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headrace.errors import InvalidArgumentError, WalWriteError
+from headrace.errors import WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.clock import SystemClock
@@ -75,12 +75,8 @@ def test_every_number_of_bytes_may_be_given_as_a_text_with_its_unit(key):
     assert parse_value(key, int, "1 MiB") == MIB
 
 
-def test_the_cache_keeps_as_much_as_the_frames_hold():
-    with pytest.raises(InvalidArgumentError, match=r"frames_max = 13 .*accepted_bytes_max"):
-        load(StandaloneConfig, overrides={"frames_max": 13})
-    found = load(
-        StandaloneConfig, overrides={"frames_max": 13, "container.read_index.accepted_bytes_max": 26 * MIB}
-    )
+def test_a_cache_for_full_load_holds_twice_what_the_frames_hold():
+    found = load(StandaloneConfig, overrides={"frames_max": 13})
     assert found.cache_bytes_wanted(4) == 4 * 2 * 26 * MIB
 
 

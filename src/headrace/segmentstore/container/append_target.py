@@ -18,7 +18,7 @@ class ContainerAppendTarget:
     The segment stays in memory until :meth:`close`.
     """
 
-    __slots__ = ("_check_owner", "_container", "_open", "_processor", "state")
+    __slots__ = ("_check_owner", "_container", "_end_is_uncertain", "_open", "_processor", "state")
 
     def __init__(
         self,
@@ -31,6 +31,8 @@ class ContainerAppendTarget:
         self._container = container
         self._check_owner = check_owner
         self._open = True
+        self._end_is_uncertain = False
+        """Whether the last append was kept waiting for what is on its way, and not for room."""
         self.state = state
         state.users += 1
 
@@ -71,7 +73,7 @@ class ContainerAppendTarget:
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
 
     def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
-        """See :meth:`OperationProcessor.can_accept`.
+        """See :meth:`LogAdmission.can_accept`.
 
         False also while a seal or the end of the segment is on its way to the log: to refuse an append for
         what may not come true would be final for a writer, who goes on in another segment. Likewise while
@@ -86,11 +88,16 @@ class ContainerAppendTarget:
             and not state.evicted
             and not self._processor.has_ended
         ):
+            self._end_is_uncertain = True
             return False
         return self._processor.can_accept(size_bytes)
 
-    def wait_capacity(self, resume: Callable[[], None]) -> None:
-        self._processor.wait_capacity(resume)
+    def wait_capacity(self, size_bytes: int, resume: Callable[[], None]) -> None:
+        if self._end_is_uncertain:
+            self._end_is_uncertain = False
+            self._processor.wait_durable(resume)
+        else:
+            self._processor.wait_capacity(size_bytes, resume)
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:
         self._processor.stop_waiting(resume)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from headrace.limits import GIB, KIB, MIB
 from headrace.runtime.settings import tunable
-from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
+from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.tables.config import TablesConfig

@@ -21,7 +21,6 @@ from headrace.errors import (
 )
 from headrace.limits import INT64_MAX
 from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
-from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, WHOLE
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
@@ -85,19 +84,17 @@ class OpenRun:
 class AppendRuns:
     """The run that is open, and how blocks get into it. At most one run is open: the log has one order."""
 
-    __slots__ = ("_builder", "_container", "_read_index", "_stats", "_turn", "current", "ended")
+    __slots__ = ("_builder", "_container", "_stats", "_turn", "current", "ended")
 
     def __init__(
         self,
         container: ContainerState,
         builder: FrameBuilder,
-        read_index: ReadIndex,
         turn: LoopTurn,
         stats: ProcessorStatistics,
     ) -> None:
         self._container = container
         self._builder = builder
-        self._read_index = read_index
         self._turn = turn
         self._stats = stats
         self.current: OpenRun | None = None
@@ -157,9 +154,6 @@ class AppendRuns:
             if event_count > codec.RUN_EVENTS_MAX:
                 raise InvalidArgumentError(f"an append cannot have {event_count} events")
             run = self._open(owner, segment, offset, pieces, size)
-            segment.appends_in_flight += 1
-            if segment.appends_in_flight == 1:
-                self._read_index.expect_tails(1)
         if run.frame is not None:
             frame = run.frame
             view = frame.view

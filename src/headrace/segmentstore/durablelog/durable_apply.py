@@ -43,11 +43,10 @@ class DurableApply:
         """Make the items of a durable frame visible, then answer their callers, all in log order.
 
         Raises:
-            CacheFullError, DataCorruptionError: not all could be made visible; the container ends.
+            DataCorruptionError: not all could be made visible; the container ends.
         """
         time_ms = self._clock.now_ms()
         touched: dict[SegmentState, None] = {}
-        settled = 0
         append = self._read_index.append  # wakes who waits for these bytes, which nobody sees before we end
         add_append = self._memory_log.add_append
         for item in frame.items:
@@ -71,17 +70,8 @@ class DurableApply:
             else:
                 operation = item.operation
                 make_visible(self._container, operation, time_ms, self._read_index, self._memory_log, touched)
-                settled += item.is_expected
-                if type(operation) is not ops.Append:
-                    continue
-                segment = self._container.by_id[operation.segment_id]
-            segment.appends_in_flight -= 1
-            if not segment.appends_in_flight:
-                settled += 1
         for segment in touched:
             self._read_index.on_changed(segment)
-        if settled:
-            self._read_index.expect_tails(-settled)
         for item in frame.items:
             if type(item) is OpenRun:
                 item.owner.on_durable(item.last_event_number, item.request_id, item.offset + item.length)

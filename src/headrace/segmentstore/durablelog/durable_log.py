@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from headrace.errors import CacheFullError, ClosedError, HeadraceError, ThrottledError
+from headrace.errors import ClosedError, HeadraceError, ThrottledError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
 from headrace.runtime.supervisor import Supervisor
@@ -31,7 +31,7 @@ from headrace.segmentstore.durablelog.operation_processor import (
     Propose,
 )
 from headrace.segmentstore.durablelog.replay_portion import ReplayPortion, replay_in_portions
-from headrace.segmentstore.durablelog.request_queue import Ticket
+from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
@@ -129,18 +129,11 @@ class DurableLog:
             DataCorruptionError: the log contradicts itself.
             FencedOutError: a newer owner exists.
             StorageFullError: no room to take ownership.
-            CacheFullError: what the log holds and storage does not is more than the cache has room for now.
         """
         await self._wal.open()
         self._container.epoch = self._wal.epoch
-        try:
-            async with turn or contextlib.nullcontext():
-                recovered = await self._replay(on_storage_rows)
-        except CacheFullError as error:
-            raise CacheFullError(
-                "the cache has no room for what the log holds and long-term storage does not; there is some "
-                f"once other containers have stored theirs, or with more cache_bytes ({error})"
-            ) from error
+        async with turn or contextlib.nullcontext():
+            recovered = await self._replay(on_storage_rows)
         self._processor = OperationProcessor(
             self._wal,
             self._container,
@@ -187,10 +180,8 @@ class DurableLog:
         )
         with contextlib.closing(self._wal.records()) as records:
             for _ in replay_in_portions(records, reader, replay, self._on_record):
-                self._read_index.check_room_for_others()
                 await asyncio.sleep(0)
                 self.check_not_ended()
-        self._read_index.check_room_for_others()
         recovered = replay.finish()
         self._recovered_operations = replay.operation_count
         self._recovered_frames = reader.frame_count

@@ -7,7 +7,7 @@ caller hands in) whose last byte it holds; when the frame is durable those items
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from headrace.errors import ThrottledError
@@ -46,8 +46,10 @@ class OpenFrame:
 class FrameBuilder:
     """Fills frames. ``ready`` holds sealed ones, oldest first, for the caller to hand to the WAL."""
 
-    def __init__(self, wal: Wal) -> None:
+    def __init__(self, wal: Wal, set_aside: Callable[[int], None]) -> None:
+        """``set_aside`` hears of the bytes of each frame that is taken from the log, and given back."""
         self._wal = wal
+        self._set_aside = set_aside
         self._capacity = wal.frame_bytes_max
         self.content_bytes_max: Final = self._capacity - FRAME_HEADER.size - ENTRY_HEADER.size
         """Bytes of one operation that fit into one frame."""
@@ -76,8 +78,14 @@ class FrameBuilder:
             raise ThrottledError(_NO_MEMORY) from error
         if frame is None:
             return None
+        self._set_aside(self._capacity)
         self.current = OpenFrame(frame, self._capacity)
         return self.current
+
+    def release(self, frame: OpenFrame) -> None:
+        """Give a frame back to the log: its content was applied."""
+        self._set_aside(-self._capacity)
+        self._wal.release_frame(frame.frame)
 
     @property
     def frames_free(self) -> int:

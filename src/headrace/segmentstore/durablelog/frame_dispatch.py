@@ -21,7 +21,7 @@ from headrace.segmentstore.durablelog.durable_apply import DurableApply
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
-from headrace.segmentstore.durablelog.request_queue import Ticket
+from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.wal.contract import Wal, WalFrame
 
 _logger = logging.getLogger(__name__)
@@ -85,12 +85,6 @@ class FrameDispatch:
         """Frames of the WAL's pool that are on this side of it: open, sealed, or in flight."""
         return len(self._in_flight) + len(self._builder.ready) + (self._builder.current is not None)
 
-    def count_bytes_held(self) -> int:
-        """Return how many bytes the frames have that :attr:`frames_held` counts."""
-        current = self._builder.current
-        used = sum(frame.used for frames in (self._in_flight, self._builder.ready) for frame in frames)
-        return used if current is None else used + current.used
-
     def send(self) -> None:
         """Hand over what may go now."""
         if self._ended:
@@ -138,10 +132,10 @@ class FrameDispatch:
             self._apply(open_frame)
             self._in_flight.popleft()  # not before: whoever waits for a frame that fails has to be told
             self._stats.frames_durable += 1
-            self._wal.release_frame(frame)
+            self._builder.release(open_frame)
             self._on_durable(open_frame.used)
         except HeadraceError as failure:
-            # A durable operation that cannot be made readable ends this owner (CacheFullError, corruption).
+            # A durable operation that cannot be made readable ends this owner (corruption, no memory).
             self._on_failed(failure)
         except Exception as failure:  # noqa: BLE001 - as above
             self._on_bug(failure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.segmentstore.durablelog.throttle.gate import ThrottleStatistics
+from headrace.segmentstore.admission.throttle.gate import ThrottleStatistics
 
 
 @dataclass(slots=True)
@@ -19,6 +19,8 @@ class ProcessorStatistics:
     frames_durable: int = 0
     frames_in_flight: int = 0
     requests_queued: int = 0
-    requests_by_priority: dict[str, int] = field(default_factory=dict)
+    """Requests that wait for room, ``urgent_queued`` of them for frames only."""
+    urgent_queued: int = 0
+    connections_waiting: int = 0
     capacity_waits: int = 0
     throttle: ThrottleStatistics = field(default_factory=ThrottleStatistics)

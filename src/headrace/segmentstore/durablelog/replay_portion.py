@@ -45,7 +45,6 @@ def replay_in_portions(
 
     Raises:
         DataCorruptionError: the log contradicts itself.
-        CacheFullError: the cache has no room for what it holds.
     """
     decode, take = codec.decode, replay.take
     operations_max, bytes_max = replay.portion.operations_max, replay.portion.bytes_max

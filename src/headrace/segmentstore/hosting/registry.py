@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import (
-    CacheFullError,
     ClosedError,
     ContainerOfflineError,
     CorruptionError,
@@ -83,8 +82,6 @@ class ContainerRegistry:
         """Containers that stop: each once and to its end, whoever stops waiting for it."""
         self._given_up: set[SegmentContainer] = set()
         """Those of them that a failed start has waited for in vain: a stop behind it does not do so again."""
-        self._was_alone: set[int] = set()
-        """Those whose last start failed while no other container ran or started."""
         self._pauses = dict.fromkeys(range(container_count), restart_delay_s)
         """The next pause before a restart, of each."""
         self._online_since = dict.fromkeys(range(container_count), 0.0)
@@ -139,9 +136,7 @@ class ContainerRegistry:
         while True:
             try:
                 await self._start_one(container_id, patient=False)
-            except (StorageFullError, CacheFullError) as error:
-                if isinstance(error, CacheFullError) and container_id in self._was_alone:
-                    raise  # it had the cache for itself: nobody will make room
+            except StorageFullError as error:
                 self._note_failed_start(container_id, error)
                 if any(found.container_id == container_id for found in self._ending):
                     raise  # a disk that does not even let go of its log
@@ -167,9 +162,6 @@ class ContainerRegistry:
                 raise early
             self._check_not_stopping()
         except Exception as error:
-            self._was_alone.discard(container_id)
-            if not self._running and len(self._starting) == 1:  # asked now: its end takes time
-                self._was_alone.add(container_id)
             early = self._starting[container]
             failure = describe_failure(error if early is None else early)
             await self._wait_ended(container, self._begin_end(container), failure, patient=patient)

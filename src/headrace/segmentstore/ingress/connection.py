@@ -237,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 writer = self._writers.get(run.writer_id)
                 if not writer.append_run(run):
-                    self._wait_capacity(writer.target)
+                    self._wait_capacity(writer.target, run.size)
                     return
                 self._touched[writer.target] = None
                 self._totals.append_runs += 1
@@ -345,17 +345,17 @@ class Connection(asyncio.BufferedProtocol):
             pieces, size, command.event_number, command.expected_offset, command.request_id
         )
         if not taken:
-            self._wait_capacity(writer.target)
+            self._wait_capacity(writer.target, size)
             return False
         self._touched[writer.target] = None
         self._totals.appends += 1
         return True
 
-    def _wait_capacity(self, target: AppendTarget) -> None:
+    def _wait_capacity(self, target: AppendTarget, size: int) -> None:
         self._blocked |= _CAPACITY
         self._totals.capacity_waits += 1
         self._full_target = target
-        target.wait_capacity(self._on_capacity)
+        target.wait_capacity(size, self._on_capacity)
 
     def _on_capacity(self) -> None:
         self._full_target = None

@@ -51,8 +51,8 @@ class AppendTarget(Protocol):
         False also while it is not certain yet that the segment is sealed or gone, or longer than expected.
         """
 
-    def wait_capacity(self, resume: Callable[[], None]) -> None:
-        """Call ``resume`` once, later, on the loop, when there may be room."""
+    def wait_capacity(self, size_bytes: int, resume: Callable[[], None]) -> None:
+        """Call ``resume`` once, later, on the loop, when there may be room for a block of that size."""
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:
         """Who waits with ``resume`` is gone; it may still be called if there is room already."""

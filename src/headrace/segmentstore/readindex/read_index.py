@@ -11,16 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import (
-    CacheFullError,
     ContainerOfflineError,
     NoSuchSegmentError,
     SegmentSealedError,
     SegmentTruncatedError,
 )
-from headrace.limits import GIB, KIB, MIB
+from headrace.limits import KIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX
 from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes, tell_readers
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from headrace.segmentstore.readindex.tail_waiters import TailWaiters
     from headrace.segmentstore.state.segment_state import SegmentState
 
-WITHOUT_ROOM: Final = 1 << 62
 """What :meth:`ContainerReadIndex.unstored_bytes` answers when nothing more should be accepted."""
 AT_ONCE_BYTES_MIN: Final = 256 * KIB
 """Who wants that much gets just that; for smaller reads more is read, and kept for those that follow."""
@@ -67,12 +64,6 @@ class ReadIndexConfig:
         help="Storage reads in flight, of at most 2 MiB each; half of them at most for reading ahead.",
     )
     read_ahead: bool = tunable(default=True, help="Read ahead of who reads in order.")
-    accepted_bytes_max: int = tunable(
-        24 * MIB,
-        low=0,
-        high=64 * GIB,
-        help="Cache kept for what was accepted and is on its way: as much as the log frames hold.",
-    )
     storage_timeout_s: float = tunable(
         30.0,
         low=0.001,
@@ -108,8 +99,7 @@ class ContainerReadIndex:
         self._cache = cache
         self._storage = storage
         self._config = config or ReadIndexConfig()
-        self._accepted_max = self._config.accepted_bytes_max
-        cache.join(self._accepted_max)
+        cache.containers += 1
         self._fetches = StorageFetches(
             storage, spawner, self._config.fetches_max, self._config.storage_timeout_s
         )
@@ -117,7 +107,7 @@ class ContainerReadIndex:
         self._runs: dict[SegmentIndex, SequentialRuns] = {}
         self._leaving = LeavingIndexes()
         self._unstored = UnstoredBytes()
-        self._expected_bytes = 0
+        self._set_aside_bytes = 0
         self._closed = False
         self._cached_reads = 0
         self._storage_reads = 0
@@ -167,19 +157,11 @@ class ContainerReadIndex:
             gone = segment.deleted or segment.merged
             self._forget(index, (NoSuchSegmentError if gone else ContainerOfflineError)(segment.name))
 
-    def expect_tails(self, change: int) -> None:
+    def set_aside(self, change_bytes: int) -> None:
         if not self._closed:
-            self._expected_bytes += change * BLOCK_BYTES
-            self._cache.expected_bytes += change * BLOCK_BYTES
-            assert self._expected_bytes >= 0
-
-    def set_accepted(self, count_bytes: Callable[[], int]) -> None:
-        if not self._closed:
-            self._cache.accepted.counts[self] = lambda: count_bytes() if self._expected_bytes else 0
-
-    def check_room_for_others(self) -> None:
-        if not self._cache.has_room_for_due():
-            raise CacheFullError("what is left of the cache is kept for appends that others have accepted")
+            self._set_aside_bytes += change_bytes
+            self._cache.set_aside_bytes += change_bytes
+            assert self._set_aside_bytes >= 0
 
     def let_go(self, segment: SegmentState) -> None:
         index = self._indexes.get(segment)
@@ -193,16 +175,15 @@ class ContainerReadIndex:
             index = gone.pop()
             gone += [redirect.source for redirect in index.redirects]
             if self._indexes.get(index.state) is index:
-                # Replay needs the room at once: it ends if it finds none.
+                # Replay needs the room at once: else the cache grows beyond its bound.
                 self._forget(index, NoSuchSegmentError(index.state.name), at_once=True)
 
     def close(self) -> None:
         """Nothing is known here any more. Waits for nobody: :meth:`wait_freed` does."""
         if self._closed:
             return
-        self._cache.leave(self._accepted_max)
-        self._cache.accepted.counts.pop(self, None)
-        self.expect_tails(-self._expected_bytes // BLOCK_BYTES)
+        self._cache.containers -= 1
+        self.set_aside(-self._set_aside_bytes)
         self._closed = True
         self._fetches.close()
         self._runs.clear()
@@ -463,32 +444,25 @@ class ContainerReadIndex:
 
     # ---------------------------------------------------------------------------------- introspection
 
-    def unstored_bytes(self, accepting: int = 0) -> int:
-        """Memory that storage must free by catching up: bytes, and two blocks per segment with any.
+    def unstored_bytes(self) -> int:
+        """Memory that storage must free by catching up: bytes, and two blocks per segment with any."""
+        return self._unstored.count
 
-        WITHOUT_ROOM once this is more than the cache has left for everybody: a container may grow only while
-        it has less than what is left, so that however many share the cache, none of them meets its end. What
-        is left does not include what readers hold, nor a reserve for appends that were accepted and are on
-        their way: who has nothing may begin as long as its own part of that is there. Blocks beyond their
-        bytes count, too. Nobody grows while too much is on its way for a small reserve (``AcceptedBytes``).
+    def has_room(self) -> bool:
+        """Whether this container may take a frame more, or several.
+
+        It may while it has less than is left for everybody, so that however many share the cache, none takes
+        all of it, and one that has nothing is never kept out. What is left does not include what readers
+        hold, nor what was set aside for frames on their way.
         """
-        cache, count = self._cache, self._unstored.count
-        growing = count + self._expected_bytes
-        # What the cache can spare, without a call: every append asks.
-        spare = cache.room_bytes - cache.reserved_bytes - cache.expected_bytes
-        if growing >= spare and (growing or not cache.has_room_for_due(self._accepted_max)):
-            return WITHOUT_ROOM
-        accepted = cache.accepted
-        if (left := accepted.left_bytes) > 0:
-            accepted.left_bytes = left - accepting
-            return count
-        return count if accepted.may_begin(accepting, has_some=growing > count) else WITHOUT_ROOM
+        own = self._unstored.count + self._set_aside_bytes
+        return not own or own < self._cache.spare_bytes
 
     def cache_pressure(self) -> float:
-        """Unstored bytes in parts of what the cache has left: at 1 ``unstored_bytes`` says WITHOUT_ROOM."""
-        count = self._unstored.count + self._expected_bytes
+        """Own bytes in parts of what the cache has left: at 1 there is no room."""
+        own = self._unstored.count + self._set_aside_bytes
         left = self._cache.spare_bytes
-        return count / left if 0 < count < left else float(count > 0)
+        return own / left if 0 < own < left else float(own > 0)
 
     def shared_pressure(self) -> float:
         """Part of what all containers share, 0 to 1, that cannot be evicted, whosever it is, or held."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import CacheFullError
 from headrace.limits import KIB
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES, NO_BLOCK
 from headrace.segmentstore.readindex.cache.eviction_policy import ESSENTIAL, HISTORY
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 MERGE_COPY_BYTES_MAX: Final = 16 * KIB
 """A source this small is copied to its target as the merge begins: cheaper than an extent of its own. Unless
 there is no room to spare, for a block more than its bytes, and for the last extent of the target if storage
-holds all of that: appends that were accepted must find theirs."""
+holds all of that."""
 
 USELESS_AT_ONCE: Final = 1000
 """So many extents are freed when a segment is truncated. Of those of a single block there may be a hundred
@@ -89,14 +88,14 @@ class SegmentIndex:
     # ---------------------------------------------------------------------------------- appends
 
     def append(self, offset: int, data: memoryview) -> None:
-        """Copy ``data`` behind the bytes appended so far; all of it or, with CacheFullError, nothing.
+        """Copy ``data`` behind the bytes appended so far.
 
         Wakes reads that wait for bytes below the durable length, which includes these.
         """
         assert offset == self.end or self.end < 0, f"append at {offset}, the index ends at {self.end}"
         state = self.state
         if state.stored_length != self.stored or state.start_offset != self.start:
-            # Before anything is reserved. A truncation that came in the same frame has not been told yet, and
+            # First of all. A truncation that came in the same frame has not been told yet, and
             # what it makes useless may be the tail.
             self.follow()
         if offset < self.stored:
@@ -114,11 +113,7 @@ class SegmentIndex:
         ):
             memory.append(block, data)
         elif size:
-            try:
-                self._extend(offset, data)
-            except CacheFullError:
-                self.shed()  # our own last extent was left alone; it may be what stands in the way
-                self._extend(offset, data)
+            self._extend(offset, data)
         self.end = offset + size
         if self.unstored:
             self.unstored += size
@@ -129,12 +124,13 @@ class SegmentIndex:
             self.waiters.wake_below(self.state.durable_length)
 
     def _extend(self, offset: int, data: memoryview) -> None:
-        """Fill the last extent and add others behind it, all or nothing."""
+        """Fill the last extent and add others behind it."""
         cache, memory = self._cache, self._memory
         orders = memory.orders
         lost = 0 if self.tail_block == NO_BLOCK else cache.room_lost(self.tail_block)
         if lost and lost > cache.spare_bytes:
-            self.shed()  # storage holds all of it: it can leave, which accepted appends may count on
+            cache.trim(self.tail_block)
+            self.tail_block = NO_BLOCK  # storage holds all of it: it can leave, and make room for this
         tail = self.tail_block
         room, grown_from = 0, -1
         if tail != NO_BLOCK:
@@ -142,30 +138,13 @@ class SegmentIndex:
             room = min((BLOCK_BYTES << grown_from) - memory.lengths[tail], len(data))
             if room:
                 cache.set_essential(tail)
-                self.tail_block = NO_BLOCK  # making room may ask us to shed; this room is spoken for
-        fresh: list[int] = []
-        planned, size = room, len(data)
-        try:
-            while planned < size:
-                block = cache.allocate_tail(self._number, offset + planned, size - planned, grown_from)
-                fresh.append(block)
-                grown_from = orders[block]
-                planned += BLOCK_BYTES << grown_from
-        except CacheFullError:
-            for block in fresh:
-                cache.free(block)
-            if room:
-                self.tail_block = tail
-                if offset <= self.stored:
-                    cache.set_stored(tail)
-            raise
-        if room:
-            memory.append(tail, data[:room])
-            self.tail_block = tail
-        done = room
-        for block in fresh:
+                memory.append(tail, data[:room])
+        done, size = room, len(data)
+        while done < size:
             begin = done
-            done += BLOCK_BYTES << orders[block]
+            block = cache.allocate_tail(self._number, offset + begin, size - begin, grown_from)
+            grown_from = orders[block]
+            done += BLOCK_BYTES << grown_from
             memory.append(block, data[begin:done])  # of the last one, what there is
             self.entries.push(offset + begin, block)
             self.tail_block, self.tail_offset = block, offset + begin
@@ -318,32 +297,6 @@ class SegmentIndex:
         if self.entries.remove(offset) == self.tail_block:
             self.tail_block = NO_BLOCK
 
-    def shed(self) -> None:
-        """Give back room the tail holds in reserve, and cut off what storage holds of it."""
-        self.follow()
-        block = self.tail_block
-        cache = self._cache
-        if block == NO_BLOCK:
-            return
-        cache.trim(block)
-        if cache.classes[block] != ESSENTIAL:
-            self.tail_block = NO_BLOCK  # it can leave as a whole; the next append begins an extent of its own
-            return
-        while not cache.pins[block]:
-            half = BLOCK_BYTES << self._memory.orders[block] >> 1
-            if (
-                half < BLOCK_BYTES
-                or self.tail_offset + half > self.stored
-                or self._memory.lengths[block] <= half
-            ):
-                return
-            upper = cache.split(block)
-            cache.set_stored(block)
-            block, self.tail_block = upper, upper
-            self.tail_offset += half
-            self.entries.push(self.tail_offset, upper)
-            cache.trim(upper)
-
     # ---------------------------------------------------------------------------------- merges
 
     def begin_merge(self, offset: int, source: SegmentIndex, length: int) -> None:
@@ -358,10 +311,7 @@ class SegmentIndex:
         if length > min(MERGE_COPY_BYTES_MAX, spare) or source.collect(0, length, pieces, []) < length:
             self.end, self.tail_block = offset + length, NO_BLOCK
         else:
-            try:
-                self.append(offset, memoryview(b"".join(pieces)))
-            except CacheFullError:
-                self.end, self.tail_block = offset + length, NO_BLOCK
+            self.append(offset, memoryview(b"".join(pieces)))
         self.redirects.push(redirect)
         source.merged_into = redirect
 

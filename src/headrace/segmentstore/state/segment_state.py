@@ -31,10 +31,6 @@ class SegmentState:
     durable_length: int = 0
     accepted_length: int = 0
 
-    appends_in_flight: int = 0
-    """Runs and requests accepted and not applied yet that append, be it nothing. While there are any, the
-    read index keeps a block of the cache for what they take beyond their bytes."""
-
     sealed: bool = False
     accepted_sealed: bool = False
     stored_sealed: bool = False
@@ -123,7 +119,6 @@ class SegmentState:
         # Truncation may run ahead of the storage writer: start_offset is not bounded by stored_length.
         assert 0 <= self.start_offset <= self.accepted_start_offset <= self.accepted_length
         assert self.start_offset <= self.durable_length
-        assert self.appends_in_flight >= 0
         assert self.accepted_sealed or not self.sealed
         assert self.sealed or not self.stored_sealed
         assert self.accepted_merged or not self.merged

@@ -109,7 +109,6 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
         read_index=ReadIndexConfig(
             fetches_max=2 + draw(3),
             read_ahead=draw(3) > 0,
-            accepted_bytes_max=frame * frames,
             storage_timeout_s=2.0,
         ),
         storage=dataclasses.replace(

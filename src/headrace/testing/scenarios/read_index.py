@@ -398,7 +398,7 @@ class Turmoil:
         assert statistics.used_bytes == statistics.pinned_bytes == statistics.lent_bytes == 0
         assert statistics.owners == statistics.tails == 0
         assert self.cache.room_bytes == self.cache.policy.blocks_max * BLOCK
-        assert self.cache.expected_bytes == self.cache.reserved_bytes == self.cache.containers == 0
+        assert self.cache.set_aside_bytes == self.cache.containers == 0
         self.cache.check()
 
     async def pause(self, turns: int) -> None:

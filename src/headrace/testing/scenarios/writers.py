@@ -11,8 +11,8 @@ from headrace.limits import KIB, MIB
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.settings import simulated
+from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 from headrace.segmentstore.container.config import ContainerConfig
-from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane

@@ -62,7 +62,7 @@ class BlockWriter:
             data = self._emptiness.apply(data)
             while not target.can_accept(len(data)):
                 resumed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                target.wait_capacity(lambda found=resumed: found.done() or found.set_result(None))  # type: ignore[misc]
+                target.wait_capacity(len(data), lambda found=resumed: found.done() or found.set_result(None))  # type: ignore[misc]
                 await resumed
             self._send(target, data)
         if self._target is not None:

@@ -130,3 +130,20 @@ class Owner:
 
     def on_failed(self, error):
         self.failures.append(error)
+
+
+def withhold_memory(container):
+    """Let everybody wait in line until the function that is returned is called."""
+    index = container.log._read_index
+    index.has_room = lambda: False
+
+    def give():
+        del index.has_room
+        container.log.processor.on_memory_freed()
+
+    return give
+
+
+def queued(container):
+    """How many requests wait in the lines of a container's log."""
+    return container.log.processor.statistics().requests_queued

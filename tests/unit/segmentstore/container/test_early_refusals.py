@@ -19,7 +19,15 @@ from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKin
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container import segment_merges
 from headrace.segmentstore.store import SegmentStore
-from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, read_all, until
+from tests.unit.segmentstore.container.container_bench import (
+    Bench,
+    HeldWal,
+    append,
+    queued,
+    read_all,
+    until,
+    withhold_memory,
+)
 from tests.unit.segmentstore.container.test_fenced_owner import Registry
 
 T, A, KEYS = "s/t", "s/a", "s/k"
@@ -55,13 +63,11 @@ class World:
 
         ``operations``: how many they are in the line, by default two of each.
         """
-        has_memory = self.processor._has_memory
-        self.processor._has_memory = lambda _size=0: False
+        give_memory = withhold_memory(self.container)
         tasks = [asyncio.ensure_future(ask()) for ask in asks]
-        await until(lambda: self.processor._queue.count == (operations or 2 * len(asks)))
+        await until(lambda: queued(self.container) == (operations or 2 * len(asks)))
         self.wal.held = True
-        self.processor._has_memory = has_memory
-        self.processor.on_memory_freed()
+        give_memory()
         for _ in range(50):
             await asyncio.sleep(0)
         return tasks
@@ -219,14 +225,12 @@ async def test_a_batch_keeps_its_order_though_its_first_source_looks_empty(world
     await world.container.create("s/b", {})
     await append(world.container, "s/b", b"second")
     target = await world.container.resolve(T)
-    has_memory = world.processor._has_memory
-    world.processor._has_memory = lambda _size=0: False
+    give_memory = withhold_memory(world.container)
     appending = asyncio.ensure_future(append(world.container, A, b"first"))
-    await until(lambda: world.processor._queue.count == 1)
+    await until(lambda: queued(world.container) == 1)
     merging = asyncio.ensure_future(world.container.merge_batch(target, [A, "s/b"]))
-    await until(lambda: world.processor._queue.count == 5)
-    world.processor._has_memory = has_memory
-    world.processor.on_memory_freed()
+    await until(lambda: queued(world.container) == 5)
+    give_memory()
     assert await appending == 0
     assert await merging == [5, 11]
     assert await read_all(world.container, T) == b"firstsecond"
@@ -270,12 +274,9 @@ async def test_a_merge_made_before_the_target_was_sealed_counts_for_who_asks_aga
 @pytest.mark.parametrize("data", [b"", b"data"])
 async def test_a_source_that_was_deleted_is_gone_also_for_a_target_sealed_since(world, data):
     await append(world.container, A, data)
-    asks = [
-        lambda: world.store.delete_segment(A),
-        lambda: world.store.seal_segment(T),
-        lambda: world.store.merge_segments(T, A),
-    ]
-    deleting, sealing, merging = await world.ask_while_the_line_is_held(*asks, operations=3)
+    [deleting] = await world.ask_while_the_log_stands(lambda: world.store.delete_segment(A))
+    asks = [lambda: world.store.seal_segment(T), lambda: world.store.merge_segments(T, A)]
+    sealing, merging = await world.ask_while_the_line_is_held(*asks, operations=3)
     world.wal.go_on()
     await deleting
     assert await sealing == 0

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from headrace.errors import CacheFullError, ClosedError
+from headrace.errors import ClosedError
 from headrace.limits import KIB, MIB
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SeededEntropy
@@ -17,11 +17,11 @@ from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
-from headrace.segmentstore.readindex.read_index import ContainerReadIndex, ReadIndexConfig
+from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryWal
-from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, read_all, until
+from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 
 class Process:
@@ -187,20 +187,6 @@ async def test_who_waits_for_its_turn_can_be_cancelled_and_those_behind_it_still
     assert process.cache.statistics().used_bytes == 0
 
 
-async def test_a_replay_that_finds_no_room_has_given_all_back_when_the_next_one_begins():
-    process = Process(replay_operations=1, cache_bytes=4 * MIB)
-    await fill_some(process, 0, size=100 * KIB)  # 5 MB
-    await fill_some(process, 1, size=60 * KIB)  # 3 MB
-    failing, fitting = process.make(0), process.make(1)
-    results = await asyncio.gather(failing.start(), fitting.start(), return_exceptions=True)
-    assert isinstance(results[0], CacheFullError)
-    assert results[1] is None, "although nobody has stopped the other one yet"
-    await failing.stop()
-    assert await read_all(fitting, "s/1") == b"x" * (50 * 60 * KIB)
-    await fitting.stop()
-    process.cache.check()
-
-
 async def test_two_containers_that_fit_only_one_behind_the_other_both_come_up():
     process = Process(replay_operations=1)
     await fill_some(process, 0, 1, size=100 * KIB)
@@ -230,8 +216,6 @@ async def test_others_may_take_the_room_of_what_storage_holds_between_two_turns(
     class Thief:
         def on_evicted(self, offset): ...
 
-        def shed(self): ...
-
     container, cache = process.make(), process.cache
     thief = cache.register(Thief())
     starting = asyncio.ensure_future(container.start())
@@ -252,83 +236,6 @@ async def test_others_may_take_the_room_of_what_storage_holds_between_two_turns(
     assert not process.failures
     await container.stop()
     cache.unregister(thief)
-
-
-async def test_a_replay_leaves_alone_what_is_kept_for_appends_that_others_have_accepted():
-    """It is 15 MiB large, and 3 MiB are on their way in a container that runs: one of them has to wait."""
-    process = Process(cache_bytes=16 * MIB)
-    kept = ReadIndexConfig(accepted_bytes_max=3 * MIB)
-    process.config = dataclasses.replace(process.config, read_index=kept)
-    async with process.fill() as container:
-        await container.create("s/0", {})
-        for _ in range(15):
-            await append(container, "s/0", b"x" * (1 * MIB - 10 * KIB))
-    busy = process.make(1, HeldWal)
-    await busy.start()
-    await busy.create("s/1", {})
-    busy.log._wal.held = True
-    appends = [asyncio.ensure_future(append(busy, "s/1", b"y" * MIB)) for _ in range(3)]
-    await until(lambda: busy.find_segment("s/1").accepted_length == 3 * MIB)
-    replaying = process.make(0)
-    with pytest.raises(CacheFullError, match="others have accepted"):
-        await replaying.start()
-    await replaying.stop()
-    busy.log._wal.go_on()
-    assert await asyncio.gather(*appends) == [0, 1 * MIB, 2 * MIB]
-    assert not process.failures
-    await busy.stop()
-    again = process.make(0)
-    await again.start()
-    assert await read_all(again, "s/0") == b"x" * (15 * (1 * MIB - 10 * KIB))
-    await again.stop()
-    process.cache.check()
-
-
-async def test_who_has_nothing_in_the_cache_waits_if_a_replay_has_left_no_room_for_its_first_append():
-    process = Process(cache_bytes=16 * MIB)
-    process.config = dataclasses.replace(
-        process.config, read_index=ReadIndexConfig(accepted_bytes_max=3 * MIB)
-    )
-    await fill_some(process, 0, size=300 * KIB)  # 15 MB
-    idle = process.make(1)
-    await idle.start()
-    await idle.create("s/1", {})
-    replaying = process.make(0)
-    await replaying.start()
-    appending = asyncio.ensure_future(append(idle, "s/1", b"y" * (1900 * KIB)))
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert not process.failures
-    assert not appending.done()
-    await replaying.stop()
-    assert await appending == 0
-    await idle.stop()
-
-
-async def test_a_replay_need_not_leave_more_than_others_have_accepted():
-    """A neighbour always has a few bytes on their way. All that it might have would never be left."""
-    process = Process(cache_bytes=16 * MIB)
-    process.config = dataclasses.replace(
-        process.config, read_index=ReadIndexConfig(accepted_bytes_max=6 * MIB)
-    )
-    async with process.fill() as container:
-        await container.create("s/0", {})
-        for _ in range(11):
-            await append(container, "s/0", b"x" * (1 * MIB - 10 * KIB))
-    busy = process.make(1, HeldWal)
-    await busy.start()
-    await busy.create("s/1", {})
-    busy.log._wal.held = True
-    appending = asyncio.ensure_future(append(busy, "s/1", b"y"))
-    await until(lambda: busy.find_segment("s/1").accepted_length == 1)
-    replaying = process.make(0)
-    await replaying.start()
-    busy.log._wal.go_on()
-    assert await appending == 0
-    assert not process.failures
-    await replaying.stop()
-    await busy.stop()
-    process.cache.check()
 
 
 async def leave_unstored(process, count):

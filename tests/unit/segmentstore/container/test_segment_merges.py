@@ -15,20 +15,16 @@ from headrace.errors import (
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.container import segment_merges
 from headrace.segmentstore.state import transitions
-from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
+from tests.unit.segmentstore.container.container_bench import (
+    Bench,
+    append,
+    queued,
+    read_all,
+    until,
+    withhold_memory,
+)
 
 T, U, A = "s/t", "s/u", "s/a"
-
-
-def withhold_memory(processor):
-    """Let everybody wait in line until the function that is returned is called."""
-    has_memory, processor._has_memory = processor._has_memory, lambda _size=0: False
-
-    def give():
-        processor._has_memory = has_memory
-        processor.on_memory_freed()
-
-    return give
 
 
 @pytest.fixture
@@ -106,10 +102,9 @@ async def test_an_empty_source_that_could_not_be_sealed_is_not_deleted():
     for name in (T, U, A):
         await container.create(name, {})
     target, source = await container.resolve(T), await container.resolve(A)
-    processor = container.log.processor
-    give_memory = withhold_memory(processor)
+    give_memory = withhold_memory(container)
     waiting = asyncio.ensure_future(append(container, U, b"takes the only place in the line"))
-    await until(lambda: processor._queue.count)
+    await until(lambda: queued(container))
     updates = [AttributeUpdate(b"k" * 16, UpdateKind.REPLACE, 1, 0)]
     merging = asyncio.ensure_future(container.merge(target, A, updates))
     await asyncio.sleep(0)
@@ -135,17 +130,17 @@ async def test_updates_of_an_empty_source_are_not_made_if_its_deletion_finds_no_
         await container.create(name, {})
     target, source = await container.resolve(T), await container.resolve(A)
     await container.seal(source)
-    processor = container.log.processor
-    give_memory = withhold_memory(processor)
+    give_memory = withhold_memory(container)
     updates = [AttributeUpdate(b"k" * 16, UpdateKind.ACCUMULATE, 1)]
     merging = asyncio.ensure_future(container.merge(target, A, updates))
-    await until(lambda: processor._queue.count)
+    await until(lambda: queued(container))
     give_memory()  # the source is found to be empty
-    give_memory = withhold_memory(processor)
+    await until(lambda: not queued(container))
+    give_memory = withhold_memory(container)
     waiting = container.log.submit(
         partial(transitions.propose_truncate, await container.resolve(U), offset=0)
     )
-    await until(lambda: processor._queue.count == 2)
+    await until(lambda: queued(container) == 2)
     give_memory()
     await waiting
     with pytest.raises(ThrottledError):
@@ -194,10 +189,9 @@ async def test_a_large_batch_does_not_fill_the_line_of_requests():
     for name in sources:
         await append(container, name, name.encode())
     target = await container.resolve(T)
-    processor = container.log.processor
-    give_memory = withhold_memory(processor)
+    give_memory = withhold_memory(container)
     merging = asyncio.ensure_future(container.merge_batch(target, sources))
-    await until(lambda: processor._queue.count)
+    await until(lambda: queued(container))
     give_memory()
     content = "".join(sources).encode()
     assert (await merging)[-1] == len(content)

@@ -19,7 +19,8 @@ class BytesIndex:
     def __init__(self):
         self.data = {}
         self.unstored = 0
-        self.expected = 0
+        self.set_aside_bytes = 0
+        self.roomy = True
         self.pressure = 0.0
         self.changed = []
 
@@ -33,12 +34,12 @@ class BytesIndex:
         _, known = self.data.setdefault(target.segment_id, (offset, bytearray()))
         known += self.data.get(source.segment_id, (0, b""))[1]
 
-    def expect_tails(self, change):
-        self.expected += change
-        assert self.expected >= 0
+    def set_aside(self, change_bytes):
+        self.set_aside_bytes += change_bytes
+        assert self.set_aside_bytes >= 0
 
-    def set_accepted(self, count_bytes):
-        """There are no others."""
+    def has_room(self):
+        return self.roomy
 
     def on_changed(self, segment):
         self.changed.append((segment.name, segment.sealed, segment.merged, segment.deleted))
@@ -46,10 +47,7 @@ class BytesIndex:
     def let_go(self, segment):
         """It remembers everything: tests compare that."""
 
-    def check_room_for_others(self):
-        """There are no others."""
-
-    def unstored_bytes(self, accepting=0):
+    def unstored_bytes(self):
         return self.unstored
 
     def cache_pressure(self):
@@ -106,6 +104,13 @@ class Bench:
         while self.wal.waiting and not self.wal.auto:
             self.wal.step()
             await asyncio.sleep(0)
+
+    @property
+    def is_idle(self):
+        """Whether everything accepted is durable, and nothing waits."""
+        found = self.log.processor.statistics()
+        waiting = found.requests_queued + found.connections_waiting
+        return not waiting and self.wal.frames_free == self.wal.frames_total
 
     async def map(self, name):
         future = self.log.submit(lambda seq: transitions.propose_map(self.state, seq, name, {}))

@@ -19,6 +19,7 @@ class ScriptedWal:
         self.frame_bytes_max = frame_bytes
         self.slots = slots
         self.pool = [Frame(frame_bytes) for _ in range(frames)]
+        self.frames_total = frames
         self.waiting = deque()
         self.stored = records if records is not None else []
         self.truncated = -1

@@ -37,7 +37,7 @@ def load(bench):
             bench.append(segment, owner, data, last=last)
         processor.end_of_read()
         if not processor.has_ended:
-            processor.wait_capacity(fill)
+            processor.wait_capacity(1, fill)
 
     fill()
 
@@ -117,7 +117,7 @@ async def test_no_more_parts_wait_for_frames_than_a_line_of_requests_takes():
     for _ in range(3):
         await asyncio.sleep(0)
     assert not bench.wal.frames_free, "there was none when the first parts came"
-    assert bench.log.processor.statistics().requests_by_priority["system_critical"] == 1
+    assert bench.log.processor.statistics().urgent_queued == 1
     while not writing.done():
         bench.wal.step()
         await asyncio.sleep(0)

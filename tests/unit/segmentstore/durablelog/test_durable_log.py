@@ -29,7 +29,6 @@ from headrace.model.attributes import (
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
-from headrace.segmentstore.durablelog.frame_supply import FrameSupply
 from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
@@ -130,7 +129,7 @@ async def test_no_free_frame_means_back_pressure_and_a_wake_up():
         bench.append(segment, owner, b"z" * 50, last=number)
         processor.end_of_read()
     assert 2 <= number < 10
-    processor.wait_capacity(lambda: woken.append(processor.can_accept(50)))
+    processor.wait_capacity(50, lambda: woken.append(processor.can_accept(50)))
     await asyncio.sleep(0)
     bench.wal.step()
     await asyncio.sleep(0)
@@ -440,7 +439,7 @@ async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
             names = [n for n in names if n in bench.state.by_name]
         if checkpoint is not None and checkpoint.done():
             checkpoint = None
-    while bench.wal.waiting or not bench.log.processor.idle:
+    while bench.wal.waiting or not bench.is_idle:
         await asyncio.sleep(0)
         if bench.wal.waiting:
             bench.wal.step()
@@ -761,7 +760,7 @@ async def test_a_request_for_which_there_is_no_memory_is_refused_before_it_is_pr
 
     with Shortage(bench, monkeypatch):
         refused = bench.log.submit(propose, size + 100, segments=(segment,))
-        assert not bench.log.processor._queue.count
+        assert not bench.log.processor.statistics().requests_queued
     with pytest.raises(ThrottledError, match="no memory"):
         await refused
     assert not proposed
@@ -772,13 +771,17 @@ async def test_a_request_for_which_there_is_no_memory_is_refused_before_it_is_pr
     assert segment.durable_length == size
 
 
-async def test_those_in_line_behind_an_operation_that_gets_no_frame_are_told(monkeypatch):
+async def test_those_in_line_behind_an_operation_that_gets_no_frame_are_told():
     bench = await Bench(frame_bytes=300, frames=4).start()
     processor = bench.log.processor
-    with monkeypatch.context() as patched:
-        patched.setattr(FrameSupply, "suffices", lambda *_: False)
-        waiting = [_map(bench, f"s{number}") for number in range(3)]
+    bench.index.roomy = False
+    processor._builder.seal()
+    processor._dispatch.send()
+    await bench.settle()
+    waiting = [_map(bench, f"s{number}") for number in range(3)]
+    assert processor.statistics().requests_queued == 3
     processor._builder.write = lambda *_: False
+    bench.index.roomy = True
     processor.on_memory_freed()
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [WalWriteError, *2 * [ContainerOfflineError]]
@@ -797,5 +800,5 @@ async def test_an_operation_that_is_larger_than_it_said_waits_if_its_header_does
     frame.used = frame.capacity - sum(map(len, codec.encode(operation))) - left
     assert not bench.wal.frames_free
     _map(bench, name)
-    assert bool(processor._queue.count) == (left < ENTRY_HEADER.size)
+    assert bool(processor.statistics().requests_queued) == (left < ENTRY_HEADER.size)
     assert not bench.failed

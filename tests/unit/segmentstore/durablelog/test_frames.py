@@ -14,7 +14,7 @@ from tests.unit.segmentstore.durablelog.memory_wal import ScriptedWal
 
 def build(operations, frame_bytes, frames=400):
     wal = ScriptedWal(frame_bytes=frame_bytes, frames=frames)
-    builder = FrameBuilder(wal)
+    builder = FrameBuilder(wal, lambda change: None)
     for number, data in enumerate(operations, 1):
         pieces = [data[:3], data[3:]] if len(data) > 3 else [data]
         assert builder.write(pieces, len(data), number, number)

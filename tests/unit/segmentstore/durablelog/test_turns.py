@@ -7,9 +7,10 @@ from functools import partial
 
 import pytest
 
-from headrace.segmentstore.durablelog import frame_dispatch, operation_processor
+from headrace.segmentstore.admission import log_admission
+from headrace.segmentstore.admission.throttle.config import ThrottleConfig
+from headrace.segmentstore.durablelog import frame_dispatch
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
-from headrace.segmentstore.durablelog.throttle.config import ThrottleConfig
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
@@ -52,7 +53,7 @@ class Crowd:
                 self.processor.end_of_read()
                 self.done[name] += 1
             if not self.stopped:
-                self.processor.wait_capacity(fill)
+                self.processor.wait_capacity(size, fill)
 
         fill()
 
@@ -70,7 +71,7 @@ class Crowd:
             await self.bench.settle()
         await self.bench.settle()
         await asyncio.gather(*self.callers)
-        assert self.processor.idle
+        assert self.bench.is_idle
 
 
 @pytest.fixture
@@ -163,11 +164,11 @@ async def test_all_who_fit_a_frame_get_in_behind_one_who_waits_for_something_els
 
     def wait_again():
         if not crowd.stopped:
-            crowd.processor.wait_capacity(wait_again)
+            crowd.processor.wait_durable(wait_again)
 
     def write_once(owner):
         if not crowd.processor.can_accept(40):
-            crowd.processor.wait_capacity(lambda: write_once(owner))
+            crowd.processor.wait_capacity(40, lambda: write_once(owner))
             return
         crowd.bench.append(crowd.segment, owner, bytes(40), last=1)
         crowd.processor.end_of_read()
@@ -229,7 +230,7 @@ async def test_requests_go_on_when_the_large_block_that_they_wait_for_has_left(c
         crowd.processor.end_of_read()
     abort = asyncio.Event().set
     assert not crowd.processor.can_accept(ALL)
-    crowd.processor.wait_capacity(abort)
+    crowd.processor.wait_capacity(ALL, abort)
     crowd.processor.stop_waiting(abort)
     for number in range(4):
         crowd.call(f"caller {number}", SMALL - 200)
@@ -242,7 +243,7 @@ async def test_nothing_critical_waits_for_a_large_block(crowd):
         crowd.bench.append(crowd.segment, Owner(1 + number), bytes(SMALL), last=1)
         crowd.processor.end_of_read()
     assert not crowd.processor.can_accept(ALL)
-    crowd.processor.wait_capacity(lambda: None)
+    crowd.processor.wait_capacity(ALL, lambda: None)
     delayed = crowd.bench.log.submit(
         lambda sequence: transitions.propose_append(crowd.segment, sequence, bytes(100), (), -1), 100
     )
@@ -282,7 +283,7 @@ async def test_a_slowed_down_container_lets_blocks_and_requests_in_by_turns(call
 
 
 async def test_requests_that_waited_for_memory_begin_a_bounded_number_in_a_turn(monkeypatch):
-    monkeypatch.setattr(operation_processor, "_BEGUN_AT_ONCE", 10)
+    monkeypatch.setattr(log_admission, "SERVED_MAX", 10)
     bench = await Bench(frame_bytes=100_000, limits=ProcessorLimits(unstored_bytes_max=1000)).start()
     segment = await bench.map("s")
     bench.index.unstored = 1000
@@ -323,7 +324,7 @@ async def test_what_takes_effect_in_a_turn_is_bounded_while_the_log_stands(monke
             await asyncio.sleep(0)  # three appends arrive at a time
     await asyncio.sleep(0)
     durable = []
-    while not bench.log.processor.idle:
+    while not bench.is_idle:
         bench.wal.step()
         durable.append(sum(len(owner.acks) for owner in owners))
         await asyncio.sleep(0)

@@ -7,7 +7,6 @@ import weakref
 import pytest
 
 from headrace.errors import (
-    CacheFullError,
     ContainerOfflineError,
     DataCorruptionError,
     FencedOutError,
@@ -144,19 +143,6 @@ async def test_a_start_that_fails_waits_for_those_beside_it_before_all_are_stopp
     assert sorted(given_up) == [0, 2]
     for number in range(3):
         assert world.events.count(("start", number)) == world.events.count(("stop", number)) == 1
-
-
-async def test_a_first_start_without_room_in_the_cache_is_repeated_while_others_can_make_room():
-    full = CacheFullError("all 4 bytes of cache are essential")
-    world = World(3, c1=[full, full], c2=[full])
-    await world.registry.start()
-    assert all(found.online for found in world.registry.health())
-    assert "CacheFullError" in world.registry.health()[1].last_failure
-    await world.registry.stop()
-
-    alone = World(1, c0=[full])
-    with pytest.raises(CacheFullError):
-        await alone.registry.start()
 
 
 async def test_a_start_that_waits_for_space_ends_when_it_is_cancelled_and_leaves_nothing_running():
@@ -745,27 +731,6 @@ async def test_one_that_fails_while_a_stop_waits_for_something_else_is_ended_too
     last.set()
     await stopping
     assert sorted(event for event in world.events if event[0] == "stop") == [("stop", 0), ("stop", 1)]
-
-
-async def test_a_start_without_room_is_repeated_though_who_took_the_room_ends_meanwhile():
-    """Whether others could make room is a question of the moment at which there was none."""
-    world = World(2, c1=[CacheFullError("all 4 bytes of cache are essential")])
-    made = world.make
-
-    def make(container_id, on_failed):
-        container = made(container_id, on_failed)
-        if container_id == 1 and not world.events.count(("start", 1)):
-            container.stop = stop
-        return container
-
-    async def stop():
-        world.made[0].on_failed(world.made[0], WalWriteError("EIO"))
-
-    world.registry._make = make
-    world.registry._delay_s = world.registry._pauses[0] = 0.001
-    await world.registry.start()
-    assert world.registry.health()[1].online
-    await world.registry.stop()
 
 
 async def test_nothing_of_what_has_failed_stays_in_memory_while_it_is_started_again():

@@ -50,7 +50,7 @@ class FakeTarget:
             return self.store.offline is not None
         return self.store.capacity is None or size_bytes <= self.store.capacity
 
-    def wait_capacity(self, resume):
+    def wait_capacity(self, size_bytes, resume):
         self.store.capacity_waiters.append(resume)
 
     def stop_waiting(self, resume):

@@ -13,7 +13,7 @@ import pytest
 from headrace.errors import WalWriteError
 from headrace.segmentstore.ingress.shared_bound import SharedBound
 from headrace.wire import commands as c
-from tests.unit.segmentstore.container.container_bench import read_all, until
+from tests.unit.segmentstore.container.container_bench import read_all, until, withhold_memory
 from tests.unit.segmentstore.ingress.world import (
     NULL,
     OTHER,
@@ -64,15 +64,12 @@ async def test_what_a_former_connection_held_back_is_never_taken_for_missing(wor
     first = Peer(world.home)
     await first.set_up()
     assert await first.ask(append(1, b"one")) == [acked(1, NULL, 3)]
-    processor = world.container.log.processor
-    limits, full = processor._limits, processor._limits.unstored_bytes_max
-    limits.unstored_bytes_max = 0
+    give_memory = withhold_memory(world.container)
     first.feed(append(2, b"two"))
     assert await first.replies() == []
     second = Peer(world.home)
     assert await second.set_up() == c.AppendSetup(1, SEGMENT, WRITER, 1)
-    limits.unstored_bytes_max = full
-    processor.on_memory_freed()
+    give_memory()
     assert await first.replies() == [acked(2, 1, 6)]
     if sealed:
         await world.store.seal_segment(SEGMENT)
@@ -188,7 +185,7 @@ async def test_a_writer_too_many_of_a_connection_leaves_no_target_behind(world):
 
 
 async def test_connections_lost_while_they_wait_for_room_are_forgotten(world):
-    world.container.log.processor._limits.unstored_bytes_max = 0  # storage stands: no append finds room
+    withhold_memory(world.container)  # storage stands: no append finds room
     gone = []
     for _ in range(20):
         peer = Peer(world.home)

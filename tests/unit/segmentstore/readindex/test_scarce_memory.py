@@ -7,7 +7,6 @@ import mmap
 
 import pytest
 
-from headrace.errors import CacheFullError
 from headrace.segmentstore.readindex.cache import extent_memory
 from tests.unit.segmentstore.readindex.world import BLOCK, World, pattern, settle, small_cache
 
@@ -79,7 +78,7 @@ async def test_an_append_that_finds_no_room_leaves_nothing_behind(arenas):
     world = World(small_cache(256))
     fill(world, 60)
     segment = world.create("s")
-    with pytest.raises(CacheFullError):
+    with pytest.raises(MemoryError):
         world.append(segment, 20 * BLOCK)
     world.cache.check()
     await world.close()
@@ -90,7 +89,7 @@ async def test_memory_that_the_system_gives_later_is_used_then(arenas):
     world = World(small_cache(256))
     fill(world, 64)
     segment = world.create("s")
-    with pytest.raises(CacheFullError):
+    with pytest.raises(MemoryError):
         world.index.append(segment, 0, memoryview(pattern(0, BLOCK)))
     arenas[0] = 1
     world.append(segment, BLOCK)

@@ -5,7 +5,6 @@ import tracemalloc
 
 import pytest
 
-from headrace.errors import CacheFullError
 from headrace.limits import MIB
 from headrace.segmentstore.readindex.cache.block_layout import NO_BLOCK
 from headrace.segmentstore.readindex.cache.cache import BlockCache, CacheConfig
@@ -49,62 +48,6 @@ def test_a_busy_segment_gets_larger_and_larger_extents():
     assert set(orders[5:]) == {4}
 
 
-def test_a_large_tail_gives_back_its_stored_halves_and_its_unused_room():
-    cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
-    index = make(cache)
-    append(index, 10 * BLOCK)
-    block = index.tail_block
-    assert cache.memory.orders[block] == 4
-    store(index, 9 * BLOCK + 5)
-    index.shed()
-    index.check()
-    cache.check()
-    assert [(offset // BLOCK, cache.memory.orders[block]) for offset, block in index.entries] == [
-        (0, 3),
-        (8, 0),
-        (9, 0),
-    ]
-    assert cache.essential_blocks == 1
-    assert cached(index, 0, 10 * BLOCK) == pattern(0, 10 * BLOCK)
-    append(index, 3 * BLOCK)
-    index.check()
-    assert cached(index, 7 * BLOCK, 6 * BLOCK) == pattern(7 * BLOCK, 6 * BLOCK)
-
-
-def test_a_held_tail_is_not_split_until_it_is_released():
-    cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
-    index = make(cache)
-    append(index, 10 * BLOCK)
-    pieces: list[memoryview] = []
-    blocks: list[int] = []
-    size = index.collect(0, 10 * BLOCK, pieces, blocks)
-    release = cache.hold(pieces, blocks, size)
-    store(index, 9 * BLOCK)
-    index.shed()
-    index.check()
-    cache.check()
-    assert index.entries.count == 1
-    release()
-    index.shed()
-    index.check()
-    cache.check()
-    assert index.entries.count == 3
-
-
-def test_a_half_with_one_byte_that_is_not_stored_is_not_cut_off():
-    cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
-    index = make(cache)
-    append(index, 10 * BLOCK)
-    store(index, 8 * BLOCK - 1)
-    index.shed()
-    index.check()
-    assert index.entries.count == 1
-    store(index, 8 * BLOCK)
-    index.shed()
-    index.check()
-    assert index.entries.count == 2
-
-
 def test_a_merged_extent_gives_back_the_room_that_nobody_will_fill():
     cache = small_cache(1024, extent_bytes_max=16 * BLOCK)
     target, source = make(cache), make(cache)
@@ -137,50 +80,20 @@ def test_an_extent_full_and_stored_may_leave_while_the_segment_grows_on():
     assert cached(index, 49 * BLOCK, 1) == pattern(49 * BLOCK, 1)
 
 
-def test_a_failed_append_changes_nothing_and_can_be_repeated():
-    cache = small_cache(8)
-    index = make(cache)
-    append(index, 3 * BLOCK + 100)
-    for stored in (0, 100, 3 * BLOCK + 100):
-        store(index, stored)
-        if stored <= 100:
-            with pytest.raises(CacheFullError):
-                index.append(index.end, memoryview(bytes(6 * BLOCK)))
-            index.check()
-            cache.check()
-            assert index.end == 3 * BLOCK + 100
-            assert cached(index, 0, index.end) == pattern(0, index.end)
-    append(index, 6 * BLOCK)
-    index.check()
-    assert cached(index, 3 * BLOCK + 100, 6 * BLOCK) == pattern(3 * BLOCK + 100, 6 * BLOCK)
-
-
-def test_a_failed_append_behind_stored_bytes_leaves_them_free_to_go():
-    cache = small_cache(8)
-    index = make(cache)
-    append(index, 100)
-    store(index, 100)
-    with pytest.raises(CacheFullError):
-        index.append(100, memoryview(bytes(9 * BLOCK)))
-    index.check()
-    cache.check()
-    assert cache.essential_blocks == 0
-
-
 @pytest.mark.parametrize("left", ["enough", "too little", "held"])
-def test_a_stored_tail_is_extended_unless_that_takes_what_is_kept_for_accepted_appends(left):
+def test_a_stored_tail_is_extended_unless_that_takes_what_is_set_aside(left):
     cache = small_cache(64)
     index, other = make(cache), make(cache)
     append(index, 10 * BLOCK)  # of an extent of 16
     store(index, 10 * BLOCK)
-    cache.join(16 * BLOCK)
+    cache.set_aside_bytes += 16 * BLOCK
     append(other, 32 * BLOCK)
     assert cache.spare_bytes == 16 * BLOCK
     pieces: list[memoryview] = []
     blocks: list[int] = []
     release = None
     if left == "too little":
-        cache.join(1)
+        cache.set_aside_bytes += 1
     elif left == "held":
         release = cache.hold(pieces, blocks, index.collect(0, 10 * BLOCK, pieces, blocks))
     room = cache.room_bytes
@@ -204,7 +117,7 @@ def test_a_stored_tail_left_alone_keeps_no_room_that_nobody_will_fill():
     append(index, 16 * BLOCK)
     append(index, 1)  # in an extent of 16 blocks as well
     store(index, 16 * BLOCK + 1)
-    cache.join(32 * BLOCK)
+    cache.set_aside_bytes += 32 * BLOCK
     append(other, 17 * BLOCK)
     used = cache.statistics().used_bytes
     append(index, 100)
@@ -246,33 +159,6 @@ def test_truncation_frees_what_storage_holds_and_nobody_can_read():
     append(index, 10)
     index.check()
     cache.check()
-
-
-class TruncatedLate(SegmentIndex):
-    """Learns of a truncation while it makes room for an append."""
-
-    def shed(self) -> None:
-        self.state.start_offset = 3000
-        super().shed()
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_an_append_that_needs_a_squeeze_does_not_lose_the_tail_it_extends_to_a_truncation(late):
-    """The state of a segment has a truncation before the index is told, at the end of the frame."""
-    cache = small_cache(8)
-    kind = TruncatedLate if late else SegmentIndex
-    index, other = kind(SegmentState(1, "s"), cache, UnstoredBytes()), make(cache)
-    append(index, 3000)
-    store(index, 3000)
-    append(other, 7 * BLOCK)
-    assert cache.layout.free_blocks == 0
-    index.state.start_offset = 0 if late else 3000
-    append(index, 3000)  # more than its last block has room for
-    assert index.start == 3000
-    assert cached(index, 3000, 3000) == pattern(3000, 3000)
-    assert cached(other, 0, 7 * BLOCK) == pattern(0, 7 * BLOCK)
-    for check in (index.check, other.check, cache.check):
-        check()
 
 
 def test_history_is_inserted_only_into_gaps_and_only_where_it_is_stored():

@@ -1,8 +1,11 @@
-"""The memory of all read indexes of a process: one hard bound, no object per entry, no byte moved to make
-room.
+"""The memory of all read indexes of a process: no object per entry, no byte moved to make room.
 
 The unit is the *extent*: up to 1 MiB of contiguous memory with a length, known by the number of its first
 block. A segment's index maps offsets to extents; appends fill the last extent of the segment in place.
+
+The bound is kept at the doors: whoever accepts appends sets the bytes of a log frame aside first
+(``set_aside_bytes``), and readers take only what is left beside that. What is durable is never refused: if
+nothing can be evicted for it, the cache grows beyond its bound by so much.
 
 Readers get views. An extent is *pinned* while somebody holds a view of it; eviction passes it by, and freeing
 it only takes effect when the last view is released. Bytes of an extent are written once, so a view never
@@ -15,8 +18,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import CacheFullError
-from headrace.segmentstore.readindex.cache.accepted_bytes import AcceptedBytes
 from headrace.segmentstore.readindex.cache.block_layout import (
     BLOCK_BYTES,
     NO_BLOCK,
@@ -50,8 +51,8 @@ class BlockCache:
 
     ``classes`` and ``pins`` are public to the segment indexes, which read them on their hot paths and change
     them only through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once,
-    so nothing that readers hold; ``reserved_bytes`` the part of it that is kept for the bytes of appends
-    accepted already, ``expected_bytes`` that for the blocks which they take beyond their bytes.
+    so nothing that readers hold, and less than 0 while the cache is beyond its bound; ``set_aside_bytes`` the
+    part of it that frames of the logs, which are on their way, are going to fill.
     """
 
     def __init__(self, config: CacheConfig | None = None) -> None:
@@ -75,10 +76,7 @@ class BlockCache:
         """Held by the one container that replays its log into the cache; the others wait in their order. The
         cache itself never waits: it is here because whoever shares the cache has to share it."""
         self.containers = 0
-        self._promised_bytes = 0
-        self.reserved_bytes = 0
-        self.expected_bytes = 0
-        self.accepted = AcceptedBytes()
+        self.set_aside_bytes = 0
         self._tails = 0
         self.count_tails(0)
 
@@ -90,27 +88,6 @@ class BlockCache:
         self._refused_history = 0
 
     # ---------------------------------------------------------------------------------- owners
-
-    def join(self, accepted_bytes_max: int) -> None:
-        """One container more shares the cache; so many bytes of its may be accepted and not appended yet."""
-        self.containers += 1
-        self._reserve(accepted_bytes_max)
-
-    def leave(self, accepted_bytes_max: int) -> None:
-        """A container that joined has ended."""
-        self.containers -= 1
-        self._reserve(-accepted_bytes_max)
-
-    def _reserve(self, change: int) -> None:
-        self._promised_bytes += change
-        self.reserved_bytes = min(self._promised_bytes, self.policy.blocks_max * BLOCK_BYTES // 2)
-        self.accepted.bound(self.reserved_bytes, self._promised_bytes)
-
-    def has_room_for_due(self, more: int = 0) -> bool:
-        """Whether appends on their way find room, and ``more``, as far as there can be a reserve for that."""
-        due = self.accepted.count()
-        due = max(due, min(due + more, self.policy.blocks_max * BLOCK_BYTES // 2))
-        return self.room_bytes >= due + self.expected_bytes
 
     def register(self, owner: ExtentOwner) -> int:
         """Return the number under which ``owner`` allocates."""
@@ -135,10 +112,11 @@ class BlockCache:
         It holds at least one block and as much of ``wanted_bytes`` as fits; with room to spare while memory
         is not tight, twice as much as the extent of order ``grown_from`` before it (-1: there is none), so
         that a busy segment lies in few large pieces and an idle one in a small one. What it has beyond the
-        blocks of ``wanted_bytes`` does not come out of what is kept for appends accepted already.
+        blocks of ``wanted_bytes`` does not come out of what is set aside. If all that is left is essential or
+        in the hands of readers, the cache grows.
 
         Raises:
-            CacheFullError: everything left is essential or in the hands of readers.
+            MemoryError: the system gives no memory.
         """
         order = max(order_covering(wanted_bytes), min(grown_from + 1, self.tail_order_max))
         if (
@@ -154,8 +132,7 @@ class BlockCache:
             self._make_room(order)
             order = self.layout.find_order(order)
             if order < 0:
-                size = self.layout.blocks * BLOCK_BYTES
-                raise CacheFullError(f"all {size} bytes of cache are essential or held by readers")
+                order = self._overdraw(order_within(wanted_bytes))
             block = self.layout.allocate(order)
         self._begin(block, order, owner, offset, ESSENTIAL)
         return block
@@ -232,6 +209,13 @@ class BlockCache:
             block = self.layout.allocate(order)
         return block
 
+    def _overdraw(self, order: int) -> int:
+        """Grow beyond the bound by about an extent of ``order``; return the order that is free then."""
+        order = min(order, self.layout.order_max)
+        if not self._add_blocks(1 << order):
+            raise MemoryError("the system gives no memory for bytes of the cache that cannot be evicted")
+        return self.layout.find_order(order)
+
     def _begin(self, block: int, order: int, owner: int, offset: int, extent_class: int) -> None:
         self._orders[block] = order
         self._lengths[block] = 0
@@ -250,8 +234,12 @@ class BlockCache:
             self.generation = (self.generation + 1) & 0xFFFF_FFFF
 
     def _add_arena(self) -> bool:
-        count = min(self.memory.arena_blocks, self.policy.blocks_max - self.layout.blocks)
-        if count <= 0 or not self.memory.add_arena(count):
+        return self._add_blocks(self.policy.blocks_max - self.layout.blocks)
+
+    def _add_blocks(self, count: int) -> bool:
+        """Add up to ``count`` blocks, as many as belong to one arena."""
+        count = min(count, self.memory.blocks_to_arena_end)
+        if count <= 0 or not self.memory.add_blocks(count):
             return False
         self._extents.extend(count)
         self.layout.extend(count)
@@ -293,7 +281,7 @@ class BlockCache:
         """Return how much room is lost once bytes that storage does not hold follow in this extent.
 
         If storage holds it so far, that is all of it, however few they are: it must not come out of what is
-        kept for appends accepted already. What a reader holds is no room in any case.
+        set aside. What a reader holds is no room in any case.
         """
         if self.classes[block] == ESSENTIAL or self.pins[block]:
             return 0
@@ -332,10 +320,6 @@ class BlockCache:
             order -= 1
             self.layout.release(block + (1 << order), order)
         self._orders[block] = order
-
-    def split(self, block: int) -> int:
-        """Cut an essential, unpinned extent in two halves, and answer the second. No byte moves."""
-        return self._extents.split(block)
 
     # ---------------------------------------------------------------------------------- readers
 
@@ -377,7 +361,7 @@ class BlockCache:
     def _may_be_held(self, blocks: int, taken: int) -> bool:
         """Whether readers may hold so many blocks more, of which ``taken`` could be evicted otherwise.
 
-        They leave alone what is kept for appends accepted already: these cannot be refused any more.
+        They leave alone what is set aside.
         """
         if self.pinned_blocks + blocks > self.policy.pinned_max:
             return False
@@ -410,8 +394,8 @@ class BlockCache:
 
     @property
     def spare_bytes(self) -> int:
-        """Room that is not kept for appends accepted already. Less than nothing when these have it all."""
-        return self.room_bytes - self.reserved_bytes - self.expected_bytes
+        """Room that is not set aside. Less than nothing when more is on its way than there is room for."""
+        return self.room_bytes - self.set_aside_bytes
 
     @property
     def history_bytes_max(self) -> int:
@@ -422,8 +406,8 @@ class BlockCache:
         return self.essential_blocks / self.policy.blocks_max
 
     def shared_pressure(self) -> float:
-        """The same of what is not kept for appends accepted already."""
-        return min(1.0, max(0.0, 1.0 - self.spare_bytes / (self.config.bytes_max - self.reserved_bytes)))
+        """Part of the cache, 0 to 1, that cannot be evicted or is set aside."""
+        return min(1.0, max(0.0, 1.0 - self.spare_bytes / self.config.bytes_max))
 
     def _make_room(self, order: int) -> None:
         """Evict what stands where an extent of ``order`` could be, or else as much as it is large."""
@@ -432,15 +416,7 @@ class BlockCache:
             return
         while self.layout.free_blocks < 1 << order:
             if not self._evictions.evict_one(self.policy.queues_for_append(self._queues[HISTORY].blocks)):
-                if self.layout.free_blocks == 0:
-                    self._squeeze()
                 return
-
-    def _squeeze(self) -> None:
-        """Nothing can be evicted: take back what tails hold in reserve, then evict what that set free."""
-        self._evictions.squeeze()
-        if self.layout.free_blocks == 0:
-            self._evictions.evict_one((HISTORY, TAIL))
 
     # ---------------------------------------------------------------------------------- introspection
 
@@ -459,14 +435,14 @@ class BlockCache:
             tails=self._tails,
             evicted_extents=self._evictions.evicted_extents,
             evicted_bytes=self._evictions.evicted_blocks * BLOCK_BYTES,
-            squeezes=self._evictions.squeezes,
+            overdrawn_bytes=max(0, self.layout.blocks - self.policy.blocks_max) * BLOCK_BYTES,
             refused_history=self._refused_history,
         )
 
     def check(self) -> None:
         """Assert that every block is free or in exactly one extent, and every extent where it belongs."""
         self.layout.check()
-        assert self.layout.blocks == len(self._orders) <= self.policy.blocks_max
+        assert self.layout.blocks == len(self._orders)
         queued = {block: name for name, queue in self._queues.items() for block in queue}
         assert len(queued) == sum(queue.count for queue in self._queues.values())
         blocks_of = {TAIL: 0, HISTORY: 0}

@@ -22,5 +22,5 @@ class CacheStatistics:
     tails: int
     evicted_extents: int
     evicted_bytes: int
-    squeezes: int
+    overdrawn_bytes: int
     refused_history: int

@@ -16,9 +16,6 @@ class ExtentOwner(Protocol):
     def on_evicted(self, offset: int) -> None:
         """Forget the extent that begins at ``offset``; its memory is about to be reused."""
 
-    def shed(self) -> None:
-        """Give back what can be given back without losing a byte: unused room, halves already stored."""
-
 
 class ExtentEvictions:
     """Evicts from ``queues``, by class. ``free`` takes an extent back that its owner has forgotten."""
@@ -39,7 +36,6 @@ class ExtentEvictions:
         self._owners_free: list[int] = []
         self.evicted_extents = 0
         self.evicted_blocks = 0
-        self.squeezes = 0
 
     def register(self, owner: ExtentOwner) -> int:
         """Return the number under which ``owner`` allocates."""
@@ -108,9 +104,3 @@ class ExtentEvictions:
         self.evicted_blocks += 1 << self._orders[block]
         self.owners[self._owner_numbers[block]].on_evicted(self._offsets[block])
         self._free(block)
-
-    def squeeze(self) -> None:
-        """Nothing can be evicted: take back what tails hold in reserve."""
-        self.squeezes += 1
-        for owner in list(self.owners.values()):
-            owner.shed()

@@ -45,20 +45,26 @@ class ExtentMemory:
         self.orders = bytearray()
         self.lengths = array("I")
 
-    def add_arena(self, count: int) -> bool:
+    @property
+    def blocks_to_arena_end(self) -> int:
+        """How many blocks can be added at once: a whole arena, or what one has not been used of yet."""
+        return self.arena_blocks - len(self.orders) % self.arena_blocks
+
+    def add_blocks(self, count: int) -> bool:
         """Take memory for ``count`` more blocks; the system gives each page when it is first written.
 
         Returns:
             False, and nothing is changed, if it gives none now: who asks may be in the middle of something,
             and can do with less.
         """
-        assert len(self.orders) % self.arena_blocks == 0  # only the last arena may be smaller
-        try:
-            memory = memoryview(_map(count * BLOCK_BYTES))
-        except OSError:
-            return False
-        self._writable.append(memory)
-        self._readable.append(memory.toreadonly())
+        assert 0 < count <= self.blocks_to_arena_end
+        if not len(self.orders) % self.arena_blocks:
+            try:
+                memory = memoryview(_map(self.arena_blocks * BLOCK_BYTES))
+            except OSError:
+                return False
+            self._writable.append(memory)
+            self._readable.append(memory.toreadonly())
         self.orders.extend(bytes([NOT_A_HEAD]) * count)
         self.lengths.frombytes(bytes(4 * count))
         return True

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Iterator, Mapping
 
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
-from headrace.segmentstore.readindex.cache.eviction_policy import ESSENTIAL
 from headrace.segmentstore.readindex.cache.extent_memory import NOT_A_HEAD, ExtentMemory
 
 
@@ -54,26 +53,6 @@ class ExtentTable:
         """The extent belongs to another index, or to another offset, from now on."""
         self.owner_numbers[block] = owner
         self.offsets[block] = offset
-
-    def split(self, block: int) -> int:
-        """Cut an essential, unpinned extent in two halves, and answer the second. No byte moves."""
-        order = self.orders[block] - 1
-        half = BLOCK_BYTES << order
-        assert order >= 0
-        assert not self.pins[block]
-        assert self.classes[block] == ESSENTIAL
-        assert self.lengths[block] > half
-        upper = block + (1 << order)
-        length = self.lengths[block]
-        self.orders[block] = order
-        self.lengths[block] = half
-        self.orders[upper] = order
-        self.lengths[upper] = length - half
-        self.pins[upper] = 0
-        self.classes[upper] = ESSENTIAL
-        self.stamps[upper] = self.stamps[block]
-        self.move(upper, self.owner_numbers[block], self.offsets[block] + half)
-        return upper
 
     def count(self) -> int:
         """Return the number of extents."""

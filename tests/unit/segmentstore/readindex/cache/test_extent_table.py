@@ -1,7 +1,7 @@
 import pytest
 
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES as BLOCK
-from headrace.segmentstore.readindex.cache.eviction_policy import ESSENTIAL, TAIL
+from headrace.segmentstore.readindex.cache.eviction_policy import TAIL
 from headrace.segmentstore.readindex.cache.extent_evictions import ExtentEvictions
 from headrace.segmentstore.readindex.cache.extent_memory import ExtentMemory
 from headrace.segmentstore.readindex.cache.extent_table import ExtentTable
@@ -12,7 +12,7 @@ def make_table(orders: dict[int, int], blocks: int = 8) -> ExtentTable:
     """A table with full extents of these orders, by their first blocks."""
     memory = ExtentMemory(blocks * BLOCK)
     table = ExtentTable(memory)
-    memory.add_arena(blocks)
+    memory.add_blocks(blocks)
     table.extend(blocks)
     for block, order in orders.items():
         table.orders[block] = order
@@ -49,28 +49,12 @@ def test_an_extent_with_more_bytes_than_it_has_room_for_is_found():
         list(table.heads({2: 1, 4: 2}))
 
 
-def test_both_halves_of_a_split_extent_are_where_their_bytes_are():
-    table = make_table({4: 2})
-    table.lengths[4] = 3 * BLOCK + 5
-    table.stamps[4] = 9
-    upper = table.split(4)
-    assert list(table.heads({0: 2})) == [(4, 1), (upper, 1)]
-    assert upper == 6
-    assert [table.lengths[block] for block in (4, upper)] == [2 * BLOCK, BLOCK + 5]
-    assert [table.offsets[block] for block in (4, upper)] == [4000, 4000 + 2 * BLOCK]
-    assert table.owner_numbers[upper] == 7
-    assert (table.classes[upper], table.stamps[upper], table.pins[upper]) == (ESSENTIAL, 9, 0)
-
-
 class Owner:
     def __init__(self) -> None:
         self.evicted: list[int] = []
 
     def on_evicted(self, offset: int) -> None:
         self.evicted.append(offset)
-
-    def shed(self) -> None:
-        raise AssertionError("nobody is squeezed here")
 
 
 def test_eviction_passes_by_what_is_pinned_and_gives_up_when_all_of_it_is():

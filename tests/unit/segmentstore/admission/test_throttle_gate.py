@@ -6,7 +6,7 @@ from functools import wraps
 import pytest
 
 from headrace.runtime.entropy import SeededEntropy
-from headrace.segmentstore.durablelog.throttle.gate import ThrottleGate
+from headrace.segmentstore.admission.throttle.gate import ThrottleGate
 from headrace.testing.loop import SimulatedLoop
 
 
