@@ -69,7 +69,7 @@ class SegmentCalls:
             address, Access.READ, lambda token: GetStreamSegmentInfo(0, address.name, token)
         )
         if not isinstance(reply, StreamSegmentInfo):
-            raise ProtocolError(f"{address.name}: {reply} answers no question about a segment")
+            raise ProtocolError(f"{address.name}: {reply} is no reply to a request about a segment")
         if not reply.exists:
             raise NoSuchSegmentError(address.name)
         return SegmentInfo(

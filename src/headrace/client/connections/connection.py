@@ -310,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         """Find out whether a silent server is still there."""
         silent_s = self._loop.time() - self._last_received
         if silent_s > DEAD_AFTER_S:
-            self.abort(ConnectionLostError(f"no word for {silent_s:.0f} s"))
+            self.abort(ConnectionLostError(f"nothing received for {silent_s:.0f} s"))
             return
         if silent_s >= KEEP_ALIVE_AFTER_S and self._transport is not None:
             self._receiver.forget_spares()

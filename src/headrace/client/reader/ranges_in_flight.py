@@ -81,9 +81,9 @@ class RangesInFlight:
         """
         found = self._find(block.request_id)
         if found is None or not found.is_asked or block.offset != found.offset:
-            raise ProtocolError(f"data at {block.offset} was not asked for")
+            raise ProtocolError(f"data at {block.offset} was not requested")
         if block.offset + len(block) > found.end:
-            raise ProtocolError(f"{len(block)} bytes at {block.offset} are more than was asked for")
+            raise ProtocolError(f"{len(block)} bytes at {block.offset} are more than were requested")
         found.offset += len(block)
         found.is_asked = False
         found.blocks.append(block)

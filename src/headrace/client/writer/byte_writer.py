@@ -51,7 +51,7 @@ class ByteWriter:
         if self._closed:
             raise ClosedError(f"the writer of {self.address.name} is closed")
         if self._held_bytes >= self._window_bytes:
-            raise ThrottledError(f"{self._held_bytes} bytes of {self.address.name} are not durable yet")
+            raise ThrottledError(f"{self._held_bytes} bytes of {self.address.name} are unacknowledged")
         whole = memoryview(own_event(data))
         ack = Ack(1)
         for begin in range(0, len(whole), APPEND_BLOCK_BYTES_MAX):

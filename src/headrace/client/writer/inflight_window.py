@@ -62,7 +62,7 @@ class Block:
         If the block was sent and nobody knows whether it was stored, they are told that instead of ``error``.
         """
         if self.is_in_doubt and not isinstance(error, UnknownOutcomeError):
-            doubt = LostReplyError(f"it is unknown whether the append was stored; then: {error}")
+            doubt = LostReplyError(f"it is unknown whether the append is durable; then: {error}")
             doubt.__cause__ = error
             error = doubt
         for ack in self.acks:

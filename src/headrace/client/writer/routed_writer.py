@@ -299,7 +299,7 @@ class RoutedWriter(ABC):
         if self._closed:
             raise ClosedError(f"the writer of {self.scope}/{self.stream} is closed")
         raise ThrottledError(
-            f"{self._held_bytes} bytes of {self.scope}/{self.stream} are not durable yet: await drain()"
+            f"{self._held_bytes} bytes of {self.scope}/{self.stream} are unacknowledged: await drain()"
         )
 
     # ------------------------------------------------------------------------------ waiting

@@ -342,7 +342,7 @@ class SegmentOutput:
 
     def _on_append_setup(self, reply: AppendSetup) -> None:
         if reply.writer_id != self._writer_id:
-            raise ProtocolError("a writer was set up that nobody asked for")
+            raise ProtocolError("a writer was set up without a request")
         try:
             self._settle(self._window.on_setup(reply.last_event_number))
         except CorruptionError as error:
