@@ -23,7 +23,7 @@ class ControllerConfig:
         1000, low=1, high=10_000, simulate=(1, 3), help="Entries of one page of a listing."
     )
     streams_cached_max: int = tunable(
-        20_000, low=16, high=1_000_000, simulate=(16,), help="Streams whose rows are kept in memory."
+        20_000, low=16, high=1_000_000, simulate=(16,), help="Streams whose rows are cached."
     )
     workflow_timeout_s: float = tunable(
         120.0, low=0.1, high=3600.0, help="A call waits this long for a workflow; the workflow goes on."
@@ -45,13 +45,13 @@ class ControllerConfig:
         100, low=1, high=1000, simulate=(1, 2), help="Transactions merged by one step."
     )
     prepared_ms_max: int = tunable(
-        86_400_000, low=1_000, high=30 * 86_400_000, help="A batch nobody decides is aborted after this."
+        86_400_000, low=1_000, high=30 * 86_400_000, help="An undecided batch is aborted after this."
     )
     sink_kept_ms: int = tunable(
         30 * 86_400_000,
         low=86_400_000,
         high=3650 * 86_400_000,
-        help="How long the watermark of an unused sink is remembered.",
+        help="How long the watermark of an unused sink is retained.",
     )
 
     def check(self) -> None:

@@ -216,7 +216,7 @@ class Controller:
         try:
             await retry(_PATIENT, work, entropy=self.context.entropy, retryable=_is_transient)
         except HeadraceError as error:
-            _log.warning("unfinished work was left", error=str(error))
+            _log.warning("unfinished workflow was abandoned", error=str(error))
 
 
 def _is_transient(error: Exception) -> bool:

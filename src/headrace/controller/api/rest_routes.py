@@ -180,7 +180,7 @@ class RestRoutes:
 
     async def seal_stream(self, request: Request) -> Response:
         if (await body_of(request)).get("streamState") != "SEALED":
-            raise InvalidArgumentError("the only state to ask for is SEALED")
+            raise InvalidArgumentError("the only state that can be requested is SEALED")
         await self._controller.streams.seal(request.path_params["scope"], request.path_params["stream"])
         return JSONResponse({"streamState": "SEALED"})
 

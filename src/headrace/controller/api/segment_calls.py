@@ -39,7 +39,7 @@ class SegmentCalls:
         record = (await stream.history()).find_epoch(request.epoch)
         if record is None:
             raise NoSuchSegmentError(
-                stream.full_name, f"stream {stream.full_name} has no epoch {request.epoch}"
+                stream.full_name, f"stream {stream.full_name} has no stream epoch {request.epoch}"
             )
         return pb.SegmentRanges(
             segmentRanges=[

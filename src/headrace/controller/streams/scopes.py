@@ -114,7 +114,7 @@ class Scopes:
             if (await self._store.scan(scope.table, b"", 1)).rows:
                 raise ScopeNotEmptyError(f"scope {name!r} is not empty")
             if not await self._write(scope, replace(scope.row, state=ScopeState.DELETING)):
-                raise MetadataConflictError(f"scope {name!r} was changed by somebody else")
+                raise MetadataConflictError(f"scope {name!r} was changed by another caller")
         try:
             await self._store.delete_table(scope.table, must_be_empty=True)
         except TableNotEmptyError:

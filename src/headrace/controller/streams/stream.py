@@ -134,7 +134,7 @@ class Stream:
                 raise NoSuchStreamError(f"stream {self.full_name} does not exist") from None
             self.adopt(row, version)
             return row
-        raise MetadataConflictError(f"stream {self.full_name} is changed by too many at once")
+        raise MetadataConflictError(f"stream {self.full_name} is changed by too many callers at once")
 
     def adopt(self, row: StreamRow, version: int) -> None:
         """Take over what is known to be in the store, unless it is older than what is known here."""
@@ -193,7 +193,7 @@ class Stream:
             rows = await self._store.get_many(table, [epoch_key(self.uid, epoch) for epoch in epochs])
             for epoch, row in zip(epochs, rows, strict=True):
                 if row is None:
-                    raise DataCorruptionError(f"epoch {epoch} of stream {self.full_name} is missing")
+                    raise DataCorruptionError(f"stream epoch {epoch} of {self.full_name} is missing")
                 records.append(decode_epoch(row.value))
         return records
 
@@ -217,7 +217,7 @@ def rolled_epochs(row: StreamRow, history: EpochHistory) -> list[EpochRecord]:
     assert row.commit.roll is not None
     original = history.find_epoch(row.commit.txn_epoch)
     if original is None:
-        raise DataCorruptionError(f"the epoch {row.commit.txn_epoch} of a transaction is missing")
+        raise DataCorruptionError(f"transaction epoch {row.commit.txn_epoch} is missing")
     time_ms = max(row.commit.roll.time_ms, row.epoch.created_ms + 1)
     return [
         duplicated_epoch(original, row.epoch.epoch + 1, time_ms),

@@ -1,4 +1,4 @@
-"""Which reader groups hold the data of a stream, and how far each has come."""
+"""Which reader groups retain the data of a stream, and how far each has come."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Subscribers:
             elif present.generation == generation:
                 return row
             if len(row.subscribers) >= SUBSCRIBERS_MAX and name not in row.subscribers:
-                raise ThrottledError(f"{len(row.subscribers)} groups hold the data of {stream.full_name}")
+                raise ThrottledError(f"{len(row.subscribers)} groups retain the data of {stream.full_name}")
             return SubscribersRow({**row.subscribers, name: replace(present, generation=generation)})
 
         await self._change(stream, change)
@@ -111,4 +111,6 @@ class Subscribers:
             except (MetadataConflictError, UnknownOutcomeError):
                 continue
             return
-        raise MetadataConflictError(f"subscribers of {stream.full_name} are changed by too many at once")
+        raise MetadataConflictError(
+            f"subscribers of {stream.full_name} are changed by too many callers at once"
+        )

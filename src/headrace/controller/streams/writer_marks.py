@@ -90,7 +90,7 @@ class WriterMarks:
             except (MetadataConflictError, UnknownOutcomeError):
                 continue
             return outcome
-        raise MetadataConflictError("the writers' marks are changed by too many at once")
+        raise MetadataConflictError("the times of writers are changed by too many callers at once")
 
 
 def with_mark(

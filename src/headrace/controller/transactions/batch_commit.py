@@ -118,7 +118,7 @@ class BatchCommits:
             if answer is not None:
                 return answer
             await asyncio.sleep(0)
-        raise MetadataConflictError(f"sink {batch.sink!r} is used by too many at once")
+        raise MetadataConflictError(f"sink {batch.sink!r} is used by too many callers at once")
 
     async def abort(self, stream: Stream, batch: Batch) -> int:
         """Abort the undecided transactions that carry the tag of ``batch``; return how many."""

@@ -146,7 +146,7 @@ class Outcomes:
                 continue
             self._remember(day, key, _Cached(row, version))
             return
-        raise MetadataConflictError("the outcome of transactions is written by too many at once")
+        raise MetadataConflictError("outcomes of transactions are written by too many callers at once")
 
     async def _create_table(self, day: int) -> None:
         if day not in self._tables:

@@ -93,7 +93,7 @@ class Sinks:
             except (MetadataConflictError, UnknownOutcomeError):
                 continue
             return
-        raise MetadataConflictError("sinks are enlisted by too many at once")
+        raise MetadataConflictError("sinks are enlisted by too many callers at once")
 
     async def names(self, uid: bytes) -> list[str]:
         """Return every sink that may have a row."""

@@ -287,7 +287,7 @@ class Transactions:
                 # behind it failed. Whoever wrote it has not gone on with it, nor armed it.
                 self._go_on(stream, found)
         except HeadraceError as error:
-            _log.warning("expiry is tried again", txn=f"{txn.txn_id:032x}", error=str(error))
+            _log.warning("expiry is retried", txn=f"{txn.txn_id:032x}", error=str(error))
             self._timeouts.arm(txn, 1000)
 
     def _carry_out_abort(self, stream: Stream, txn: Txn) -> None:

@@ -26,7 +26,7 @@ async def shadow_segments(stream: Stream, txn_id: int) -> list[str]:
     if record.reference != epoch:
         found = (await stream.history()).find_epoch(epoch)
         if found is None:
-            raise DataCorruptionError(f"stream {stream.full_name} has no epoch {epoch}")
+            raise DataCorruptionError(f"stream {stream.full_name} has no stream epoch {epoch}")
         record = found
     return [
         shadow_segment(stream.segment(generalised_id(segment.number, txn_id)), txn_id)

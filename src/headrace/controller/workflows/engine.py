@@ -131,7 +131,7 @@ class WorkflowEngine:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncio.shield(request.done)
         except TimeoutError:
-            raise DeadlineExceededError(f"{name} of stream {stream.full_name} goes on") from None
+            raise DeadlineExceededError(f"{name} of stream {stream.full_name} is still in progress") from None
 
     def wake(self, stream: Stream) -> None:
         """There may be durable work for the stream."""

@@ -80,7 +80,7 @@ class KeyValueTables:
             raise NoSuchKeyValueTableError(f"key-value table {scope}/{name} does not exist")
         doomed = replace(table.row, state=TableState.DELETING)
         if table.row != doomed and not await self.rows.write(table, doomed):
-            raise StreamBusyError(f"key-value table {scope}/{name} is changed by somebody else")
+            raise StreamBusyError(f"key-value table {scope}/{name} is changed by another caller")
         await self.resume(table)
 
     async def resume(self, table: Table) -> None:

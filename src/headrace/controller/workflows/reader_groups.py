@@ -85,7 +85,9 @@ class ReaderGroups:
                 raise StreamBusyError(f"reader group {scope_name}/{name} is being deleted")
             await self.resume(group)
             return group
-        raise MetadataConflictError(f"reader group {scope_name}/{name} is changed by too many at once")
+        raise MetadataConflictError(
+            f"reader group {scope_name}/{name} is changed by too many callers at once"
+        )
 
     async def update(
         self, scope: str, name: str, group_id: bytes, generation: int, config: GroupConfig
@@ -102,11 +104,11 @@ class ReaderGroups:
         if group.row.group_id != group_id or group.row.generation != generation:
             raise PreconditionError(f"reader group {scope}/{name} is of generation {group.row.generation}")
         if group.row.state is GroupState.UPDATING and group.row.updating != config:
-            raise StreamBusyError(f"another update of reader group {scope}/{name} is under way")
+            raise StreamBusyError(f"another update of reader group {scope}/{name} is in progress")
         for stream_scope, stream in config.subscriptions():
             await self._context.directory.get(stream_scope, stream)
         if not await self.rows.write(group, replace(group.row, state=GroupState.UPDATING, updating=config)):
-            raise StreamBusyError(f"reader group {scope}/{name} is changed by somebody else")
+            raise StreamBusyError(f"reader group {scope}/{name} is changed by another caller")
         await self.resume(group)
         return generation + 1
 
@@ -121,7 +123,7 @@ class ReaderGroups:
             raise NoSuchReaderGroupError(f"reader group {scope}/{name} does not exist")
         doomed = replace(group.row, state=GroupState.DELETING)
         if group.row != doomed and not await self.rows.write(group, doomed):
-            raise StreamBusyError(f"reader group {scope}/{name} is changed by somebody else")
+            raise StreamBusyError(f"reader group {scope}/{name} is changed by another caller")
         await self.resume(group)
 
     async def resume(self, group: Group) -> None:

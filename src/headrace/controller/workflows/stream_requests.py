@@ -36,7 +36,7 @@ class StreamRequests:
         check_segment_count(config)
         stream = await self._complete(scope, name)
         if stream.row.updating is not None and stream.row.updating != config:
-            raise StreamBusyError(f"another update of {stream.full_name} is under way")
+            raise StreamBusyError(f"another update of {stream.full_name} is in progress")
         await self._context.engine.request(
             stream, "update", lambda: update_stream(self._context, stream, config)
         )
@@ -45,7 +45,7 @@ class StreamRequests:
         """See ``truncate_stream.truncate_stream``; another truncation under way raises StreamBusyError."""
         stream = await self._complete(scope, name)
         if stream.row.truncating is not None and stream.row.truncating != sorted_cut(cut):
-            raise StreamBusyError(f"another truncation of {stream.full_name} is under way")
+            raise StreamBusyError(f"another truncation of {stream.full_name} is in progress")
         await self._context.engine.request(
             stream, "truncate", lambda: truncate_stream(self._context, stream, cut)
         )

@@ -136,7 +136,7 @@ class FieldReader:
         """Read the length of a list; a hostile one is refused before anything is allocated."""
         value = self.uint()
         if value * bytes_each_min > len(self._data) - self._position:
-            raise DataCorruptionError(f"a row lists {value} things but has no room for them")
+            raise DataCorruptionError(f"a row lists {value} items, more than its bytes can hold")
         return value
 
     def end(self) -> None:
