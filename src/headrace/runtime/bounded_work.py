@@ -56,7 +56,7 @@ class Job:
 class BoundedWork(ABC):
     """Accepts jobs within a bound and answers them. Belongs to the loop that first uses it.
 
-    At most ``threads + queue_max`` jobs are pending, that is, queued, running or finished but not yet
+    At most ``threads + queue_max`` jobs are waiting, that is, queued, running or finished but not yet
     answered; ``submit`` then raises, ``run`` waits its turn.
     """
 
@@ -100,7 +100,9 @@ class BoundedWork(ABC):
         def done(result: Any, error: BaseException | None) -> None:
             if future.cancelled():
                 if error is not None:
-                    _logger.warning("%s: work failed after its caller had left", self.name, exc_info=error)
+                    _logger.warning(
+                        "%s: work failed after its caller was cancelled", self.name, exc_info=error
+                    )
             elif error is None:
                 future.set_result(result)
             elif isinstance(error, StopIteration):  # a future cannot carry it
@@ -116,7 +118,7 @@ class BoundedWork(ABC):
         if self._closed:
             raise ClosedError(f"{self.name} is closed")
         if self._pending >= self._pending_max:
-            raise MailboxFullError(f"{self.name}: {self._pending} jobs are pending")
+            raise MailboxFullError(f"{self.name}: {self._pending} jobs are waiting")
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop

@@ -111,7 +111,7 @@ class _BesideHandler(logging.Handler):
         return f"{self.format(record)}\n".encode(errors="backslashreplace")
 
     def _tell_lost(self, count: int) -> bytes:
-        text = "%d log lines were lost: whoever takes them stood still"
+        text = "%d log lines were lost: their reader stalled"
         return self._encode(
             logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), exc_info=None)
         )

@@ -60,7 +60,7 @@ def loop_factory(kind: LoopKind) -> LoopFactory:
         factory: LoopFactory = uvloop.new_event_loop
         return factory
     if kind == "uvloop":
-        raise InvalidArgumentError("the uvloop event loop was asked for, but uvloop is not installed")
+        raise InvalidArgumentError("the uvloop event loop was requested, but uvloop is not installed")
     return asyncio.new_event_loop
 
 
