@@ -48,7 +48,7 @@ def test_a_line_that_nobody_says_would_be_noticed():
 @pytest.mark.parametrize(
     "words",
     [
-        "the data directory holds a log but not the record of its make-up",
+        "the data directory holds a log but no record of its format and containers",
         "the record names <n> containers, but the log of container <m> exists",
         "the log begins at <a> but was truncated at <b>",
         "is damaged or missing",

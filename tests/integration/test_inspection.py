@@ -296,7 +296,7 @@ def test_what_was_merged_and_is_not_stored_names_where_it_came_from(killed, ask)
 def test_tables_for_people_hold_the_same(killed, run):
     code, out, _ = run(killed.data, "inspect", "segment", SEGMENT)
     assert code == 0
-    assert f"in the log only: [{STORED_EVENTS * EVENT_BYTES}, {killed.events * EVENT_BYTES})" in out
+    assert f"unstored: [{STORED_EVENTS * EVENT_BYTES}, {killed.events * EVENT_BYTES})" in out
     assert f"durable length  {killed.events * EVENT_BYTES}" in out
     code, out, _ = run(killed.data, "inspect", "container")
     assert SEGMENT in out
@@ -391,7 +391,7 @@ def test_a_chunk_that_is_missing_is_named_with_what_it_held(damaged, run, ask):
     assert shown["chunks"][1]["state"] == "missing"
     code, out, err = run(damaged.data, "inspect", "segment", SEGMENT)
     assert code == 6
-    assert "in the log only: " in out
+    assert "unstored: " in out
     assert f"chunk {chunk['name']} is missing" in err
     path.write_bytes(content[:-1])
     shown = ask(damaged.data, "inspect", "segment", SEGMENT, code=6)[0]
@@ -585,7 +585,7 @@ async def test_damage_of_a_chunk_that_grows_is_told_of_a_running_server(tmp_path
                 await writing
         assert done.returncode == 6, (done.stdout, done.stderr)
         assert f"{chunk} at offset 0" in done.stdout
-        assert "looking again" in done.stderr
+        assert "retrying: a running server" in done.stderr
         assert server.stop() == 0
 
 

@@ -81,7 +81,7 @@ def test_another_number_of_containers_is_refused_and_the_right_one_named(server)
     assert server.stop() == 0
     code, line = refused(*ANY_PORTS, "--data-dir", str(server.directory / "data"), "--containers", "7")
     assert code == 2
-    assert "made with 2 containers, 7 were asked for" in line
+    assert "made with 2 containers, 7 were requested" in line
     server.arguments = ()
     server.start()  # without the option it is as the directory was made
 

@@ -51,7 +51,9 @@ def run(chosen: argparse.Namespace) -> None:
     if damaged:
         raise DataCorruptionError(f"{_count(damaged)} in {data.directory}")
     if not all(report.complete for report in reports):
-        raise SnapshotLostError(f"the logs in {data.directory} do not hold still: a running server cuts them")
+        raise SnapshotLostError(
+            f"the logs in {data.directory} keep changing: a running server truncates them"
+        )
 
 
 def _count_damage(reports: list[CheckReport], strays: Strays) -> int:
@@ -92,7 +94,7 @@ def _look_again(
     seen = [{finding.identity for finding in report.findings} for report in reports]
     strays = Strays()
     for _ in range(_LOOKS_MAX - 1):
-        progress("looking again: a running server changes files while they are read")
+        progress("retrying: a running server changes files while they are read")
         reports, strays = _check(data, chosen)
         found = [{finding.identity for finding in report.findings} for report in reports]
         for report, known in zip(reports, seen, strict=True):
@@ -151,14 +153,14 @@ def _print(data: InspectedData, reports: list[CheckReport], strays: Strays) -> N
         if report.findings_left_out:
             print_line(f"container {report.container_id}: and {report.findings_left_out} findings more")
         if report.tables_left_out:
-            why = "because something is damaged: check again when it is mended"
+            why = "because something is damaged: check again when it is repaired"
             print_line(f"container {report.container_id}: tables were not checked, {why}")
     for finding in (*strays.damage, *strays.garbage):
         _print_finding("", finding)
     if strays.garbage_left_out:
         print_line(f"garbage: and {strays.garbage_left_out} objects more")
     for report in reports:
-        state = "not checked behind the log" if not report.complete else "clean"
+        state = "not checked beyond the log" if not report.complete else "clean"
         if not report.begun:
             state = UNMADE
         if report.damaged and report.complete:

@@ -166,7 +166,7 @@ def inspect_segment(chosen: argparse.Namespace) -> None:
     looks = _look_at_segment(data, chosen.name, deep=chosen.deep)
     problems = [problem for _, view in looks for problem in _problems_of(view)]
     if problems and data.may_change:
-        progress("looking again: a running server changes files while they are read")
+        progress("retrying: a running server changes files while they are read")
         looks = _look_at_segment(data, chosen.name, deep=chosen.deep)
         problems = [problem for _, view in looks for problem in _problems_of(view) if problem in problems]
     container_id = data.container_of(chosen.name)
@@ -288,9 +288,9 @@ def _print_segment(container_id: int, replayed: ReplayedContainer, view: Segment
     print_line("")
     for item in view.log_only:
         source = "" if item.source is None else f", merged from {printable(item.source.name)}"
-        print_line(f"in the log only: [{item.offset}, {item.end}){source}")
+        print_line(f"unstored: [{item.offset}, {item.end}){source}")
     if not view.log_only:
-        print_line("in the log only: nothing")
+        print_line("unstored: nothing")
 
 
 def _attribute_text(name: str, value: int | None) -> str:

@@ -26,7 +26,7 @@ from headrace.standalone.lost_logs import find_unmade
 _INTERNAL: Final = re.compile(re.escape(INTERNAL_PREFIX) + r"[a-z]+_(\d+)")
 _HOLDER_BYTES_MAX: Final = 4096
 
-UNMADE: Final = "has no log yet, the very first start did not come to its end"
+UNMADE: Final = "has no log yet, the very first start did not complete"
 """What is said of a container whose log the next start makes: that is no damage."""
 
 

@@ -75,7 +75,7 @@ def _look_at_log(
     try:
         files = [_summarise_file(found, file, data, prefix, torn) for file in found.log.files]
     except FileNotFoundError as error:
-        raise SnapshotLostError(f"the log in {found.directory} was cut while it was read") from error
+        raise SnapshotLostError(f"the log in {found.directory} was truncated while it was read") from error
     return found, files, torn
 
 
@@ -222,7 +222,7 @@ def _print_wal(
         ],
     )
     if found.problem:
-        print_line("frames behind the damage are counted as dropped: whether they live cannot be told")
+        print_line("frames after the damage are counted as dropped: whether they are live is unknown")
     for record in torn:
         print_line("record {address} in {file} at offset {offset}, {bytes} bytes: {verdict}".format(**record))
     print_line("")

@@ -62,7 +62,7 @@ def add_verb(
         verb.add_argument(
             "--uri",
             default=os.environ.get(URI_VARIABLE, URI_DEFAULT),
-            help=f"controller to ask (default: ${URI_VARIABLE}, or {URI_DEFAULT})",
+            help=f"controller to connect to (default: ${URI_VARIABLE}, or {URI_DEFAULT})",
         )
         verb.add_argument("--json", action="store_true", help="answer in JSON")
     return verb

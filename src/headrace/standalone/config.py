@@ -23,9 +23,9 @@ CONTAINERS_MAX: Final = 1024
 class StandaloneConfig:
     """Ports of 0 mean: any free one; the ready file and the log say which."""
 
-    data_dir: str = tunable("headrace-data", help="Directory of everything that is kept.")
-    in_memory: bool = tunable(default=False, help="Keep nothing on disk; all is lost at the end.")
-    host: str = tunable("127.0.0.1", help="Address to listen on and to tell clients.")
+    data_dir: str = tunable("headrace-data", help="Directory of all data.")
+    in_memory: bool = tunable(default=False, help="Store nothing on disk; all data are lost at the end.")
+    host: str = tunable("127.0.0.1", help="Address to listen on, which clients connect to.")
     controller_port: int = tunable(9090, low=0, high=65535, help="Port of the control calls (gRPC).")
     segmentstore_port: int = tunable(12345, low=0, high=65535, help="Port of the data protocol.")
     rest_port: int = tunable(10080, low=0, high=65535, help="Port of the REST interface.")
@@ -40,19 +40,19 @@ class StandaloneConfig:
         512 * MIB,
         low=16 * MIB,
         high=1024 * GIB,
-        help="Hard bound of the memory for events, of all containers together: cached and not stored yet.",
+        help="Capacity of the cache of all containers together, unstored events included.",
     )
     cache_soft_bytes: int = tunable(
         160 * MIB,
         low=16 * MIB,
         high=1024 * GIB,
-        help="Of that, so much is used for whatever comes; more only for events that are not stored yet.",
+        help="Part of the capacity that any event may use; the rest is for unstored events only.",
     )
     frames_max: int = tunable(
         12,
         low=10,
         high=1024,
-        help="Log frames of 2 MiB per container: a legal append of 16 MiB has to find room in them.",
+        help="Log frames of 2 MiB per container; together they hold the largest append, 16 MiB.",
     )
     connections_max: int = tunable(
         10_000,
@@ -69,9 +69,11 @@ class StandaloneConfig:
     def check(self) -> None:
         """Check relations between settings, and that directory and host are names that can be looked up."""
         if not (self.data_dir or self.in_memory):
-            raise InvalidArgumentError("data_dir is empty: it names the directory of everything that is kept")
+            raise InvalidArgumentError("data_dir is empty: it names the directory of all data")
         if not self.host:  # the system would listen on every address there is
-            raise InvalidArgumentError("host is empty: it names the address to listen on and to tell clients")
+            raise InvalidArgumentError(
+                "host is empty: it names the address to listen on, which clients connect to"
+            )
         try:
             self.host.encode("idna")
         except UnicodeError as error:

@@ -33,15 +33,15 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
     if not files.exists(path):
         if files.exists(f"{directory}/wal"):
             raise DataCorruptionError(
-                "the data directory holds a log but not the record of its make-up", path=path
+                "the data directory holds a log but no record of its format and containers", path=path
             )
         _write(files, directory, json.dumps({"format": FORMAT, "containers": containers}).encode() + b"\n")
         return
     made_with = _count_of(_read(files, path), path)
     if made_with != containers:
         raise InvalidArgumentError(
-            f"{directory} was made with {made_with} containers, {containers} were asked "
-            f"for: the number is fixed once data exist; leave it out or give {made_with}"
+            f"{directory} was made with {made_with} containers, {containers} were "
+            f"requested: the number is fixed once data exist; leave it out or give {made_with}"
         )
 
 

@@ -206,9 +206,7 @@ class DataPlane:
                     await self._chunk_threads.wait_closed()
             except TimeoutError:
                 self.hangs = True
-                _logger.warning(
-                    "a call to the chunk files hangs and is left behind; the log has what it wrote"
-                )
+                _logger.warning("a call to the chunk files is stalled and abandoned; the log has its bytes")
             self._chunk_threads = None
             if self._provider is not None:
                 await self._provider.close()

@@ -33,7 +33,7 @@ async def write_when_there_is_space(path: str, addresses: dict[str, str], stoppi
             if error.errno not in _FULL:
                 raise
             if not told:
-                _logger.warning("clients may connect, but there is no space for %s: trying again", path)
+                _logger.warning("clients may connect, but there is no space for %s: retrying", path)
                 told = True
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S):

@@ -100,7 +100,7 @@ class StandaloneServer:
             control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore, data_plane)
             stack.push_async_callback(control_plane.stop)
             await control_plane.start_rest()
-            _logger.info("health can be asked for: %s:%d", config.host, control_plane.rest_port)
+            _logger.info("health is served at %s:%d", config.host, control_plane.rest_port)
             answering = asyncio.get_running_loop().call_later(REST_WAITS_S, control_plane.serve_rest)
             stack.callback(answering.cancel)
             await data_plane.start()
@@ -217,7 +217,7 @@ async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Add
 
 async def _serve_and_leave(config: StandaloneConfig) -> None:
     if await serve(config):
-        _logger.warning("the process is left with a call that hangs; the next start recovers from the logs")
+        _logger.warning("the process ends with a stalled call; the next start recovers from the logs")
         logging.shutdown()
         os._exit(0)  # the end of the loop would wait for its tasks, that of the interpreter for its threads
 

@@ -120,7 +120,7 @@ def test_what_a_first_start_that_died_has_left_is_no_damage(data, check, leave):
         code, out, _ = check()
         assert (code, out.count("damage:")) == (0, 0)
         assert f"container {number}: 0 frames" in out
-        assert out.count("has no log yet, the very first start did not come to its end") == number + 1
+        assert out.count("has no log yet, the very first start did not complete") == number + 1
         assert code == check("--container", "1")[0]
 
 
@@ -187,7 +187,7 @@ def test_damage_is_told_although_its_lengths_grow(check, looks, found, expected)
     code, out, err = check()
     assert code == 6
     assert f"damage: container 0: {expected} | the place at 9" in out
-    assert "looking again" in err
+    assert "retrying: a running server" in err
 
 
 def test_a_server_that_starts_meanwhile_is_looked_at_as_one_that_runs(check, looks, data, monkeypatch):
@@ -204,7 +204,7 @@ def test_a_server_that_starts_meanwhile_is_looked_at_as_one_that_runs(check, loo
     code, out, err = check()
     lock.release()
     assert (code, "damage" in out) == (0, False)
-    assert "looking again" in err
+    assert "retrying: a running server" in err
 
 
 @pytest.mark.usefixtures("in_use")
@@ -220,8 +220,8 @@ def test_a_log_that_could_not_be_read_twice_alike_is_not_called_clean(check, loo
     looks += [[("chunk", 5)], [("row", 1)], [("log", 1)]]
     code, out, err = check()
     assert code == 4
-    assert "not checked behind the log" in out
-    assert "do not hold still" in err
+    assert "not checked beyond the log" in out
+    assert "keep changing" in err
 
 
 def test_a_stopped_directory_is_looked_at_once(check, looks):

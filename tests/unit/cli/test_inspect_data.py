@@ -136,7 +136,7 @@ async def test_a_log_that_was_never_made_is_no_damage(data, verb, capsys):
     assert documents[1:] == [{"container": number, "begun": False} for number in (1, 2)]
     assert main([*inspect, "--container", "2"]) == 0
     assert capsys.readouterr().out == (
-        "container 2: has no log yet, the very first start did not come to its end\n\n"
+        "container 2: has no log yet, the very first start did not complete\n\n"
     )
     chunk = data / "chunks" / "demo" / ("s.5.E-1-O-0." + "0" * 32 + ".chunk")
     chunk.parent.mkdir(parents=True)

@@ -45,7 +45,7 @@ def test_a_file_that_goes_after_it_was_listed_is_looked_for_again(data, capfd, m
     if times == 1:
         assert (code, document["files"][0]["living"]) == (0, 1)
     else:
-        assert (code, "was cut while it was read" in document["problem"]) == (4, True)
+        assert (code, "was truncated while it was read" in document["problem"]) == (4, True)
 
 
 @pytest.mark.parametrize("verb", ["wal", "frames", "operations", "container"])
@@ -53,7 +53,7 @@ def test_of_a_log_that_was_never_made_every_verb_says_so(data, capfd, verb):
     shutil.rmtree(data / "wal" / "container-0")
     assert main(["inspect", verb, "--data-dir", str(data)]) == 0
     assert capfd.readouterr().out == (
-        "container 0: has no log yet, the very first start did not come to its end\n\n"
+        "container 0: has no log yet, the very first start did not complete\n\n"
     )
     assert main(["inspect", verb, "--json", "--data-dir", str(data)]) == 0
     assert json.loads(capfd.readouterr().out) == {"container": 0, "begun": False}

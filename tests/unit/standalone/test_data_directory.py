@@ -74,7 +74,7 @@ def test_a_damaged_record_is_corruption(tmp_path, content):
 
 def test_a_log_without_the_record_is_refused(tmp_path):
     (tmp_path / "wal").mkdir()
-    with pytest.raises(DataCorruptionError, match="not the record"):
+    with pytest.raises(DataCorruptionError, match="holds a log"):
         check_data_directory(FILES, str(tmp_path), 4)
 
 

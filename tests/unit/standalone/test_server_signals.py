@@ -283,7 +283,7 @@ def test_a_process_whose_log_hangs_is_left(tmp_path):
     )
     assert ended.returncode == 0, ended.stderr
     assert "the log of container 0 does not answer" in ended.stderr
-    assert "the process is left" in ended.stderr
+    assert "the process ends with a stalled call" in ended.stderr
     assert "not left" not in ended.stdout
     assert not (tmp_path / "ready").exists()
     assert b"pid" in (tmp_path / "data" / "LOCK").read_bytes(), "it was held to the very end"

@@ -21,7 +21,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         connects=False,
     )
     verb.add_argument(
-        "--keep", action="store_true", help="leave the server running and say how to explore it"
+        "--keep", action="store_true", help="leave the server running and print how to explore it"
     )
     verb.add_argument("--directory", metavar="DIR", help="where data and results go (default: demo-output)")
 

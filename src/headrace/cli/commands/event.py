@@ -55,7 +55,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     ends.add_argument("--to", default="tail", metavar="CUT", help="tail as it is now, or a cut")
     ends.add_argument("--follow", action="store_true", help="wait for more until the stream is sealed")
     read.add_argument("--count", type=int, metavar="N", help="stop after so many events")
-    read.add_argument("--position", action="store_true", help="print on stderr where to go on")
+    read.add_argument("--position", action="store_true", help="print on stderr the cut to continue from")
 
 
 # ------------------------------------------------------------------------------------------ writing

@@ -104,12 +104,12 @@ def _add_metadata_verbs(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         connects=False,
     )
     add_data_arguments(verb)
-    verb.add_argument("--inactive", action="store_true", help="also list segments that are not in memory")
+    verb.add_argument("--inactive", action="store_true", help="also list inactive segments")
     verb = add_verb(
         verbs,
         "segment",
         later("headrace.cli.inspect_container", "inspect_segment"),
-        "One segment: state, attributes, chunks, and which part of it is in the log only.",
+        "One segment: state, attributes, chunks, and which part of it is unstored.",
         """
         headrace inspect segment demo/orders/0.#epoch.0 --data-dir headrace-data
         headrace inspect segment demo/orders/0.#epoch.0 --deep --json

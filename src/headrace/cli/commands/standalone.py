@@ -25,9 +25,12 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         "--data-dir", metavar="DIR", help="where data live (default: $HEADRACE_DATA_DIR, or headrace-data)"
     )
     verb.add_argument(
-        "--in-memory", action="store_true", default=None, help="keep nothing on disk; all is lost at the end"
+        "--in-memory",
+        action="store_true",
+        default=None,
+        help="store nothing on disk; all data are lost at the end",
     )
-    verb.add_argument("--host", help="address to listen on and to tell clients (default: 127.0.0.1)")
+    verb.add_argument("--host", help="address to listen on, which clients connect to (default: 127.0.0.1)")
     port = "0 is any free port"
     verb.add_argument("--controller-port", type=int, metavar="PORT", help=f"gRPC (default: 9090; {port})")
     verb.add_argument("--segmentstore-port", type=int, metavar="PORT", help=f"data (default: 12345; {port})")

@@ -37,7 +37,7 @@ def _register_queries(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     )
     lists.add_argument("scope", metavar="SCOPE")
     lists.add_argument("--tag", help="only streams with this tag")
-    lists.add_argument("--internal", action="store_true", help="also those the system keeps for itself")
+    lists.add_argument("--internal", action="store_true", help="also internal streams")
 
     describe = add_verb(
         verbs,
