@@ -466,7 +466,7 @@ def test_parts_of_the_directory_that_are_lost_are_named(damaged, run):
     flip(owner, newest + 20)
     code, out, _ = run(damaged.data, "check", "container")
     assert code == 6
-    assert "the owner record says epoch 1, but files of epoch 2 exist" in out
+    assert "the owner record says container epoch 1, but files of 2 exist" in out
     flip(owner, newest + 20)
     file = living_records(damaged.data, 1)[0][0]
     file.rename(log / "aside")

@@ -18,17 +18,17 @@ class WalConfig:
     """How one container's log is laid out and how much of it may be in the air."""
 
     frame_bytes_max: int = tunable(
-        2 * MIB, low=64, high=16 * MIB, simulate=(512, 4 * KIB), help="Content one frame can hold, in bytes."
+        2 * MIB, low=64, high=16 * MIB, simulate=(512, 4 * KIB), help="Content of one log frame, in bytes."
     )
     frames_max: int = tunable(
         8,
         low=3,
         high=1024,
         simulate=(3, 6),
-        help="Frames lent out at a time: the back-pressure of the append path, and its memory bound.",
+        help="Log frames in use at a time: the back-pressure of the append path and its bound on memory.",
     )
     frames_in_flight_max: int = tunable(
-        2, low=1, high=8, simulate=(1, 2, 3), help="Writes handed to the disk at a time, one thread each."
+        2, low=1, high=8, simulate=(1, 2, 3), help="Writes in flight to the disk, one thread each."
     )
     segment_file_bytes: int = tunable(
         64 * MIB,
@@ -42,7 +42,7 @@ class WalConfig:
         low=4 * KIB,
         high=64 * MIB,
         simulate=(4 * KIB,),
-        help="How much of a new file is zeroed at a time at most, a multiple of 4096: less in a quiet log.",
+        help="Largest step of zeroing a new file, a multiple of 4096; steps of an idle log are smaller.",
     )
     zero_ahead_bytes: int = tunable(
         16 * MIB,
@@ -52,7 +52,11 @@ class WalConfig:
         help="How far zeroing of a new file runs ahead of the write position.",
     )
     spare_files_max: int = tunable(
-        4, low=0, high=64, simulate=(0, 1), help="Truncated files kept for recycling; the rest is deleted."
+        4,
+        low=0,
+        high=64,
+        simulate=(0, 1),
+        help="Truncated files retained for recycling; the rest is deleted.",
     )
 
     def check(self) -> None:
@@ -63,4 +67,4 @@ class WalConfig:
             raise InvalidArgumentError(f"sizes of files and zero steps are multiples of {BLOCK_BYTES}")
         # The head of a file is three blocks; a record adds its header and padding to its content.
         if self.segment_file_bytes < 4 * BLOCK_BYTES + self.frame_bytes_max + 64:
-            raise InvalidArgumentError("segment_file_bytes leaves no room for a frame of frame_bytes_max")
+            raise InvalidArgumentError("segment_file_bytes is too small for a frame of frame_bytes_max")

@@ -159,7 +159,7 @@ def _owner_problem(log: InspectedLog) -> str:
     newest = max((name[1] for file in log.files if (name := parse_name(file.name))), default=0)
     where = f"({log.directory}/owner)"
     if log.owner.epoch < newest:
-        return f"the owner record says epoch {log.owner.epoch}, but files of epoch {newest} exist {where}"
+        return f"the owner record says container epoch {log.owner.epoch}, but files of {newest} exist {where}"
     if log.owner.files_epoch > newest:
-        return f"log files of epoch {log.owner.files_epoch} are missing {where}"
+        return f"log files of container epoch {log.owner.files_epoch} are missing {where}"
     return ""

@@ -138,8 +138,8 @@ class FileWal:
             self._start(recovered, first, head)
         except DirectoryLockedError as error:
             raise FencedOutError(
-                f"another process takes the log in {self._directory} or truncates it, and does not come to "
-                "an end: this one has not taken it; if the other hangs, end it, then try again"
+                f"another process takes or truncates the log in {self._directory} and does not finish: this "
+                "process has not taken the log; if the other one is stalled, end it and retry"
             ) from error
         except OSError as error:
             raise translate_error(error, f"opening the log in {self._directory}") from error

@@ -55,7 +55,7 @@ class LoopWritesConfig:
         0.0005,
         low=0.0,
         high=1.0,
-        help="It is quick while they take less than this in the mean, and none takes 20 ms.",
+        help="The disk is quick while writes take less than this in the mean, and none takes 20 ms.",
     )
 
 

@@ -127,7 +127,7 @@ class OwnerFile:
         try:
             if not fs.lock(lock):
                 raise DirectoryLockedError(
-                    self._directory, "somebody who takes the log or removes files of it"
+                    self._directory, "a process that takes the log or removes files of it"
                 )
             return action()
         finally:
@@ -219,12 +219,12 @@ class OwnerFile:
                 raise DataCorruptionError("no readable owner record", path=self._path, offset=0)
         elif current.epoch < files_epoch:
             raise DataCorruptionError(
-                f"the owner record says epoch {current.epoch}, but files of epoch {files_epoch} exist",
+                f"the owner record says container epoch {current.epoch}, but files of {files_epoch} exist",
                 path=self._path,
                 offset=(1 - slot) * SLOT_BYTES,
             )
         elif current.files_epoch > files_epoch:
-            message = f"log files of epoch {current.files_epoch} are missing"
+            message = f"log files of container epoch {current.files_epoch} are missing"
             raise DataCorruptionError(message, path=self._directory)
 
     def _read_slots(self, start: int, count: int) -> list[bytes]:

@@ -278,7 +278,9 @@ class _Recovery:
         ends: dict[int, int] = {}
         for epoch, following in pairwise(began):
             if began[epoch] > began[following]:
-                raise self._corruption("an older epoch begins behind a newer one", images[-1].file, 0)
+                raise self._corruption(
+                    "an older container epoch begins after a newer one", images[-1].file, 0
+                )
             ends[epoch] = began[following]
         living = []
         for image in images:

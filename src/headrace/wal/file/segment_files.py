@@ -245,7 +245,7 @@ class SegmentFiles:
         """
         with self._sync_lock:
             if self._failed_sync is not None:
-                raise OSError(errno.EIO, f"an earlier sync has failed: {self._failed_sync}")
+                raise OSError(errno.EIO, f"an earlier sync failed: {self._failed_sync}")
             try:
                 self._filesystem.fdatasync(fd)
             except OSError as error:

@@ -164,7 +164,7 @@ async def test_a_log_without_the_files_that_its_owner_vouches_for_is_refused_alt
     remove(epoch=3)
     assert not ContainerLog(str(log), files).problem, "its owner may have died before it made a file"
     remove(epoch=2)
-    assert ContainerLog(str(log), files).problem == f"log files of epoch 2 are missing ({log}/owner)"
+    assert ContainerLog(str(log), files).problem == f"log files of container epoch 2 are missing ({log}/owner)"
 
 
 async def test_an_owner_record_that_is_older_than_the_files_is_refused(tmp_path):
@@ -174,7 +174,7 @@ async def test_an_owner_record_that_is_older_than_the_files_is_refused(tmp_path)
     await make_log(log, appends(3))
     (log / "owner").write_bytes(former)
     problem = ContainerLog(str(log), ReadOnlyFiles()).problem
-    assert problem == f"the owner record says epoch 1, but files of epoch 2 exist ({log}/owner)"
+    assert problem == f"the owner record says container epoch 1, but files of 2 exist ({log}/owner)"
 
 
 async def test_frames_are_counted_where_operations_span_several(tmp_path):

@@ -57,4 +57,4 @@ def test_nothing_is_durable_behind_a_sync_that_failed(log, files, by):
             log.write_mark(file, TruncationMark(bytes(16), 1, 1, 0, 1))
     error = record(log, file, 3)
     assert isinstance(error, WalWriteError)
-    assert "an earlier sync has failed" in str(error)
+    assert "an earlier sync failed" in str(error)
