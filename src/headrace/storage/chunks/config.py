@@ -18,7 +18,7 @@ class SegmentStorageConfig:
         low=1,
         high=1 << 40,
         simulate=(4 * KIB, 64 * KIB),
-        help="A chunk that holds this much is not appended to; also the most a segment may ask for.",
+        help="Length from which a chunk is not appended to; also the largest that a segment may choose.",
     )
     block_bytes: int = tunable(
         64 * KIB,
@@ -32,7 +32,7 @@ class SegmentStorageConfig:
         low=0,
         high=64 * MIB,
         simulate=(0, 1 * KIB),
-        help="A source up to this long is copied behind its target's last chunk, a longer one linked.",
+        help="A source up to this long is copied to the end of its target's last chunk, a longer one linked.",
     )
     read_parallel_max: int = tunable(
         8,
@@ -53,21 +53,21 @@ class SegmentStorageConfig:
         low=0.0,
         high=86_400.0,
         simulate=(0.0, 1.0),
-        help="Objects outlive the metadata that dropped them so long, for readers with the old layout.",
+        help="Objects are retained this long after they were dropped, for readers with the old layout.",
     )
     garbage_retry_s: float = tunable(
         30.0,
         low=0.0,
         high=3600.0,
         simulate=(0.05,),
-        help="Pause after an object could not be deleted.",
+        help="Pause after a failed deletion of an object.",
     )
     garbage_runs_max: int = tunable(
         100_000,
         low=1,
         high=10_000_000,
         simulate=(3,),
-        help="Dropped runs of chunks waiting to be deleted; more make truncation and deletion wait.",
+        help="Garbage batches waiting for deletion; beyond them truncation and deletion wait.",
     )
     garbage_batch_chunks: int = tunable(
         64,
@@ -81,28 +81,28 @@ class SegmentStorageConfig:
         low=0.0,
         high=60.0,
         simulate=(0.0,),
-        help="Pause between two pages of the listing that looks for what dead owners left.",
+        help="Pause between two pages of the listing that finds the orphans of former owners.",
     )
     commit_bytes_max: int = tunable(
         64 * KIB,
         low=1,
         high=1 * MIB,
         simulate=(1, 1 * KIB),
-        help="Changes of metadata that are asked for at the same time, or that forget deleted objects, are "
-        "committed together, so many bytes.",
+        help="Bytes of one commit batch: changes of metadata requested at the same time, or rows of deleted "
+        "objects.",
     )
     layouts_max: int = tunable(
         10_000,
         low=1,
         high=10_000_000,
         simulate=(1, 5),
-        help="Layouts kept ready; others are built from their rows when they are needed.",
+        help="Layouts cached; others are built from their rows when they are needed.",
     )
     walk_rows_max: int = tunable(
         256,
         low=1,
         high=100_000,
-        help="Rows of chunks looked at in one go to find a byte of a segment; others have a turn in between.",
+        help="Rows of chunks that the search for a byte of a segment reads before it yields to the loop.",
     )
 
     def check(self) -> None:

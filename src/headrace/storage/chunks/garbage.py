@@ -126,7 +126,7 @@ class GarbageQueue:
     def check_room(self) -> None:
         """Raises: ThrottledError if deleting does not keep up; before anything is dropped."""
         if len(self) >= self._runs_max:
-            raise ThrottledError(f"{len(self)} runs of chunks wait to be deleted")
+            raise ThrottledError(f"{len(self)} garbage batches wait for deletion")
 
     def reserve(self, row: GarbageRow, rows: Rows, now: float) -> GarbageRun:
         """Add a run's row to a commit; ``add`` the run when the commit has succeeded."""

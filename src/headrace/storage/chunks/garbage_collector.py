@@ -93,7 +93,7 @@ class GarbageCollector:
         words = "; ".join(map(str, damaged[:_DAMAGE_SAID_MAX]))
         more = f"; and {len(damaged) - _DAMAGE_SAID_MAX} more" if len(damaged) > _DAMAGE_SAID_MAX else ""
         _logger.error(
-            "damaged data: objects that nothing uses stay, for %d runs of them have damaged rows: %s%s",
+            "damaged data: garbage is retained, because %d batches of it have damaged rows: %s%s",
             len(damaged),
             words,
             more,
@@ -138,7 +138,7 @@ class GarbageCollector:
             _logger.error(
                 "damaged data: %s was made by a later owner than the log knows: an older log was put "
                 "back in place of a newer one, and what was written since is missing; no object is "
-                "deleted as left over, put the newer log back",
+                "deleted as an orphan, put the newer log back",
                 later,
             )
             return 0
@@ -181,7 +181,7 @@ class GarbageCollector:
         if left:
             kept = self._garbage.add_orphans(list(left))
             _logger.warning(
-                "of %d leftovers %d stay for now, %d of these until the next start: %s",
+                "of %d orphans %d could not be deleted, %d of them are retained until the next start: %s",
                 len(names),
                 len(left),
                 len(left) - kept,

@@ -95,7 +95,8 @@ class KeptLayouts:
         """Refuse what a newer owner has taken. Raises: FencedOutError."""
         if layout.owner_epoch > self._epoch:
             raise FencedOutError(
-                f"segment {layout.segment!r} belongs to epoch {layout.owner_epoch}; this is {self._epoch}"
+                f"segment {layout.segment!r} belongs to container epoch {layout.owner_epoch}, "
+                f"this owner has {self._epoch}"
             )
 
     def new(self, segment: str, rollover_bytes: int) -> SegmentLayout:

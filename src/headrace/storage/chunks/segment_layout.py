@@ -151,7 +151,7 @@ def load_layout(segment: str, get: GetRow) -> SegmentLayout | None:
     )
     findings = layout.findings()
     if following:
-        findings.append(f"the chunk behind the last of {row.chunk_count} is {following!r}")
+        findings.append(f"the chunk after the last of {row.chunk_count} is {following!r}")
     if findings:
         raise contradiction(segment, findings)
     return layout
@@ -215,7 +215,9 @@ def find_faults(layout: SegmentLayout, chunk: Chunk) -> list[str]:
     if chunk.length <= 0:
         found.append(f"chunk {chunk.name!r} has {chunk.length} bytes")
     if chunk.epoch > layout.owner_epoch:
-        found.append(f"chunk {chunk.name!r} is of epoch {chunk.epoch}, the owner of {layout.owner_epoch}")
+        found.append(
+            f"chunk {chunk.name!r} has container epoch {chunk.epoch}, its owner {layout.owner_epoch}"
+        )
     return found
 
 

@@ -241,7 +241,7 @@ class ChunkedSegmentStorage:
             self._statistics.reads += 1
             self._statistics.bytes_read += length
             return data
-        raise DataCorruptionError(f"segment {segment!r}: its chunks vanish while they are read")
+        raise DataCorruptionError(f"segment {segment!r}: its chunks are deleted while they are read")
 
     async def _plan_read(self, segment: str, offset: int, length: int) -> list[ReadPiece]:
         check_range(self._layouts.get(segment), offset, length)
@@ -378,7 +378,7 @@ class ChunkedSegmentStorage:
         # A truncation is what takes readers past damage, and may not be what it stops: it stands in the log,
         # and would end each owner anew. Nothing is dropped whose place nobody knows.
         _logger.error(
-            "damaged data: %s; %r begins at %d all the same, its chunks stay", damage, layout.segment, offset
+            "damaged data: %s; %r is truncated to %d, its chunks are retained", damage, layout.segment, offset
         )
         return None
 

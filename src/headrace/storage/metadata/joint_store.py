@@ -27,7 +27,7 @@ class JointCommit:
     def tell(self, error: BaseException | None) -> None:
         """Let the followers know how it ended. Each commit of theirs happened if, and only if, this did."""
         if isinstance(error, asyncio.CancelledError):
-            error = StorageWriteError("whoever committed these rows too was stopped; they may be there")
+            error = StorageWriteError("the commit batch of these rows was stopped; they may be durable")
         for follower in self.followers:
             if follower.done():
                 continue

@@ -270,7 +270,7 @@ def _decode_name(body: bytes, at: int) -> tuple[str, int]:
     begin = at + 2
     end = begin + _NAME.unpack_from(body, at)[0]
     if end > len(body):
-        raise ValueError(f"a name ends {end - len(body)} bytes behind the row")
+        raise ValueError(f"a name ends {end - len(body)} bytes after the row")
     return body[begin:end].decode("utf-8", "surrogatepass"), end
 
 

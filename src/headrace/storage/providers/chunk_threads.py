@@ -28,7 +28,7 @@ class ChunkThreadsConfig:
     )
     reads: int = tunable(4, low=1, high=256, simulate=(1, 2), help="Threads that read chunk files.")
     chores: int = tunable(
-        1, low=1, high=64, simulate=(1,), help="Threads that delete, list and look at chunk files."
+        1, low=1, high=64, simulate=(1,), help="Threads that delete, list and inspect chunk files."
     )
 
 

@@ -60,21 +60,21 @@ class FilesystemProviderConfig:
         low=1,
         high=100_000,
         simulate=(1, 3),
-        help="Files kept open for reads; fewer if the limit of open files is low.",
+        help="Files open for reads; fewer if the limit of open files is low.",
     )
     read_at_once_bytes_max: int = tunable(
         MIB,
         low=0,
         high=64 * MIB,
         simulate=(0, 100),
-        help="Longer reads go to a thread even if they are warm: copying would hold up the loop.",
+        help="Longer reads go to a thread even if they are warm: copying would block the loop.",
     )
     written_cache_bytes: int = tunable(
         GIB,
         low=0,
         high=1 << 50,
         simulate=(0, 4096),
-        help="So much of what was written last stays in the page cache; older bytes come back when read.",
+        help="Newest written bytes that stay in the page cache; older ones are read from the disk.",
     )
 
 
