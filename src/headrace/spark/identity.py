@@ -37,7 +37,7 @@ def streaming_identity(app_id: str) -> BatchIdentity:
     batch = None if context is None else context.getLocalProperty(_BATCH_ID)
     if not query or batch is None:
         raise PreconditionError(
-            "Spark does not tell which query and batch a task belongs to; without that a repeated batch "
+            "Spark does not say which query and batch a task belongs to; without that a repeated batch "
             "cannot be recognised: set exactly_once=false to append anyway"
         )
     return BatchIdentity(app_id or query, query, int(batch))

@@ -30,7 +30,7 @@ class SegmentPartition(InputPartition):
 
 def lost(what: object) -> PreconditionError:
     """Return the error for data that is wanted and was truncated."""
-    return PreconditionError(f"data loss: {what}. Set fail_on_data_loss=false to go on with what is left")
+    return PreconditionError(f"data loss: {what}. Set fail_on_data_loss=false to read the remaining data")
 
 
 def make_partitions(
@@ -48,9 +48,9 @@ def make_partitions(
             begin = graph.start_of(each.segment_id)
         except NoSuchSegmentError:
             begin = each.end
-            problem = f"{name} is gone, bytes {each.start} to {each.end} are wanted"
+            problem = f"{name} is gone, bytes {each.start} to {each.end} were requested"
         else:
-            problem = f"{name} begins at {begin}, {each.start} is wanted"
+            problem = f"{name} begins at {begin}, {each.start} was requested"
         if begin > each.start:
             if fail_on_data_loss:
                 raise lost(problem)
@@ -75,7 +75,7 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
         except SegmentTruncatedError as error:
             if options.fail_on_data_loss or error.start_offset <= start:
                 raise lost(error) from error
-            _log.warning("%s: going on at its start", error)
+            _log.warning("%s: continuing at its start", error)
             start = error.start_offset
         except NoSuchSegmentError as error:
             if options.fail_on_data_loss:

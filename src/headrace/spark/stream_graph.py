@@ -137,7 +137,7 @@ class ClientStreamGraph:
         for segment_id, offset in moved.items():
             if position.get(segment_id, 0) != offset and offset != COMPLETED:
                 _log.warning(
-                    "%s/%s: data was truncated; segment %d goes on at %d",
+                    "%s/%s: data was truncated; segment %d continues at %d",
                     self.scope,
                     self.stream,
                     segment_id,
