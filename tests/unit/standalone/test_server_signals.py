@@ -282,7 +282,7 @@ def test_a_process_whose_log_hangs_is_left(tmp_path):
         env={**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parent.parent)},
     )
     assert ended.returncode == 0, ended.stderr
-    assert "the log of container 0 does not answer" in ended.stderr
+    assert "the log of container 0 is stalled" in ended.stderr
     assert "the process ends with a stalled call" in ended.stderr
     assert "not left" not in ended.stdout
     assert not (tmp_path / "ready").exists()

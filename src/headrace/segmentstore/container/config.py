@@ -29,20 +29,20 @@ class EvictionConfig:
         low=0.1,
         high=86_400.0,
         simulate=(0.2, 2.0),
-        help="A stored segment that nobody used for so long leaves memory until it is asked for.",
+        help="A stored segment that was idle for this long is evicted until it is used again.",
     )
     eviction_batch: int = tunable(
         2500,
         low=1,
         high=100_000,
         simulate=(1, 10),
-        help="Segments that leave memory in one run, least recently used first.",
+        help="Segments evicted in one batch, least recently used first.",
     )
     eviction_cut_s: float = tunable(
         10.0,
         low=0.1,
         high=600.0,
-        help="How long making room for a segment may wait for long-term storage, so that the log can be cut.",
+        help="How long evictions for another segment may wait for storage, so that the log can be truncated.",
     )
 
 
@@ -63,7 +63,7 @@ class ContainerConfig:
         192 * MIB,
         low=1 * MIB,
         high=1024 * GIB,
-        help="Bytes that are not in long-term storage; with more, nothing is accepted until there are less.",
+        help="Unstored bytes; with more, nothing is accepted.",
     )
     throttle: ThrottleConfig = field(default_factory=ThrottleConfig)
     checkpoint_frames: int = tunable(
@@ -85,7 +85,7 @@ class ContainerConfig:
         500,
         low=1,
         high=1_000_000,
-        help="Operations of the log that recovery replays at a time; then others of the process have a turn.",
+        help="Operations of the log that recovery replays before it yields to the loop.",
     )
     eviction: EvictionConfig = field(default_factory=EvictionConfig)
     read_index: ReadIndexConfig = field(default_factory=ReadIndexConfig)

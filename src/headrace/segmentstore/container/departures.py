@@ -92,7 +92,7 @@ class Departures:
                 raise
             except HeadraceError as error:
                 failures += 1
-                _logger.warning("forgetting segments that are gone failed %d times: %s", failures, error)
+                _logger.warning("forgetting retired segments failed %d times: %s", failures, error)
                 pause = self._config.retry_initial_s * 2 ** min(failures, 30)
                 await asyncio.sleep(min(self._config.retry_max_s, pause))
                 self._look.set()
@@ -132,7 +132,7 @@ class Departures:
             damaged = await self._catalogue.remove(gone)
         except CorruptionError as error:
             raise StorageReadError(
-                f"the rows of {len(gone)} segments that are gone cannot be removed from the catalogue, "
+                f"the rows of {len(gone)} retired segments cannot be removed from the catalogue, "
                 f"so these stay in memory: {error}"
             ) from error
         for segment in gone:
@@ -145,7 +145,7 @@ class Departures:
         names = ", ".join(repr(segment.name) for segment in islice(damaged, _NAMES_SAID_MAX))
         more = f" and {len(damaged) - _NAMES_SAID_MAX} more" if len(damaged) > _NAMES_SAID_MAX else ""
         _logger.error(
-            "the catalogue's rows of %d segments that are gone are damaged, they stay in memory: %s%s: %s",
+            "the catalogue's rows of %d retired segments are damaged, they stay in memory: %s%s: %s",
             len(damaged),
             names,
             more,

@@ -111,7 +111,7 @@ class Evictions:
                 return
             except HeadraceError as error:  # a damaged catalogue, too: who is active is served all the same
                 level = logging.ERROR if isinstance(error, CorruptionError) else logging.WARNING
-                _logger.log(level, "evicting idle segments was put off: %s", error)
+                _logger.log(level, "evicting idle segments was postponed: %s", error)
 
     async def evict(self) -> int:
         """Evict what has been idle since the run before; join the run under way, if there is one.
@@ -144,7 +144,7 @@ class Evictions:
             count = await run()
         except WalWriteError as error:
             # What of it is durable is nothing that whoever asks for room could see.
-            offline = ContainerOfflineError(f"the container ended while segments left memory: {error}")
+            offline = ContainerOfflineError(f"the container ended while segments were evicted: {error}")
             offline.__cause__ = error
             self._fail(done, offline)
         except HeadraceError as error:
@@ -211,7 +211,7 @@ class Evictions:
                     self._log_cut.clear()
                     await self._log_cut.wait()
         except TimeoutError:
-            _logger.warning("container %d: storage is too slow to cut the log", self._state.container_id)
+            _logger.warning("container %d: storage is too slow to truncate the log", self._state.container_id)
         finally:
             flushing.cancel()
 

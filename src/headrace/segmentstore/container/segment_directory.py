@@ -222,7 +222,7 @@ class SegmentDirectory:
             except WalWriteError as error:
                 # Whether it is back is nothing that whoever asks could see: to them nothing has happened.
                 raise ContainerOfflineError(
-                    f"the container ended while {name!r} came back: {error}"
+                    f"the container ended while {name!r} was activated: {error}"
                 ) from error
         state = self._state.by_id[row.segment.segment_id]
         state.catalogue_row = row.data

@@ -124,7 +124,7 @@ class ContainerRegistry:
         try:
             await self.stop()
         except Exception:
-            _logger.exception("containers did not end in order behind a start that failed")
+            _logger.exception("containers did not end in order after a failed start")
         self._given_up.update(self._ending)
 
     async def _start_each(self, waiting: Iterator[int]) -> None:
@@ -170,7 +170,7 @@ class ContainerRegistry:
                 raise cause from error
             raise
         except BaseException:  # it is given up, by somebody whose patience has an end
-            failure = "its start was given up"
+            failure = "its start was abandoned"
             await self._wait_ended(container, self._begin_end(container), failure, patient=False)
             raise
         finally:
@@ -204,10 +204,10 @@ class ContainerRegistry:
         await asyncio.wait([ending], timeout=self._patience_s)
         if not ending.done():
             container_id = container.container_id
-            _logger.error("container %d does not end (%s): its log does not answer", container_id, failure)
-            self._failures[container_id] = f"{failure}; its log does not answer"
+            _logger.error("container %d does not end (%s): its log is stalled", container_id, failure)
+            self._failures[container_id] = f"{failure}; its log is stalled"
             if patient:
-                self._failures[container_id] += ", and is waited for"
+                self._failures[container_id] += ", the next start waits for it"
                 await asyncio.wait([ending])
                 self._failures[container_id] = failure
             else:
@@ -318,7 +318,7 @@ class ContainerRegistry:
                 names = ", ".join(
                     str(found.container_id) for found, task in self._ending.items() if task in left
                 )
-                _logger.error("the log of container %s does not answer: it is left behind as it is", names)
+                _logger.error("the log of container %s is stalled: it is abandoned as it is", names)
                 return False
         return True
 

@@ -29,7 +29,7 @@ from headrace.storage.metadata.rows import segment_key
 _LOG_DAMAGED: Final = (
     "copy the data directory aside, then put the file back from a copy; the container does not start before"
 )
-_BYTES_LOST: Final = "the log was cut too early; keep the data directory and report it"
+_BYTES_LOST: Final = "the log was truncated too early; keep the data directory and report it"
 
 
 def check_container(
@@ -48,7 +48,7 @@ def check_container(
         return report
     except OSError as error:
         what = f"the log of this container cannot be read: {error}"
-        report.damage("log", what, log_directory, "look at the disk, and at who may read the files")
+        report.damage("log", what, log_directory, "look at the disk and at the permissions of the files")
         return report
     report.complete = True
     report.epoch = replayed.state.epoch
@@ -138,7 +138,7 @@ def _check_inactive(
             _check_left(replayed, segment, report)
     except (DataCorruptionError, OSError) as error:
         where = f"segment catalogue of container {report.container_id}"
-        advice = "put back what its chunks have lost; segments that left memory need it"
+        advice = "put back what its chunks have lost; inactive segments need it"
         report.damage("catalogue", str(error), where, advice)
         report.rows_known = False
         return None
@@ -231,14 +231,14 @@ def find_orphans(
             )
     for path, error in skipped:
         what = f"a directory of chunks cannot be read: {error}"
-        yield Finding(Severity.DAMAGE, "directory", what, path, "look at the disk, and at who may read it")
+        yield Finding(Severity.DAMAGE, "directory", what, path, "look at the disk and at its permissions")
 
 
 def _orphan(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:
     return Finding(
         Severity.GARBAGE,
         "orphan",
-        f"no row of container {owner.container_id} names this object of epoch {parsed.epoch}",
+        f"no row of container {owner.container_id} names this object of container epoch {parsed.epoch}",
         path,
         "nothing: left by an interrupted write, deleted some time after the next start",
     )
@@ -248,8 +248,8 @@ def _later(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:
     return Finding(
         Severity.DAMAGE,
         "later object",
-        f"an object of epoch {parsed.epoch}, but the log of container {owner.container_id} knows owners up "
-        f"to epoch {owner.epoch}",
+        f"an object of container epoch {parsed.epoch}, but the log of container {owner.container_id} knows "
+        f"owners up to {owner.epoch}",
         path,
         "an older log was put back in place of a newer one: find the newer one; later data are missing",
     )

@@ -75,7 +75,7 @@ class ContainerLog:
                 cursor = RecordCursor(reader.read_at, extent.file, short, extent.start_offset)
                 yield from self._extent_frames(extent, cursor, log.recovered.truncation_sequence)
         except FileNotFoundError as error:
-            raise SnapshotLostError(f"the log in {self.directory} was cut while it was read") from error
+            raise SnapshotLostError(f"the log in {self.directory} was truncated while it was read") from error
         finally:
             reader.close()
 
@@ -147,7 +147,7 @@ def _inspect(directory: str, files: Filesystem) -> InspectedLog:
         if not log.problem or log.problem == seen:
             return log
         seen = log.problem
-    raise SnapshotLostError(f"the log in {directory} does not hold still: a running server is cutting it")
+    raise SnapshotLostError(f"the log in {directory} keeps changing: a running server is truncating it")
 
 
 def _owner_problem(log: InspectedLog) -> str:

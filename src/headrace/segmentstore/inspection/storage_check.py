@@ -108,7 +108,7 @@ class StorageCheck:
         if layout.owner_epoch > self._state.epoch:
             self._report.damage(
                 "owner epoch",
-                f"its row is of epoch {layout.owner_epoch}, the log's owner of {self._state.epoch}",
+                f"its row is of container epoch {layout.owner_epoch}, the log's owner of {self._state.epoch}",
                 where,
                 "an older log was put back in place of a newer one: find the newer one",
             )
@@ -195,5 +195,5 @@ class StorageCheck:
             return
         if chunk not in self._reached:
             self._report.damage(
-                "unreached row", "no segment and no garbage run leads to this row", f"row {key!r}", _KEEP
+                "unreached row", "no segment and no garbage batch leads to this row", f"row {key!r}", _KEEP
             )

@@ -63,12 +63,12 @@ class ReadIndexConfig:
         high=1000,
         help="Storage reads in flight, of at most 2 MiB each; half of them at most for reading ahead.",
     )
-    read_ahead: bool = tunable(default=True, help="Read ahead of who reads in order.")
+    read_ahead: bool = tunable(default=True, help="Read ahead of sequential readers.")
     storage_timeout_s: float = tunable(
         30.0,
         low=0.001,
         high=3600.0,
-        help="A storage read that takes longer, its wait for a place too, has failed; the next is shorter.",
+        help="Timeout of a storage read, its wait for a slot included; the next one is shorter.",
     )
 
 

@@ -215,7 +215,7 @@ class StorageFetches:
                     self.statistics.in_flight -= 1
                     self._places.release()
         except TimeoutError as error:
-            lacking = "answer" if fetch.asked else "place to read in"
+            lacking = "answer" if fetch.asked else "slot to read in"
             raise StorageReadError(
                 f"{name!r} at {fetch.start}: no {lacking} in {self._timeout_s} s"
             ) from error

@@ -53,7 +53,7 @@ _UNMODIFIABLE = frozenset({attr.SEGMENT_TYPE, attr.ATTRIBUTE_ID_LENGTH})
 def check_held(segment: SegmentState) -> None:
     """Raise ContainerOfflineError if this object was evicted while somebody held it: look it up again."""
     if segment.evicted:
-        raise ContainerOfflineError(f"segment {segment.name!r} left memory meanwhile; look it up again")
+        raise ContainerOfflineError(f"segment {segment.name!r} was evicted meanwhile; look it up again")
 
 
 def check_live(segment: SegmentState) -> None:
@@ -428,13 +428,13 @@ def check_replay(container: ContainerState, operation: Operation) -> None:
             for keys in operation.storage_keys:
                 for key in keys:
                     if key not in container.accepted_storage_rows:
-                        raise DataCorruptionError(f"the log takes away row {key!r}, which is not there")
+                        raise DataCorruptionError(f"the log removes row {key!r}, which is not there")
             return
         case _:
             pass  # about one existing segment: below
     segment = container.by_id.get(operation.segment_id)
     if segment is None or segment.accepted_deleted or segment.accepted_merged:
-        raise DataCorruptionError(f"operation {operation.sequence} is about a segment that is gone")
+        raise DataCorruptionError(f"operation {operation.sequence} is about a segment that is not there")
     finding = _replay_finding(container, segment, operation)
     if finding:
         raise DataCorruptionError(f"operation {operation.sequence} on {segment.name!r}: {finding}")

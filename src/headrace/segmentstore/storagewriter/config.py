@@ -18,91 +18,91 @@ class StorageWriterConfig:
         low=1,
         high=64 * MIB,
         simulate=(1, 1 * KIB),
-        help="A segment with so many bytes waiting is flushed at once.",
+        help="A segment with this many unstored bytes is flushed at once.",
     )
     flush_age_s: float = tunable(
         30.0,
         low=0.0,
         high=600.0,
         simulate=(0.0, 0.05),
-        help="A segment whose oldest waiting byte is older than this is flushed.",
+        help="A segment whose oldest unstored byte is older than this is flushed.",
     )
     change_age_s: float = tunable(
         2.0,
         low=0.0,
         high=600.0,
         simulate=(0.0, 0.05),
-        help="The same for a seal, merge or truncation, if less: so long they wait to go together.",
+        help="The same for a seal, merge or truncation, if less: they wait this long for each other.",
     )
     checkpoint_age_s: float = tunable(
         2.0,
         low=0.0,
         high=600.0,
         simulate=(0.0, 0.05),
-        help="A checkpoint waiting longer for the log to be cut there makes flush what stands in the way.",
+        help="A checkpoint that waits longer to truncate the log flushes the segments that prevent it.",
     )
     checkpoint_distance_bytes: int = tunable(
         128 * MIB,
         low=1,
         high=16 * GIB,
         simulate=(1, 16 * KIB),
-        help="So does a checkpoint with so many bytes behind it, however young it is.",
+        help="So does a checkpoint of any age that is followed by this many bytes of log.",
     )
     write_bytes_max: int = tunable(
         16 * MIB,
         low=1,
         high=256 * MIB,
         simulate=(8 * KIB,),
-        help="One write to storage holds at most this much; while storage is behind, writes grow up to it.",
+        help="Largest write to storage; while storage is behind, writes grow up to it.",
     )
     pressure_bytes: int = tunable(
         32 * MIB,
         low=1,
         high=16 * GIB,
         simulate=(16 * KIB,),
-        help="When so many bytes wait in all, the segments with the most are flushed whatever their age.",
+        help="With this many unstored bytes in all, the segments with the most are flushed at any age.",
     )
     flushes_max: int = tunable(
         16,
         low=1,
         high=1000,
         simulate=(1, 2),
-        help="Segments flushed at the same time; besides, as many that failed before or are slow.",
+        help="Segments flushed at the same time; as many again that failed before or are slow.",
     )
     slow_flush_s: float = tunable(
         2.0,
         low=0.0,
         high=600.0,
         simulate=(0.0, 0.1),
-        help="A flush that takes longer gives its place to another segment.",
+        help="A flush that takes longer releases its slot to another segment.",
     )
     take_operations_max: int = tunable(
         1000,
         low=1,
         high=100_000,
         simulate=(1, 7),
-        help="Operations taken from the memory log at once.",
+        help="Operations taken from the memory log in one batch.",
     )
     take_interval_s: float = tunable(
         0.01,
         low=0.0,
         high=1.0,
         simulate=(0.0, 0.005),
-        help="Pause between two takes, unless the cache runs out: appends that follow each other are joined.",
+        help="Pause between two batches, unless the cache runs out: consecutive appends are joined.",
     )
     take_timeout_s: float = tunable(
         0.25,
         low=0.001,
         high=60.0,
         simulate=(0.01,),
-        help="How long to wait for operations; a clean stop learns so late that there are no more.",
+        help="How long to wait for operations; a clean stop waits as long for the last ones.",
     )
     pending_operations_max: int = tunable(
         200_000,
         low=1,
         high=10_000_000,
         simulate=(5, 50),
-        help="Operations waiting here; more stay in the memory log, whose bound then holds up the container.",
+        help="Operations waiting here; more stay in the memory log, whose bound then blocks the container.",
     )
     retry_initial_s: float = tunable(
         0.1,
@@ -123,21 +123,21 @@ class StorageWriterConfig:
         low=0.0,
         high=60.0,
         simulate=(0.0, 0.01),
-        help="Pause between two looks at how far the log may be cut; a look costs a glance at every segment.",
+        help="Pause between two checks of how far the log may be truncated; each visits every segment.",
     )
     garbage_interval_s: float = tunable(
         10.0,
         low=0.001,
         high=3600.0,
         simulate=(0.05,),
-        help="Pause between two rounds of deleting objects that nothing uses any more.",
+        help="Pause between two rounds of deleting garbage.",
     )
     stop_flush_s: float = tunable(
         10.0,
         low=0.0,
         high=3600.0,
         simulate=(1.0,),
-        help="How long a clean stop goes on flushing. What is left is recovered from the log.",
+        help="How long a clean stop flushes. Bytes that are unstored then are recovered from the log.",
     )
 
     def check(self) -> None:

@@ -76,7 +76,7 @@ class LogCutting:
                     raise
                 except HeadraceError as error:
                     failures += 1
-                    _logger.warning("cutting the log at %d failed %d times: %s", sequence, failures, error)
+                    _logger.warning("truncating the log at %d failed %d times: %s", sequence, failures, error)
                     pause = self._config.retry_initial_s * 2 ** min(failures, 30)
                     await asyncio.sleep(min(self._config.retry_max_s, pause))
                     self._progress.set()

@@ -267,7 +267,7 @@ class SegmentFlusher:
             return await self._storage.read_stored(segment.storage_name, offset, length)
         except CorruptionError as error:
             raise StorageReadError(
-                f"what is stored of segment {segment.name!r} is damaged, the log keeps it: {error}"
+                f"what is stored of segment {segment.name!r} is damaged, the log retains it: {error}"
             ) from error
 
     async def _concat(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:

@@ -172,7 +172,7 @@ class StorageWriter:
                 async with asyncio.timeout(self._config.stop_flush_s):
                     await self.flush_all()
             except (TimeoutError, ContainerOfflineError):
-                _logger.info("storage writer stops with %d segments to be flushed", len(self._pending))
+                _logger.info("storage writer stops with unstored bytes of %d segments", len(self._pending))
         await self.end()
 
     async def end(self) -> None:

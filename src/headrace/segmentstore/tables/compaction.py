@@ -64,7 +64,7 @@ class TableCompactor:
         except NoSuchSegmentError:
             pass  # deleted meanwhile
         except HeadraceError as error:
-            _logger.warning("compaction of table %r was put off: %s", table.segment.name, error)
+            _logger.warning("compaction of table %r was postponed: %s", table.segment.name, error)
         finally:
             table.compacting = False
 

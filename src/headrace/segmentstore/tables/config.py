@@ -17,28 +17,28 @@ class TablesConfig:
         low=1,
         high=1 * GIB,
         simulate=(100, 4 * KIB),
-        help="Updates of one table on their way to the log; further ones wait. One update always fits.",
+        help="Updates of one table in flight to the log; further ones wait. One update always fits.",
     )
     waiting_count_max: int = tunable(
         10_000,
         low=0,
         high=1_000_000,
         simulate=(3, 100),
-        help="Updates of one table that wait for that room; further ones are refused as throttled.",
+        help="Updates of one table that wait for that budget; further ones are refused as throttled.",
     )
     value_cache_bytes_max: int = tunable(
         16 * MIB,
         low=0,
         high=64 * GIB,
         simulate=(0, 16 * KIB),
-        help="Values kept in memory, all tables together.",
+        help="Values cached, all tables together.",
     )
     index_bytes_max: int = tunable(
         256 * MIB,
         low=0,
         high=64 * GIB,
         simulate=(0, 4 * KIB),
-        help="Memory of all indexes. Idle tables beyond it forget theirs and rebuild it when used again.",
+        help="Memory of all indexes. Idle tables beyond it drop theirs and rebuild it when used again.",
     )
     page_bytes_max: int = tunable(
         2 * MIB,

@@ -550,7 +550,7 @@ async def test_a_run_that_fails_is_put_off_not_given_up(bench, caplog, error):
     running = asyncio.ensure_future(container.evictions.run())
     await asyncio.wait_for(evicted.wait(), 10)
     assert refused.is_set()
-    assert "put off" in caplog.text
+    assert "postponed" in caplog.text
     running.cancel()
 
 

@@ -539,7 +539,7 @@ async def test_a_stop_does_not_wait_for_ever_for_a_container_that_does_not_end(c
     async with asyncio.timeout(10):
         await world.registry.stop()
     assert world.registry.hangs
-    assert "the log of container 1 does not answer" in caplog.text
+    assert "the log of container 1 is stalled" in caplog.text
     assert [event for event in world.events if event[0] == "stop"] == [("stop", 0), ("stop", 2)]
     answer.set()
     await world.registry.stop()
@@ -589,10 +589,10 @@ async def test_a_first_start_that_fails_does_not_wait_for_ever_for_a_log_that_ha
             await world.registry.start()
     assert world.registry.hangs
     assert len(world.made) == 2, "nothing is started beside what hangs"
-    assert f"container 1 does not end ({type(error).__name__}: {error}): its log does not" in caplog.text
+    assert f"container 1 does not end ({type(error).__name__}: {error}): its log is stalled" in caplog.text
     failure = world.registry.health()[1].last_failure
     assert failure.startswith(f"{type(error).__name__}: {error}"), "no matter that nothing had failed before"
-    assert "waited for" not in failure
+    assert "waits for it" not in failure
     answer.set()
     await world.registry.stop()
     assert not world.registry.hangs
@@ -606,7 +606,7 @@ async def test_a_restart_waits_for_a_log_that_hangs_and_tells_so():
     world.made[0].stop = answer.wait
     world.made[0].on_failed(world.made[0], WalWriteError("EIO"))
     async with asyncio.timeout(10):
-        while "its log does not answer" not in world.registry.health()[0].last_failure:  # noqa: ASYNC110 - nobody tells
+        while "its log is stalled" not in world.registry.health()[0].last_failure:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
         assert len(world.made) == 1
         answer.set()

@@ -106,7 +106,7 @@ async def test_a_file_that_is_recycled_meanwhile_is_looked_for_again(tmp_path):
     ("wrong", "words"),
     [
         (ops.AppendRun(9, 3, 7, WRITER, 1, 1, b"abc"), "appends at 7, length is 0"),
-        (ops.AppendRun(9, 8, 0, WRITER, 1, 1, b"abc"), "is about a segment that is gone"),
+        (ops.AppendRun(9, 8, 0, WRITER, 1, 1, b"abc"), "is about a segment that is not there"),
         (ops.Seal(9, 3, 5), "seals at 5"),
         (ops.MapSegment(2, 2, "demo/t", {}), "operation 2 follows 3"),
         (ops.CheckpointBegin(9, 4, 1), "this is the log of container 4, not of 0"),
@@ -164,7 +164,9 @@ async def test_a_log_without_the_files_that_its_owner_vouches_for_is_refused_alt
     remove(epoch=3)
     assert not ContainerLog(str(log), files).problem, "its owner may have died before it made a file"
     remove(epoch=2)
-    assert ContainerLog(str(log), files).problem == f"log files of container epoch 2 are missing ({log}/owner)"
+    assert (
+        ContainerLog(str(log), files).problem == f"log files of container epoch 2 are missing ({log}/owner)"
+    )
 
 
 async def test_an_owner_record_that_is_older_than_the_files_is_refused(tmp_path):

@@ -169,7 +169,7 @@ def test_objects_of_owners_that_the_log_never_had_say_that_it_is_an_older_one(st
     later = store.write(f"demo/s.5.E-2-O-3.{INCARNATION}{1:024x}", b"acknowledged since")
     (finding,) = find_orphans(store.files, [report], all_checked=True)
     assert (finding.severity, finding.where) == (Severity.DAMAGE, str(later))
-    assert "of epoch 2, but the log of container 0 knows owners up to epoch 1" in finding.what
+    assert "of container epoch 2, but the log of container 0 knows owners up to 1" in finding.what
     assert not list(find_orphans(store.files, [report], all_checked=True, running=True)), "a new owner's"
 
 

@@ -156,7 +156,7 @@ def test_a_read_that_got_no_place_says_nothing_about_what_storage_can_answer():
     async def wait_in_vain(_):
         setting = Setting(fetches_max=1)
         await setting.fetches._places.acquire()
-        with pytest.raises(StorageReadError, match="no place"):
+        with pytest.raises(StorageReadError, match="no slot"):
             await setting.fetches.fetch(setting.index, 0, MIB)
         setting.fetches._places.release()
         assert setting.storage.reads == []

@@ -664,7 +664,7 @@ def test_no_log_adds_to_a_sealed_segment(operation, words):
 def test_an_eviction_takes_away_only_rows_that_are_there():
     operation = ops.EvictSegments(101, [1], [["a", "b"]])
     assert not contradiction(operation, segment(), rows=["a", "b"])
-    assert "takes away row 'b'" in contradiction(operation, segment(), rows=["a"])
+    assert "removes row 'b'" in contradiction(operation, segment(), rows=["a"])
 
 
 def test_an_activation_of_what_is_there_has_the_same_rows_of_storage():
