@@ -140,7 +140,7 @@ class AnswerTooLargeError(InvalidArgumentError):
 
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"what was asked for takes {size_bytes} bytes, and an answer has {limit_bytes}; ask for less"
+            f"the requested data take {size_bytes} bytes, a reply holds {limit_bytes}: request less"
         )
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
