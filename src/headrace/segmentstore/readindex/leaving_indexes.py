@@ -64,5 +64,6 @@ class LeavingIndexes:
 def tell_readers(index: SegmentIndex, error: NoSuchSegmentError | ContainerOfflineError) -> None:
     """Fail the reads that wait for bytes to come, in the segment and in what is merged into it."""
     for redirect in index.redirects:
-        redirect.parked.fail_all(error)
+        assert redirect.source.parked is not None
+        redirect.source.parked.fail_all(error)
     index.waiters.fail_all(error)

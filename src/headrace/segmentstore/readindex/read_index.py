@@ -6,9 +6,11 @@ It decides nothing itself: ``read_plan`` says what a read needs, ``segment_index
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.errors import (
     ContainerOfflineError,
@@ -18,8 +20,8 @@ from headrace.errors import (
 )
 from headrace.limits import KIB, MIB
 from headrace.runtime.settings import tunable
-from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX
+from headrace.segmentstore.contract import ReadResult, StorageReader
+from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX, BlockCache
 from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes, tell_readers
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
 from headrace.segmentstore.readindex.read_plan import (
@@ -31,18 +33,11 @@ from headrace.segmentstore.readindex.read_plan import (
     plan_read,
     plan_storage_range,
 )
+from headrace.segmentstore.readindex.redirects import Redirect
 from headrace.segmentstore.readindex.segment_index import SLACK_BYTES, SegmentIndex, UnstoredBytes
 from headrace.segmentstore.readindex.storage_fetches import FetchStatistics, Spawner, StorageFetches
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
-    from headrace.segmentstore.contract import StorageReader
-    from headrace.segmentstore.readindex.cache.cache import BlockCache
-    from headrace.segmentstore.readindex.redirects import Redirect
-    from headrace.segmentstore.readindex.tail_waiters import TailWaiters
-    from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.readindex.tail_waiters import TailWaiters
+from headrace.segmentstore.state.segment_state import SegmentState
 
 """What :meth:`ContainerReadIndex.unstored_bytes` answers when nothing more should be accepted."""
 AT_ONCE_BYTES_MIN: Final = 256 * KIB
@@ -262,7 +257,9 @@ class ContainerReadIndex:
                 raise
         return result
 
-    def _read_at_once(self, plan: ReadPlan, segment: SegmentState, offset: int) -> ReadResult | None:
+    def _read_at_once(
+        self, plan: ReadPlan[SegmentIndex], segment: SegmentState, offset: int
+    ) -> ReadResult | None:
         """Answer from what storage has at hand, a warm page cache as a rule: no task, no copy.
 
         The bytes go into lent memory and from there to the reader. They are cached only if somebody will
@@ -311,7 +308,7 @@ class ContainerReadIndex:
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         waited_at_tail = False
-        gone: list[Redirect] = []
+        gone: list[Redirect[SegmentIndex]] = []
         while True:
             if waited_at_tail and segment.sealed and offset > segment.durable_length and segment.is_live:
                 raise SegmentSealedError(segment.name)  # what it waited for will never exist
@@ -346,7 +343,8 @@ class ContainerReadIndex:
                         raise
                     gone.append(plan.redirect)
                     if self._indexes.get(plan.index.state) is plan.index:
-                        await self._wait(plan.redirect.parked, offset)
+                        assert plan.index.parked is not None  # it was reached through its merge
+                        await self._wait(plan.index.parked, offset)
                     continue
                 check_read(segment, offset, length_max)
                 end, length = offset + len(data), segment.durable_length
@@ -372,7 +370,7 @@ class ContainerReadIndex:
         finally:
             waiters.discard(waiter)
 
-    async def _fetch(self, plan: ReadPlan) -> memoryview:
+    async def _fetch(self, plan: ReadPlan[SegmentIndex]) -> memoryview:
         """Bytes from storage for a plan, and a look ahead."""
         self._storage_reads += 1
         index, start = plan.index, plan.index.state.start_offset

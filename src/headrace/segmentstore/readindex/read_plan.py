@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, SegmentTruncatedError
 from headrace.limits import KIB, MIB, READ_BYTES_MAX
-
-if TYPE_CHECKING:
-    from headrace.segmentstore.readindex.redirects import Redirect
-    from headrace.segmentstore.readindex.segment_index import SegmentIndex
-    from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.readindex.redirects import Redirect, Redirects
+from headrace.segmentstore.state.segment_state import SegmentState
 
 STORAGE_READ_ALIGNMENT: Final = 64 * KIB
 """A single read from storage ends on a multiple of this."""
 SEQUENTIAL_READ_ALIGNMENT: Final = 1 * MIB
 """A read by somebody who reads on and on ends on a multiple of this."""
+
+
+class PlannedIndex(Protocol):
+    """What a plan looks at of the index of a segment."""
+
+    @property
+    def state(self) -> SegmentState:
+        """What is known of the segment."""
+
+    @property
+    def redirects(self) -> Redirects[Self]:
+        """The merges into the segment that are under way."""
+
+    def covered_until(self, offset: int, limit: int) -> int:
+        """Return the first offset from ``offset`` on which is not cached; looks no further than ``limit``."""
+
+    def next_cached(self, offset: int, limit: int) -> int:
+        """Return where the next entry or redirect after ``offset`` begins, at most ``limit``."""
+
+
+Index = TypeVar("Index", bound=PlannedIndex)
 
 
 class Need(Enum):
@@ -34,14 +52,14 @@ class Need(Enum):
 
 
 @dataclass(slots=True)
-class ReadPlan:
+class ReadPlan(Generic[Index]):
     """``length`` bytes from ``offset`` of ``index``, which may be a merge source of the segment asked for."""
 
     need: Need
-    index: SegmentIndex
+    index: Index
     offset: int
     length: int
-    redirect: Redirect | None = None
+    redirect: Redirect[Index] | None = None
     """The merge under way through which ``index`` was reached."""
 
 
@@ -65,9 +83,9 @@ def check_read(segment: SegmentState, offset: int, length_max: int) -> None:
         )
 
 
-def plan_read(index: SegmentIndex, offset: int, length_max: int) -> ReadPlan:
+def plan_read(index: Index, offset: int, length_max: int) -> ReadPlan[Index]:
     """Decide what a valid read of at least one byte needs. It may get less than it asked for, never more."""
-    redirect: Redirect | None = None
+    redirect: Redirect[Index] | None = None
     length = min(length_max, index.state.durable_length - offset)
     if length <= 0:
         return ReadPlan(Need.TAIL, index, offset, 0)
@@ -88,7 +106,7 @@ def plan_read(index: SegmentIndex, offset: int, length_max: int) -> ReadPlan:
     return ReadPlan(Need.STORAGE, index, offset, min(length, stored - offset), redirect)
 
 
-def plan_storage_range(index: SegmentIndex, offset: int, length: int, *, sequential: bool) -> int:
+def plan_storage_range(index: PlannedIndex, offset: int, length: int, *, sequential: bool) -> int:
     """Return where a storage read from ``offset`` for somebody who wants ``length`` bytes should end.
 
     It goes on to an alignment boundary, but not into bytes which are cached, redirected or not stored.

@@ -4,60 +4,56 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
-from headrace.segmentstore.readindex.tail_waiters import TailWaiters
-
-if TYPE_CHECKING:
-    from headrace.segmentstore.readindex.segment_index import SegmentIndex
+S = TypeVar("S")
+"""What knows the bytes of a source: its index."""
 
 
 @dataclass(slots=True, eq=False)
-class Redirect:
+class Redirect(Generic[S]):
     """``[offset, end)`` of a target is ``[0, end - offset)`` of ``source`` until storage has joined them."""
 
     offset: int
     end: int
-    source: SegmentIndex
-    parked: TailWaiters = field(default_factory=TailWaiters)
-    """Reads which found the source gone and wait for the merge to complete."""
+    source: S
 
 
-class Redirects:
+class Redirects(Generic[S]):
     """The redirects of one target, by offset. They begin at its end, so they come in order."""
 
     __slots__ = ("_redirects",)
 
     def __init__(self) -> None:
-        self._redirects: list[Redirect] = []
+        self._redirects: list[Redirect[S]] = []
 
     def __len__(self) -> int:
         return len(self._redirects)
 
-    def __iter__(self) -> Iterator[Redirect]:
+    def __iter__(self) -> Iterator[Redirect[S]]:
         return iter(self._redirects)
 
     def __contains__(self, redirect: object) -> bool:
         return redirect in self._redirects
 
-    def push(self, redirect: Redirect) -> None:
+    def push(self, redirect: Redirect[S]) -> None:
         """Add a redirect behind all others."""
         self._redirects.append(redirect)
 
-    def remove(self, redirect: Redirect) -> None:
+    def remove(self, redirect: Redirect[S]) -> None:
         """Take out a redirect; usually the first one."""
         self._redirects.remove(redirect)
 
-    def take_below(self, end: int) -> list[Redirect]:
+    def take_below(self, end: int) -> list[Redirect[S]]:
         """Take out those that end at ``end`` or before. O(those taken): asked for each operation replayed."""
         count = bisect_right(self._redirects, end, key=_end_of)
         taken = self._redirects[:count]
         del self._redirects[:count]
         return taken
 
-    def find(self, offset: int) -> Redirect | None:
+    def find(self, offset: int) -> Redirect[S] | None:
         """Return the redirect which ``offset`` lies in."""
         slot = bisect_right(self._redirects, offset, key=_offset_of) - 1
         if slot < 0 or offset >= self._redirects[slot].end:
@@ -81,9 +77,9 @@ class Redirects:
         assert all(left.end <= right.offset for left, right in pairwise(self._redirects))
 
 
-def _offset_of(redirect: Redirect) -> int:
+def _offset_of(redirect: Redirect[S]) -> int:
     return redirect.offset
 
 
-def _end_of(redirect: Redirect) -> int:
+def _end_of(redirect: Redirect[S]) -> int:
     return redirect.end

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.limits import KIB
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES, NO_BLOCK
+from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import ESSENTIAL, HISTORY
 from headrace.segmentstore.readindex.index_entries import IndexEntries
 from headrace.segmentstore.readindex.redirects import Redirect, Redirects
 from headrace.segmentstore.readindex.tail_waiters import TailWaiters
-
-if TYPE_CHECKING:
-    from headrace.segmentstore.readindex.cache.cache import BlockCache
-    from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.state.segment_state import SegmentState
 
 MERGE_COPY_BYTES_MAX: Final = 16 * KIB
 """A source this small is copied to its target as the merge begins: cheaper than an extent of its own. Unless
@@ -58,6 +56,7 @@ class SegmentIndex:
         "end",
         "entries",
         "merged_into",
+        "parked",
         "redirects",
         "start",
         "state",
@@ -75,8 +74,10 @@ class SegmentIndex:
         self._account = account
         self._number = cache.register(self)
         self.entries = IndexEntries()
-        self.redirects = Redirects()
-        self.merged_into: Redirect | None = None
+        self.redirects: Redirects[SegmentIndex] = Redirects()
+        self.merged_into: Redirect[SegmentIndex] | None = None
+        self.parked: TailWaiters | None = None
+        """Of a source: reads which found it gone and wait for its merge to complete."""
         self.waiters = TailWaiters()
         self.start = state.start_offset
         self.stored = state.stored_length
@@ -314,8 +315,9 @@ class SegmentIndex:
             self.append(offset, memoryview(b"".join(pieces)))
         self.redirects.push(redirect)
         source.merged_into = redirect
+        source.parked = TailWaiters()
 
-    def complete_merge(self, redirect: Redirect) -> None:
+    def complete_merge(self, redirect: Redirect[SegmentIndex]) -> None:
         """Storage has joined the source: its extents are ours, without moving a byte."""
         self.redirects.remove(redirect)
         source = redirect.source
@@ -337,7 +339,8 @@ class SegmentIndex:
             else:
                 cache.set_essential(block)
                 self._count_unstored(end - max(offset, self.stored))
-        redirect.parked.wake_all()
+        assert source.parked is not None
+        source.parked.wake_all()
 
     def overlaps(self, offset: int, end: int) -> bool:
         """Whether anything of ``[offset, end)`` is cached. O(log entries)."""

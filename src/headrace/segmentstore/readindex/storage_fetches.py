@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.errors import (
     ContainerOfflineError,
@@ -16,11 +16,9 @@ from headrace.errors import (
     StorageReadError,
 )
 from headrace.limits import READ_BYTES_MAX
+from headrace.segmentstore.contract import StorageReader
 from headrace.segmentstore.readindex.prefetch_policy import PIECE_BYTES
-
-if TYPE_CHECKING:
-    from headrace.segmentstore.contract import StorageReader
-    from headrace.segmentstore.readindex.segment_index import SegmentIndex
+from headrace.segmentstore.readindex.segment_index import SegmentIndex
 
 SPAN_FACTOR: Final = 4
 """How much less of a segment is read at once after a failure, and how much more after a swift answer."""

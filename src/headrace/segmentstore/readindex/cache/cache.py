@@ -15,8 +15,9 @@ changes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.segmentstore.readindex.cache.block_layout import (
     BLOCK_BYTES,
@@ -38,9 +39,6 @@ from headrace.segmentstore.readindex.cache.extent_evictions import ExtentEvictio
 from headrace.segmentstore.readindex.cache.extent_memory import NOT_A_HEAD, ExtentMemory
 from headrace.segmentstore.readindex.cache.extent_table import ExtentTable
 from headrace.segmentstore.readindex.cache.recency import RecencyQueue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COPY_BYTES_MAX: Final = BLOCK_BYTES
 """Reads up to this size are copied: that is cheaper than keeping an extent in place for them."""
