@@ -8,7 +8,6 @@ import pytest
 
 from headrace.limits import KIB, MIB
 from headrace.runtime.entropy import SeededEntropy
-from headrace.runtime.settings import simulated
 from headrace.segmentstore.container.config import EvictionConfig
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
@@ -17,6 +16,7 @@ from headrace.testing.history import History
 from headrace.testing.linearizability import check_segments
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.scenarios.writers import CONTAINER, PORT
+from headrace.testing.simulated_settings import simulated
 from headrace.testing.simulation import simulate
 from headrace.testing.workloads.segment_clients import SegmentClient
 from headrace.wal.config import WalConfig

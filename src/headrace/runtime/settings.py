@@ -14,9 +14,9 @@
         durable_log: DurableLogConfig = field(default_factory=DurableLogConfig)
 
 One declaration feeds loading (``settings_sources.load``), the reference page (``describe``) and the simulator
-(``simulated``). Settings are values that can be printed; clocks, stores and pools are components and are
-passed to constructors. A class may add ``check(self)`` for relations between fields; it raises
-InvalidArgumentError.
+(``testing.simulated_settings``). Settings are values that can be printed; clocks, stores and pools are
+components and are passed to constructors. A class may add ``check(self)`` for relations between fields; it
+raises InvalidArgumentError.
 
 Constructing a class directly checks nothing: a test may want a frame of 64 bytes. ``validate`` does.
 """
@@ -31,15 +31,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headrace.errors import InvalidArgumentError
-from headrace.runtime.entropy import Entropy
 
-C = TypeVar("C")
 V = TypeVar("V")
 
 _TUNABLE: Final = "headrace.tunable"
-
-#: How many times the simulator draws before it says that ``check`` can hardly be satisfied.
-_DRAWS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,27 +163,6 @@ def range_text(declared: Tunable) -> str:
     return ""
 
 
-def simulated(cls: type[C], entropy: Entropy) -> C:
-    """Draw a random legal configuration: each setting keeps its default or takes one of its ``simulate``
-    values.
-
-    Raises:
-        InvalidArgumentError: a ``simulate`` value is outside its range, or ``check`` refuses nearly every
-        draw.
-    """
-    refusal: InvalidArgumentError | None = None
-    for _ in range(_DRAWS_MAX):
-        config = _draw(cls, entropy)
-        _check_ranges_of(config)
-        try:
-            validate(config)
-        except InvalidArgumentError as error:
-            refusal = error
-            continue
-        return config
-    raise InvalidArgumentError(f"no legal {cls.__name__} in {_DRAWS_MAX} draws: {refusal}")
-
-
 def describe(cls: type[Any], *, title: str = "Settings", variable_prefix: str = "HEADRACE") -> str:
     """Return the reference page of ``cls`` in Markdown: one table per section, one row per setting."""
     lines = [f"# {title}", ""]
@@ -225,25 +199,6 @@ def _check_relations(config: Any) -> None:
     check = getattr(config, "check", None)
     if check is not None:
         check()
-
-
-def _check_ranges_of(config: Any) -> None:
-    """Refuse at once what no further draw could mend: a default or ``simulate`` value outside its range."""
-    for setting in walk(type(config)):
-        for value in (setting.default, *setting.tunable.simulate):
-            check_range(setting.key, value, setting.tunable)
-
-
-def _draw(cls: type[C], entropy: Entropy) -> C:
-    values: dict[str, Any] = {}
-    for declared, kind in fields_of(cls):
-        if is_section(kind):
-            values[declared.name] = _draw(kind, entropy)
-        elif choices := tunable_of(declared).simulate:
-            drawn = entropy.randbelow(len(choices) + 1)
-            if drawn:
-                values[declared.name] = choices[drawn - 1]
-    return cls(**values)
 
 
 def _describe_section(cls: type[Any], prefix: str, variable_prefix: str, lines: list[str]) -> None:

@@ -10,7 +10,7 @@ from headrace.limits import GIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.ingress.config import ConnectionMemoryConfig
-from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
+from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.filesystem import FilesystemProviderConfig
 from headrace.wal.config import WalConfig
 from headrace.wal.file.loop_writes import LoopWritesConfig

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
-from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
+from headrace.storage.providers.config import ChunkThreadsConfig
 
 PROCESS_DESCRIPTORS: Final = 128
 """For the interpreter, loops, gRPC and REST, whose connections nobody counts: some dozens of them fit."""

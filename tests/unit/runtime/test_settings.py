@@ -6,8 +6,9 @@ import pytest
 
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.entropy import SeededEntropy
-from headrace.runtime.settings import describe, flatten, simulated, tunable, validate, walk
+from headrace.runtime.settings import describe, flatten, tunable, validate, walk
 from headrace.runtime.settings_sources import load
+from headrace.testing.simulated_settings import simulated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from headrace.standalone.descriptor_plan import (
     DescriptorPlan,
     plan_descriptors,
 )
-from headrace.storage.providers.chunk_threads import ChunkThreadsConfig
+from headrace.storage.providers.config import ChunkThreadsConfig
 
 THREADS = ChunkThreadsConfig()
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.storage.chunks.segment_storage import StoredSegmentInfo
+from headrace.storage.chunks.segment_info import StoredSegmentInfo
 
 
 def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) -> int:

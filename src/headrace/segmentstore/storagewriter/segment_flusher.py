@@ -32,7 +32,7 @@ from headrace.segmentstore.storagewriter.segment_aggregator import (
     SegmentAggregator,
     let_go_of_sources,
 )
-from headrace.storage.chunks.segment_storage import StoredSegmentInfo
+from headrace.storage.chunks.segment_info import StoredSegmentInfo
 
 _COMPARED_BYTES: Final = 1 * MIB
 

@@ -41,6 +41,7 @@ from headrace.storage.chunks.garbage_collector import GarbageCollector
 from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.kept_layouts import KeptLayouts
 from headrace.storage.chunks.read_plan import ReadPiece, check_range, plan_at_once, plan_read
+from headrace.storage.chunks.segment_info import StoredSegmentInfo
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout, walk_chunks
 from headrace.storage.chunks.segment_locks import SegmentLocks
 from headrace.storage.chunks.truncate_plan import check_truncate, plan_delete, plan_truncate
@@ -59,19 +60,6 @@ _READ_ATTEMPTS = 3
 
 ORPHANS_MAX = 10_000
 """Objects made for nothing that are remembered for deletion; the next owner finds others."""
-
-
-@dataclass(slots=True)
-class StoredSegmentInfo:
-    """What long-term storage knows about a segment. Lengths in bytes."""
-
-    name: str
-    length: int
-    start_offset: int
-    sealed: bool
-    owner_epoch: int
-    chunk_count: int
-    rollover_bytes: int
 
 
 @dataclass(slots=True)

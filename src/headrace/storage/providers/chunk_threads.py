@@ -8,28 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from headrace.errors import StorageReadError, StorageWriteError
 from headrace.runtime.blocking import BlockingWork, Threads
 from headrace.runtime.bounded_work import BlockingStatistics, Done
-from headrace.runtime.settings import tunable
+from headrace.storage.providers.config import ChunkThreadsConfig
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkThreadsConfig:
-    """How many calls of each kind are under way at the same time; further ones wait for a thread."""
-
-    writes: int = tunable(
-        4, low=1, high=256, simulate=(1, 2), help="Threads that create chunk files and append to them."
-    )
-    reads: int = tunable(4, low=1, high=256, simulate=(1, 2), help="Threads that read chunk files.")
-    chores: int = tunable(
-        1, low=1, high=64, simulate=(1,), help="Threads that delete, list and inspect chunk files."
-    )
 
 
 class ChunkThreads:

@@ -12,12 +12,12 @@ from typing import Final
 
 from headrace.limits import KIB, MIB
 from headrace.runtime.entropy import SeededEntropy
-from headrace.runtime.settings import simulated
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.testing.reduction import Reduction
+from headrace.testing.simulated_settings import simulated
 from headrace.wal.config import WalConfig
 
 #: How the life of an owner ends. All but the last are faults.

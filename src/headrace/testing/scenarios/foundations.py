@@ -8,7 +8,8 @@ from typing import Final
 from headrace.errors import StorageReadError
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
-from headrace.storage.providers.chunk_threads import ChunkThreads, ChunkThreadsConfig
+from headrace.storage.providers.chunk_threads import ChunkThreads
+from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider

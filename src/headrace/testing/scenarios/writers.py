@@ -10,7 +10,6 @@ from typing import Any, Final
 from headrace.limits import KIB, MIB
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
-from headrace.runtime.settings import simulated
 from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
@@ -20,6 +19,7 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.faults.host_faults import HostFault, HostFaults, keep_running
 from headrace.testing.history import History
 from headrace.testing.linearizability import check_segments
+from headrace.testing.simulated_settings import simulated
 from headrace.testing.simulation import Simulation
 from headrace.testing.workloads.segment_clients import SegmentClient
 from headrace.wal.config import WalConfig

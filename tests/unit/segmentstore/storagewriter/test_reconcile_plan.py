@@ -5,7 +5,7 @@ import pytest
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.reconcile_plan import adopt_stored_state
-from headrace.storage.chunks.segment_storage import StoredSegmentInfo
+from headrace.storage.chunks.segment_info import StoredSegmentInfo
 
 
 def segment_of(*, stored=0, sealed=False):

@@ -7,7 +7,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.flush_plan import CompareStep, ConcatStep, TruncateStep, plan_step
 from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
-from headrace.storage.chunks.segment_storage import StoredSegmentInfo
+from headrace.storage.chunks.segment_info import StoredSegmentInfo
 
 
 class Storage:

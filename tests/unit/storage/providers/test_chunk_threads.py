@@ -15,7 +15,8 @@ from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.chunks.append_plan import AppendPiece
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.read_plan import ReadPiece
-from headrace.storage.providers.chunk_threads import ChunkThreads, ChunkThreadsConfig, perform
+from headrace.storage.providers.chunk_threads import ChunkThreads, perform
+from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 
 

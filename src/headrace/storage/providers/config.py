@@ -1,0 +1,20 @@
+"""Settings of the storage of chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.runtime.settings import tunable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkThreadsConfig:
+    """How many calls of each kind are under way at the same time; further ones wait for a thread."""
+
+    writes: int = tunable(
+        4, low=1, high=256, simulate=(1, 2), help="Threads that create chunk files and append to them."
+    )
+    reads: int = tunable(4, low=1, high=256, simulate=(1, 2), help="Threads that read chunk files.")
+    chores: int = tunable(
+        1, low=1, high=64, simulate=(1,), help="Threads that delete, list and inspect chunk files."
+    )
