@@ -10,38 +10,20 @@ connection parsed is written to disk without another copy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headrace.wal.record_format import RECORD_HEADER_BYTES
-
-if TYPE_CHECKING:
-    from headrace.wal.file.segment_files import SegmentFile
 
 Done = Callable[["Frame", Exception | None], None]
 
 
 class Frame:
-    """One buffer and, while it is in the air, what the log knows about it.
+    """One buffer and, while it is in the air, whom its log owes an answer.
 
     ``view``, ``length`` and ``address`` are the caller's (see ``WalFrame``); the rest belongs to the log.
+    What it needs to know besides, it keeps in types of its own.
     """
 
-    __slots__ = (
-        "address",
-        "buffer",
-        "done",
-        "error",
-        "file",
-        "finished",
-        "handed_at",
-        "length",
-        "lent",
-        "offset",
-        "padded",
-        "started_at",
-        "starved",
-        "view",
-    )
+    __slots__ = ("address", "buffer", "done", "length", "lent", "started_at", "view")
 
     def __init__(self, buffer: memoryview, capacity: int) -> None:
         self.buffer = buffer
@@ -54,11 +36,4 @@ class Frame:
     def reset(self) -> None:
         """Forget the last flight."""
         self.done: Done | None = None
-        self.error: Exception | None = None
-        self.file: SegmentFile | None = None
-        self.offset = 0
-        self.padded = 0
-        self.finished = False
-        self.starved = False
         self.started_at = 0.0
-        self.handed_at = 0.0

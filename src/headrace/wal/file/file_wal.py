@@ -36,7 +36,8 @@ from headrace.wal.file.owner_format import OwnerRecord
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.owner_wait import run_when_unlocked
 from headrace.wal.file.recovery_plan import LogExtent, RecordCursor, RecoveredLog, recover_log
-from headrace.wal.file.segment_files import FileReader, SegmentFile, SegmentFiles, translate_error
+from headrace.wal.file.segment_file import SegmentFile
+from headrace.wal.file.segment_files import FileReader, SegmentFiles, translate_error
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, short_log_id
 from headrace.wal.file.truncation import Truncation
 from headrace.wal.frame import Frame

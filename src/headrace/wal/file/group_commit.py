@@ -32,13 +32,15 @@ from headrace.limits import MIB
 from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.clock import stopwatch
 from headrace.wal.contract import LATENCY_EDGES_S, WalStatistics
+from headrace.wal.file.frame_write import FrameWrite
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.loop_writes import LoopWrites
 from headrace.wal.file.owner_record import OwnerFile
-from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
+from headrace.wal.file.segment_file import SegmentFile
+from headrace.wal.file.segment_files import SegmentFiles
 from headrace.wal.file.space_wait import SpaceWait
 from headrace.wal.frame import Done, Frame
-from headrace.wal.record_format import KIND_CLOSE, KIND_DATA, encode_header, padded_bytes
+from headrace.wal.record_format import KIND_CLOSE, KIND_DATA, encode_header
 
 #: Frames are written together up to this size. Larger writes keep one writer busy while the other one idles.
 WRITE_BYTES_MAX: Final = 1 * MIB
@@ -80,11 +82,11 @@ class GroupCommit:
         self._epoch = epoch
         self._log = log
         self._statistics = statistics
-        self._pending: deque[Frame] = deque()
-        self._waiting: deque[Frame] = deque()
-        self._ready: deque[Frame] = deque()
+        self._pending: deque[FrameWrite] = deque()
+        self._waiting: deque[FrameWrite] = deque()
+        self._ready: deque[FrameWrite] = deque()
         self._ready_bytes = 0
-        self._starved: list[list[Frame]] = []
+        self._starved: list[list[FrameWrite]] = []
         self._space = SpaceWait(files.directory, self._write_starved, statistics)
         self._on_idle: Callable[[], None] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -106,22 +108,21 @@ class GroupCommit:
 
     def append(self, frame: Frame, done: Done) -> None:
         """Write ``frame`` and answer later."""
-        frame.reset()
         frame.done = done
         frame.address = self.next_sequence
-        frame.padded = padded_bytes(frame.length)
         frame.started_at = self._now()
+        write = FrameWrite(frame)
         self.next_sequence += 1
-        self._pending.append(frame)
+        self._pending.append(write)
         if self.failure is not None:
-            frame.finished = True
+            write.finished = True
             self._loop.call_soon(self._answer)
-        elif self._waiting or not self._place(frame):
-            self._waiting.append(frame)
+        elif self._waiting or not self._place(write):
+            self._waiting.append(write)
             self._check_tail()
         else:
-            self._ready.append(frame)
-            self._ready_bytes += frame.padded
+            self._ready.append(write)
+            self._ready_bytes += write.padded
             if self._can_write():
                 self._write_ready()
 
@@ -136,14 +137,14 @@ class GroupCommit:
             return False
         frame.length = 0
         frame.address = self.next_sequence
-        frame.padded = padded_bytes(0)
-        if not self._tail.needs_next(frame.padded) and self._place(frame):
-            self._encode(frame, KIND_CLOSE)
+        mark = FrameWrite(frame)
+        if not self._tail.needs_next(mark.padded) and self._place(mark):
+            self._encode(mark, KIND_CLOSE)
             try:
-                await self._writers.run(self._files.write_records, [frame])
+                await self._writers.run(self._files.write_records, [mark])
             except OSError:  # no thread can be started: nothing was written
                 return False
-            return frame.error is None
+            return mark.error is None
         return False
 
     async def wait_idle(self) -> None:
@@ -161,9 +162,9 @@ class GroupCommit:
     def on_tail_progress(self) -> None:
         """Room was made, or there will be none: move on the frames that wait."""
         while self._waiting and self.failure is None and self._place(self._waiting[0]):
-            frame = self._waiting.popleft()
-            self._ready.append(frame)
-            self._ready_bytes += frame.padded
+            write = self._waiting.popleft()
+            self._ready.append(write)
+            self._ready_bytes += write.padded
         while self._can_write():
             self._write_ready()
         if self._waiting:
@@ -171,15 +172,15 @@ class GroupCommit:
 
     # ---- handing over
 
-    def _place(self, frame: Frame) -> bool:
+    def _place(self, write: FrameWrite) -> bool:
         assert self._tail is not None
-        file = self._tail.place(frame.padded)
+        file = self._tail.place(write.padded)
         if file is None:
             return False
-        frame.file = file
-        frame.offset = file.position - frame.padded
+        write.file = file
+        write.offset = file.position - write.padded
         if file.first_sequence == 0:
-            file.first_sequence = frame.address
+            file.first_sequence = write.frame.address
             self.used_files.append(file)
             self._open_files.append(file)
         return True
@@ -192,24 +193,24 @@ class GroupCommit:
     def _write_ready(self) -> None:
         """Hand the oldest ready frame to a writer, with those right behind it."""
         ready = self._ready
-        frame = ready.popleft()
-        batch = [frame]
-        size = frame.padded
+        first = ready.popleft()
+        batch = [first]
+        size = first.padded
         while (
             ready
-            and ready[0].file is frame.file
+            and ready[0].file is first.file
             and size + ready[0].padded <= WRITE_BYTES_MAX
             and len(batch) < WRITE_FRAMES_MAX
         ):
             size += ready[0].padded
             batch.append(ready.popleft())
-        for frame in batch:
-            self._encode(frame, KIND_DATA)
+        for write in batch:
+            self._encode(write, KIND_DATA)
         self._ready_bytes -= size
         self._count_writes(1)
-        batch[0].handed_at = self._now()
+        first.handed_at = self._now()
         here = self._loop_writes
-        if here is not None and self._writes == 1 and here.allows(size, batch[0].handed_at):
+        if here is not None and self._writes == 1 and here.allows(size, first.handed_at):
             self._write_here(batch, here)
         else:
             self._writers.submit(self._write, (batch,), partial(self._on_written, batch))
@@ -219,7 +220,7 @@ class GroupCommit:
         if self._loop_writes is not None:
             self._loop_writes.in_flight += more
 
-    def _write_here(self, batch: list[Frame], loop_writes: LoopWrites) -> None:
+    def _write_here(self, batch: list[FrameWrite], loop_writes: LoopWrites) -> None:
         """Make a batch durable on the loop; it is answered later, as those of threads are."""
         error: Exception | None = None
         try:
@@ -230,7 +231,7 @@ class GroupCommit:
         loop_writes.add(now - batch[0].handed_at, now)
         self._loop.call_soon(self._on_written_here, batch, error)
 
-    def _write(self, batch: list[Frame]) -> None:
+    def _write(self, batch: list[FrameWrite]) -> None:
         """Make a batch durable, then see whether the log is still ours. Runs in a writer thread, or not.
 
         A successor reads the log after it has put itself into the owner record. So what was durable while
@@ -241,8 +242,8 @@ class GroupCommit:
         if batch[0].error is None:
             batch[0].error = self.find_fence()
 
-    def _encode(self, frame: Frame, kind: int) -> None:
-        file = frame.file
+    def _encode(self, write: FrameWrite, kind: int) -> None:
+        file, frame = write.file, write.frame
         assert file is not None
         encode_header(
             frame.buffer,
@@ -274,7 +275,7 @@ class GroupCommit:
 
     # ---- answering
 
-    def _on_written(self, batch: list[Frame], _: object, error: BaseException | None) -> None:
+    def _on_written(self, batch: list[FrameWrite], _: object, error: BaseException | None) -> None:
         """A writer is done with ``batch``. Until then its frames belong to it, whatever fails elsewhere."""
         first = batch[0]
         if error is not None:  # not an answer of the disk: there is no thread, or a mistake of ours
@@ -283,15 +284,15 @@ class GroupCommit:
         if first.starved and self._wait_for_space(batch):
             return
         self._count_writes(-1)
-        for frame in batch:
-            frame.finished = True
+        for write in batch:
+            write.finished = True
         if first.error is None:
             self._count_write(first)
             while self._can_write():
                 self._write_ready()
         self._answer()
 
-    def _on_written_here(self, batch: list[Frame], error: Exception | None) -> None:
+    def _on_written_here(self, batch: list[FrameWrite], error: Exception | None) -> None:
         """As :meth:`_on_written`, which counts a write that was durable: so does this, and no other."""
         if error is None and batch[0].error is None:
             self._statistics.loop_writes += 1
@@ -302,12 +303,13 @@ class GroupCommit:
         pending = self._pending
         statistics, now = self._statistics, self._now()
         while pending and pending[0].finished:
-            frame = pending.popleft()
-            if self.failure is None and frame.error is not None:
-                self._fail(frame.error)
+            write = pending.popleft()
+            frame = write.frame
+            if self.failure is None and write.error is not None:
+                self._fail(write.error)
             if self.failure is None:
                 self.durable_sequence = frame.address
-                statistics.log_bytes += frame.padded
+                statistics.log_bytes += write.padded
                 statistics.count_frame(frame.length, now - frame.started_at)
             done = frame.done
             frame.done = None
@@ -331,9 +333,9 @@ class GroupCommit:
 
     def _drop_unwritten(self) -> None:
         """What is with no writer will not be written; only answers of earlier frames are waited for."""
-        for frames in (*self._starved, self._ready, self._waiting):
-            for frame in frames:
-                frame.finished = True
+        for writes in (*self._starved, self._ready, self._waiting):
+            for write in writes:
+                write.finished = True
         self._count_writes(-len(self._starved))
         self._starved.clear()
         self._ready.clear()
@@ -343,7 +345,7 @@ class GroupCommit:
 
     # ---- on a full disk
 
-    def _wait_for_space(self, batch: list[Frame]) -> bool:
+    def _wait_for_space(self, batch: list[FrameWrite]) -> bool:
         """Keep a write that found no space, to make it again; return False if it has failed for good."""
         error = batch[0].error
         assert isinstance(error, StorageFullError)
@@ -387,7 +389,7 @@ class GroupCommit:
             return WalWriteError(f"the owner record cannot be read: {error}")
         return None if held else FencedOutError("a newer owner has taken the log")
 
-    def _count_write(self, first: Frame) -> None:
+    def _count_write(self, first: FrameWrite) -> None:
         statistics = self._statistics
         seconds = self._now() - first.handed_at
         statistics.disk_writes += 1
@@ -400,19 +402,19 @@ class GroupCommit:
         """Add the gauges of now."""
         statistics.frames_in_flight = len(self._pending)
         statistics.frames_queued = len(self._waiting) + len(self._ready)
-        statistics.bytes_in_flight = sum(frame.length for frame in self._pending)
+        statistics.bytes_in_flight = sum(write.frame.length for write in self._pending)
 
     def check(self) -> None:
         """Assert the invariants."""
         assert self.durable_sequence < self.next_sequence
-        addresses = [frame.address for frame in self._pending]
+        addresses = [write.frame.address for write in self._pending]
         assert addresses == list(range(self.next_sequence - len(addresses), self.next_sequence))
-        assert all(frame.done is not None for frame in self._pending)
+        assert all(write.frame.done is not None for write in self._pending)
         assert 0 <= self._writes <= 2 * self._writers_max
         assert self._loop_writes is None or self._loop_writes.in_flight >= self._writes
         assert not self._ready or self._writes >= self._writers_max or self._is_held_back()
-        assert self._ready_bytes == sum(frame.padded for frame in self._ready)
-        assert [f for f in self._pending if f in self._ready or f in self._waiting] == [
+        assert self._ready_bytes == sum(write.padded for write in self._ready)
+        assert [w for w in self._pending if w in self._ready or w in self._waiting] == [
             *self._ready,
             *self._waiting,
         ]
@@ -421,5 +423,5 @@ class GroupCommit:
         """Whether ready frames lie there though a writer is free: writes wait for space or are made again for
         it, or a later one has failed and an earlier one has not ended yet.
         """
-        failed = any(frame.finished and frame.error is not None for frame in self._pending)
+        failed = any(write.finished and write.error is not None for write in self._pending)
         return failed or bool(self._starved) or self._space.waiting

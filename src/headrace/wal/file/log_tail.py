@@ -17,7 +17,8 @@ from headrace.errors import HeadraceError, StorageFullError, WalWriteError
 from headrace.runtime.blocking import BlockingWork
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalStatistics
-from headrace.wal.file.segment_files import SegmentFile, SegmentFiles, translate_error
+from headrace.wal.file.segment_file import SegmentFile
+from headrace.wal.file.segment_files import SegmentFiles, translate_error
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead
 from headrace.wal.file.space_wait import SpaceWait
 from headrace.wal.file.zero_steps import ZeroSteps

@@ -19,7 +19,9 @@ from headrace.errors import HeadraceError, StorageFullError, WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.filesystem import Filesystem
 from headrace.wal.config import BLOCK_BYTES
+from headrace.wal.file.frame_write import FrameWrite
 from headrace.wal.file.recovery_plan import FoundFile, ReadAt, UnprovenRecords
+from headrace.wal.file.segment_file import SegmentFile
 from headrace.wal.file.segment_format import (
     DATA_OFFSET,
     MARK_OFFSETS,
@@ -32,7 +34,6 @@ from headrace.wal.file.segment_format import (
     is_draft_name,
     parse_name,
 )
-from headrace.wal.frame import Frame
 from headrace.wal.record_format import seal_record
 
 _PIECE_BYTES: Final = 1 * MIB
@@ -45,25 +46,6 @@ def translate_error(error: OSError, doing: str) -> HeadraceError:
     if error.errno in _FULL:
         return StorageFullError(f"no space left while {doing}")
     return WalWriteError(f"{doing} failed: {error}")
-
-
-class SegmentFile:
-    """A file of this owner, open for writing.
-
-    The loop owns ``position``, ``first_sequence`` and ``zeroed_until``; threads are told offsets.
-    """
-
-    __slots__ = ("epoch", "fd", "first_sequence", "mark_turn", "name", "number", "position", "zeroed_until")
-
-    def __init__(self, number: int, epoch: int, fd: int, zeroed_until: int) -> None:
-        self.number = number
-        self.epoch = epoch
-        self.name = format_name(number, epoch)
-        self.fd = fd
-        self.first_sequence = 0
-        self.position = DATA_OFFSET
-        self.zeroed_until = zeroed_until
-        self.mark_turn = 0
 
 
 class SegmentFiles:
@@ -145,34 +127,35 @@ class SegmentFiles:
         finally:
             self._filesystem.close(fd)
 
-    def write_records(self, frames: list[Frame]) -> None:
+    def write_records(self, writes: list[FrameWrite]) -> None:
         """Seal the frames and write them, durably, where they were placed: one behind the other in one file.
 
-        Runs in a writer thread. An error is kept in the first frame: it says nothing about any of them.
+        Runs in a writer thread. An error is kept in the first one: it says nothing about any of them.
         ``starved`` says that it was lack of space and that writing the same once more is all it takes. That
         is not so if syncing failed: the system may have dropped what it could not store.
         """
-        first = frames[0]
-        file = first.file
+        first = writes[0]
+        file, address = first.file, first.frame.address
         assert file is not None
         first.error = None
         first.starved = False
         try:
-            for frame in frames:
-                seal_record(frame.buffer, frame.length)
-            if len(frames) == 1:
-                self._write_fully(file.fd, first.buffer[: first.padded], first.offset)
+            for write in writes:
+                seal_record(write.frame.buffer, write.frame.length)
+            if len(writes) == 1:
+                self._write_fully(file.fd, first.frame.buffer[: first.padded], first.offset)
             else:
-                self._write_many(file.fd, [frame.buffer[: frame.padded] for frame in frames], first.offset)
+                buffers = [write.frame.buffer[: write.padded] for write in writes]
+                self._write_many(file.fd, buffers, first.offset)
         except OSError as error:
-            first.error = translate_error(error, f"writing the log record {first.address}")
+            first.error = translate_error(error, f"writing the log record {address}")
             first.starved = error.errno in _FULL
             return
         if not self.direct:
             try:
                 self._sync(file.fd)
             except OSError as error:
-                first.error = WalWriteError(f"syncing the log record {first.address} failed: {error}")
+                first.error = WalWriteError(f"syncing the log record {address} failed: {error}")
 
     def write_mark(self, file: SegmentFile, mark: TruncationMark) -> None:
         """Store a truncation point, durably, over the older of the two marks."""

@@ -18,7 +18,8 @@ from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.owner_wait import wait_for_lock
 from headrace.wal.file.recovery_plan import RecoveredLog
-from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
+from headrace.wal.file.segment_file import SegmentFile
+from headrace.wal.file.segment_files import SegmentFiles
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, TruncationMark
 
 

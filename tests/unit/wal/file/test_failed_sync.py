@@ -6,7 +6,9 @@ import mmap
 import pytest
 
 from headrace.errors import WalWriteError
-from headrace.wal.file.segment_files import SegmentFile, SegmentFiles
+from headrace.wal.file.frame_write import FrameWrite
+from headrace.wal.file.segment_file import SegmentFile
+from headrace.wal.file.segment_files import SegmentFiles
 from headrace.wal.file.segment_format import DATA_OFFSET, TruncationMark
 from headrace.wal.frame import Frame
 
@@ -39,10 +41,11 @@ def log(files):
 
 def record(log, file, address):
     frame = Frame(memoryview(mmap.mmap(-1, 8192)), 4096)
-    frame.address, frame.length, frame.padded = address, 10, 4096
-    frame.file, frame.offset = file, DATA_OFFSET
-    log.write_records([frame])
-    return frame.error
+    frame.address, frame.length = address, 10
+    write = FrameWrite(frame)
+    write.file, write.offset = file, DATA_OFFSET
+    log.write_records([write])
+    return write.error
 
 
 @pytest.mark.parametrize("by", ["record", "mark"])

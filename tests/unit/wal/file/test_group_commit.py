@@ -8,7 +8,7 @@ from headrace.errors import FencedOutError, StorageFullError, WalWriteError
 from headrace.wal.contract import WalStatistics
 from headrace.wal.file.group_commit import WRITE_BYTES_MAX, GroupCommit
 from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
-from headrace.wal.file.segment_files import SegmentFile
+from headrace.wal.file.segment_file import SegmentFile
 from headrace.wal.file.segment_format import DATA_OFFSET
 from headrace.wal.file.space_wait import PAUSE_S
 from headrace.wal.frame_pool import FramePool
@@ -116,7 +116,7 @@ class Bench:
 
     @property
     def in_the_air(self):
-        return [[frame.address for frame in batch] for batch, _ in self.writers.jobs]
+        return [[write.frame.address for write in batch] for batch, _ in self.writers.jobs]
 
 
 @pytest.fixture
@@ -143,11 +143,11 @@ async def test_answers_wait_for_earlier_frames(bench):
 
 async def test_a_header_names_what_was_durable_when_it_was_handed_over(bench):
     bench.append(4)
-    headers = [decode_header(batch[0].buffer) for batch, _ in bench.writers.jobs]
+    headers = [decode_header(batch[0].frame.buffer) for batch, _ in bench.writers.jobs]
     assert [(header.sequence, header.durable_sequence) for header in headers] == [(11, 10), (12, 10)]
     bench.writers.answer(0)
     batch, _ = bench.writers.jobs[-1]
-    header = decode_header(batch[0].buffer)
+    header = decode_header(batch[0].frame.buffer)
     # It was handed over before 11 was answered: the disk said so, but nobody looked at the owner record yet.
     assert (header.sequence, header.durable_sequence, header.file_first_sequence) == (13, 10, 11)
     assert (header.epoch, header.file_number, header.log) == (5, 1, 9)
@@ -175,8 +175,8 @@ async def test_what_is_written_together_is_bounded_in_bytes_and_in_one_file():
     sizes = []
     while bench.writers.jobs:
         batch, _ = bench.writers.jobs[0]
-        assert len({frame.file for frame in batch}) == 1
-        assert len(batch) == 1 or sum(frame.padded for frame in batch) <= WRITE_BYTES_MAX
+        assert len({write.file for write in batch}) == 1
+        assert len(batch) == 1 or sum(write.padded for write in batch) <= WRITE_BYTES_MAX
         sizes.append(len(batch))
         bench.writers.answer()
     assert sizes == [1, 2, 3]

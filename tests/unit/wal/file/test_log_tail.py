@@ -7,7 +7,7 @@ from headrace.errors import FencedOutError, StorageFullError, WalWriteError
 from headrace.limits import KIB, MIB
 from headrace.wal import WalConfig, WalStatistics
 from headrace.wal.file.log_tail import LogTail
-from headrace.wal.file.segment_files import SegmentFile
+from headrace.wal.file.segment_file import SegmentFile
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead
 from headrace.wal.file.space_wait import PAUSE_S
 from headrace.wal.file.zero_steps import STEP_BYTES_MIN

@@ -2,12 +2,14 @@
 
 import asyncio
 import errno
+import math
 
 import pytest
 
 from headrace.errors import WalWriteError
 from headrace.runtime import blocking
 from headrace.wal import FileWal, WalConfig, frame_memory
+from headrace.wal.file import loop_writes
 from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
 from headrace.wal.file.truncation import Truncation
 from tests.unit.wal.world import History, append_some
@@ -60,6 +62,7 @@ async def test_a_log_whose_close_mark_cannot_be_made_vouches_otherwise_and_close
 ):
     """Everything was written by the loop, so that no writer has started when the log closes."""
     history, vouched = History(), []
+    monkeypatch.setattr(loop_writes, "STALL_S", math.inf)  # a busy machine is slow
     writes = LoopWrites(LoopWritesConfig(mean_s_max=1.0))
     wal = FileWal(str(tmp_path / "log"), CONFIG, loop_writes=writes)
     await wal.open()

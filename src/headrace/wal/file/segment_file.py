@@ -1,0 +1,24 @@
+"""One file of a log that is being written."""
+
+from __future__ import annotations
+
+from headrace.wal.file.segment_format import DATA_OFFSET, format_name
+
+
+class SegmentFile:
+    """A file of this owner, open for writing.
+
+    The loop owns ``position``, ``first_sequence`` and ``zeroed_until``; threads are told offsets.
+    """
+
+    __slots__ = ("epoch", "fd", "first_sequence", "mark_turn", "name", "number", "position", "zeroed_until")
+
+    def __init__(self, number: int, epoch: int, fd: int, zeroed_until: int) -> None:
+        self.number = number
+        self.epoch = epoch
+        self.name = format_name(number, epoch)
+        self.fd = fd
+        self.first_sequence = 0
+        self.position = DATA_OFFSET
+        self.zeroed_until = zeroed_until
+        self.mark_turn = 0
