@@ -203,7 +203,7 @@ class Log:
         await self.wal.close()
         again = FileWal(self.directory, self.config)
         await again.open()
-        addresses = [record.address for record in again.records()]
+        addresses = [record.address async for record in again.records()]
         assert addresses[-1] == self.last_address
         assert addresses == list(range(addresses[0], addresses[-1] + 1))
         await again.close()

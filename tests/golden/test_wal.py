@@ -134,7 +134,10 @@ async def test_the_golden_log_of_version_2_opens_and_notices_a_lost_end(tmp_path
             (directory / name).write_bytes(data[: len(data) - cut])
     wal = FileWal(str(tmp_path / "0"))
     await wal.open()
-    assert [(found.address, bytes(found.payload)) for found in wal.records()] == [(1, b"first"), (2, b"")]
+    assert [(found.address, bytes(found.payload)) async for found in wal.records()] == [
+        (1, b"first"),
+        (2, b""),
+    ]
     await wal.close()
     wal = FileWal(str(tmp_path / "1"))
     with pytest.raises(DataCorruptionError, match="the end of a log file is missing"):
@@ -167,7 +170,7 @@ async def test_the_golden_log_opens(tmp_path):
     wal = FileWal(str(tmp_path))
     await wal.open()
     assert wal.epoch == 3
-    assert [(found.address, bytes(found.payload)) for found in wal.records()] == [
+    assert [(found.address, bytes(found.payload)) async for found in wal.records()] == [
         (sequence, CONTENTS[sequence]) for sequence in (2, 3, 4)
     ]
     await wal.close()
@@ -212,7 +215,7 @@ async def test_the_golden_log_that_names_its_newest_file_opens_and_notices_that_
                 (directory / name).write_bytes((GOLDEN / name).read_bytes())
     wal = FileWal(str(tmp_path / "False"))
     await wal.open()
-    assert [found.address for found in wal.records()] == [2, 3, 4]
+    assert [found.address async for found in wal.records()] == [2, 3, 4]
     await wal.close()
     wal = FileWal(str(tmp_path / "True"))
     with pytest.raises(DataCorruptionError, match=r"000000000002-000000000002\.wal is missing"):

@@ -22,7 +22,7 @@ class Owner:
 
     async def open(self):
         await self.wal.open()
-        for record in self.wal.records():
+        async for record in self.wal.records():
             say("found", bytes(record.payload).rstrip(b".").decode())
         say("opened", self.wal.epoch)
 

@@ -237,10 +237,11 @@ class ReadIndex(Protocol):
 class SegmentAccess(Protocol):
     """What table segments need from the container that holds them. All calls run on the container's loop."""
 
-    def check_owner(self) -> None:
+    async def check_owner(self) -> None:
         """Ask who owns the container before a request to change something is answered without a write.
 
-        A write finds out by itself. What an answer says is true of the moment of this call.
+        A write finds out by itself. An answer says what was found before this call: that was true then. What
+        is found meanwhile or later may not be.
 
         Raises:
             FencedOutError: somebody else owns the container: what is known here proves nothing.

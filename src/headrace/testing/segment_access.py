@@ -129,7 +129,7 @@ class MemorySegmentAccess:
 
     # ---- SegmentAccess
 
-    def check_owner(self) -> None:
+    async def check_owner(self) -> None:
         if self.fenced:
             raise FencedOutError("a newer owner has taken the container")
 

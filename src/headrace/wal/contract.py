@@ -8,7 +8,7 @@ FencedOutError.
 
 Frames are buffers lent by the log so that the caller serialises straight into what is written: the
 payload is copied once, from the socket to the frame. All methods are called on the owner's event loop;
-callbacks run there.
+callbacks run there. Appending waits for nothing; what may have to ask somebody far away is asynchronous.
 
 Storage that is full holds frames up instead of failing them: they wait, unanswered, until there is space. So
 the owner runs out of frames (back-pressure), and whatever does not append goes on.
@@ -17,7 +17,7 @@ the owner runs out of frames (back-pressure), and whatever does not append goes 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -137,14 +137,15 @@ class Wal(Protocol):
         After an error the instance is good for ``close`` only.
         """
 
-    def records(self) -> Generator[WalRecord, None, None]:
+    def records(self) -> AsyncGenerator[WalRecord, None]:
         """Iterate the log from its truncation point, once, after ``open`` and before the first ``append``.
 
         A torn tail ends the iteration silently (it was never acknowledged). Damage in front of a valid
         record is not a tail: it raises.
 
-        What one step reads, on the loop, is a few MiB that ``open`` has just read, too. An iteration that is
-        given up has to be closed.
+        A step waits or does not: records come in pieces of many, and others run only while one is fetched. A
+        log in files reads each piece on the loop, a few MiB that ``open`` has just read, too. An iteration
+        that is given up has to be closed (``contextlib.aclosing``).
 
         Raises:
             DataCorruptionError: with path and offset.
@@ -189,10 +190,13 @@ class Wal(Protocol):
         opened anew.
         """
 
-    def is_fenced(self) -> bool:
-        """Say whether a newer owner has begun to exist, so that nothing found here now proves anything.
+    async def is_fenced(self) -> bool:
+        """Say whether a newer owner has begun to exist, so that nothing found here proves anything.
 
-        Costs one short read. False also if that cannot be known (any more).
+        False: there was none at some moment after this was called, so that what the caller had found before
+        was true then. It says nothing of what is found later. False also if that cannot be known (any more).
+
+        Costs one short read, or a message and its answer: it ends in a bounded time.
         """
 
     def stop_waiting(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from headrace.errors import FencedOutError, StorageFullError
@@ -102,7 +102,7 @@ class MemoryWal:
         self._statistics.log_bytes = sum(len(content) for _, content in self._log.records)
         self._store.changed()
 
-    def records(self) -> Generator[WalRecord, None, None]:
+    async def records(self) -> AsyncGenerator[WalRecord, None]:
         assert self._epoch
         assert not self._appended
         for address, content in list(self._log.records):
@@ -150,7 +150,7 @@ class MemoryWal:
         if not self._held_up:
             loop.call_soon(self._store_next)
 
-    def is_fenced(self) -> bool:
+    async def is_fenced(self) -> bool:
         """See ``Wal.is_fenced``."""
         return self._epoch > 0 and self._log.epoch != self._epoch
 

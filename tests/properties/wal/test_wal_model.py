@@ -33,7 +33,8 @@ class WalMachine(RuleBasedStateMachine):
         file = self.machine.run(self.machine.open())
         memory = MemoryWal(self.store, "log", SMALL)
         self.machine.run(memory.open())
-        in_file, in_memory = read_all(file), read_all(memory)
+        in_file = self.machine.run(read_all(file))
+        in_memory = self.machine.run(read_all(memory))
         if dropped is not None and len(in_file) != len(self.model):
             self.drop(dropped, [memory])  # it was given up too late
             in_memory = in_memory[dropped:]

@@ -24,7 +24,7 @@ async def test_the_store_is_bounded_and_truncation_makes_room():
     assert store.bytes_used == 600
     again = MemoryWal(store, "log")
     await again.open()
-    assert [address for address, _ in read_all(again)] == [9, 10, 11, 12, 13, 14]
+    assert [address for address, _ in await read_all(again)] == [9, 10, 11, 12, 13, 14]
     again.stop_waiting()
     await append_some(again, history, contents(8))
     assert [type(error) for error in history.errors] == [StorageFullError] * 4
@@ -39,7 +39,7 @@ async def test_logs_of_one_store_do_not_meet():
     await append_some(one, history, contents(3))
     again = MemoryWal(store, "two")
     await again.open()
-    assert read_all(again) == []
+    assert await read_all(again) == []
     await append_some(one, history, contents(3))
     assert history.errors == []
 
@@ -51,4 +51,4 @@ async def test_ten_thousand_records_survive_their_owner():
     await append_some(wal, history, contents(10_000))
     again = MemoryWal(store, "log")
     await again.open()
-    assert [content for _, content in read_all(again)] == contents(10_000)
+    assert [content for _, content in await read_all(again)] == contents(10_000)

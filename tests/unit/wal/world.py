@@ -302,8 +302,8 @@ class Machine:
         return self.run_until(work, self.disk.on_power_loss)
 
 
-def read_all(wal: Wal) -> list[tuple[int, bytes]]:
-    return [(record.address, bytes(record.payload)) for record in wal.records()]
+async def read_all(wal: Wal) -> list[tuple[int, bytes]]:
+    return [(record.address, bytes(record.payload)) async for record in wal.records()]
 
 
 __all__ = [

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.errors import ContainerOfflineError, OffsetMismatchError
 from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.segmentstore.container.owner_question import OwnerQuestion
 from headrace.segmentstore.durablelog.operation_processor import AppendOwner, OperationProcessor
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
@@ -18,18 +19,20 @@ class ContainerAppendTarget:
     The segment stays in memory until :meth:`close`.
     """
 
-    __slots__ = ("_check_owner", "_container", "_end_is_uncertain", "_open", "_processor", "state")
+    __slots__ = ("_ask_owner", "_container", "_end_is_uncertain", "_open", "_processor", "_question", "state")
 
     def __init__(
         self,
         processor: OperationProcessor,
         container: ContainerState,
         state: SegmentState,
-        check_owner: Callable[[], None],
+        ask_owner: Callable[[OwnerQuestion], None],
     ) -> None:
         self._processor = processor
         self._container = container
-        self._check_owner = check_owner
+        self._ask_owner = ask_owner
+        self._question: OwnerQuestion | None = None
+        """What is to be known before the append that is next is refused."""
         self._open = True
         self._end_is_uncertain = False
         """Whether the last append was kept waiting for what is on its way, and not for room."""
@@ -78,6 +81,8 @@ class ContainerAppendTarget:
         False also while a seal or the end of the segment is on its way to the log: to refuse an append for
         what may not come true would be final for a writer, who goes on in another segment. Likewise while
         what makes the segment longer than ``expected_offset`` is on its way: without it the offset is right.
+        And while it is not known who owns the container, if the segment is shorter: its owner may have made
+        it as long. One that is longer is so for every owner.
         """
         state = self.state
         if (
@@ -90,16 +95,31 @@ class ContainerAppendTarget:
         ):
             self._end_is_uncertain = True
             return False
+        if expected_offset > state.accepted_length and not self._may_refuse(expected_offset):
+            return False
         return self._processor.can_accept(size_bytes)
 
+    def _may_refuse(self, expected_offset: int) -> bool:
+        """Whether it is known what an append beyond the end of the segment is answered."""
+        question = self._question
+        if question is None or question.offset != expected_offset:
+            question = self._question = OwnerQuestion(expected_offset)
+            self._ask_owner(question)
+        return question.is_answered
+
     def wait_capacity(self, size_bytes: int, resume: Callable[[], None]) -> None:
+        question = self._question
         if self._end_is_uncertain:
             self._end_is_uncertain = False
             self._processor.wait_durable(resume)
+        elif question is not None and not question.is_answered:
+            question.wait(resume)
         else:
             self._processor.wait_capacity(size_bytes, resume)
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:
+        if self._question is not None:
+            self._question.stop_waiting(resume)
         self._processor.stop_waiting(resume)
 
     def append_block(
@@ -119,6 +139,7 @@ class ContainerAppendTarget:
         Raises:
             FencedOutError: a newer owner may have made the segment as long as expected.
         """
+        question, self._question = self._question, None
         try:
             self._processor.append_block(
                 self.state,
@@ -132,8 +153,10 @@ class ContainerAppendTarget:
                 expected_offset,
             )
         except OffsetMismatchError as error:
-            if expected_offset > error.actual:  # a segment that is longer is so for every owner
-                self._check_owner()
+            if expected_offset > error.actual:
+                assert question is not None  # can_accept has asked it
+                if question.error is not None:
+                    raise question.error from error
             raise
 
     def end_of_read(self) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.errors import CorruptionError, FencedOutError
+from headrace.errors import ClosedError, ContainerOfflineError, CorruptionError, FencedOutError
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.evictions import Evictions
+from headrace.segmentstore.container.owner_question import OwnerQuestion
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.segment_changes import SegmentChanges
 from headrace.segmentstore.container.segment_directory import SegmentDirectory
@@ -94,7 +95,7 @@ class SegmentContainer:
             await self._catalogue.open(self)
             await self.evictions.delete_stale_transients()
         except CorruptionError as error:
-            judged = self._tenure.judge(error)
+            judged = await self._tenure.judge(error)
             if judged is error:
                 raise
             raise judged from error
@@ -152,9 +153,9 @@ class SegmentContainer:
 
     # -------------------------------------------------------------------------------------- look-up
 
-    def check_owner(self) -> None:
+    async def check_owner(self) -> None:
         """See :meth:`SegmentAccess.check_owner`."""
-        self._tenure.check_owner()
+        await self._tenure.check_owner()
 
     async def check_refusal(self) -> None:
         """Wait until what a refusal follows from is durable.
@@ -163,7 +164,7 @@ class SegmentContainer:
             FencedOutError, ContainerOfflineError: it may not be true any more, or never be.
         """
         await self._log.flush()
-        self._tenure.check_owner()
+        await self._tenure.check_owner()
 
     def find_segment(self, name: str) -> SegmentState | None:
         """Return the live segment of that name if it is in memory."""
@@ -202,7 +203,13 @@ class SegmentContainer:
     def target_of(self, segment: SegmentState) -> ContainerAppendTarget:
         """The door for the append blocks of a segment, which stays in memory until the target is closed."""
         self._tenure.check_online()
-        return ContainerAppendTarget(self._log.processor, self._state, segment, self._tenure.check_owner)
+        return ContainerAppendTarget(self._log.processor, self._state, segment, self._ask_owner)
+
+    def _ask_owner(self, question: OwnerQuestion) -> None:
+        try:
+            self.tiers.supervisor.spawn("owner question", question.ask(self._tenure.check_owner))
+        except ClosedError:
+            question.answer(ContainerOfflineError(f"container {self.container_id} stops"))
 
     # -------------------------------------------------------------------------------------- create, delete
 
@@ -297,7 +304,7 @@ class SegmentContainer:
         try:
             return await self._read_index.read(segment, offset, length_max, wait=wait)
         except CorruptionError as error:
-            judged = self._tenure.judge(error)
+            judged = await self._tenure.judge(error)
             if isinstance(judged, FencedOutError):
                 self._log.fail(judged)
                 raise judged from error

@@ -51,7 +51,7 @@ _NO_LONGER_OPEN: Final = (SegmentSealedError, SegmentMergedError, NoSuchSegmentE
 class Tenure(Protocol):
     """What a merge needs of the container besides."""
 
-    def check_owner(self) -> None: ...
+    async def check_owner(self) -> None: ...
 
 
 class SegmentMerges:
@@ -117,13 +117,16 @@ class SegmentMerges:
             whole = _Whole(target, sources[first:])  # one may have been truncated since the portion before
             started = [self._start(target, name, source, (), whole) for name, source in portion]
             outcomes = await asyncio.gather(*started, return_exceptions=True)
-            if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
+            is_gone = [isinstance(outcome, NoSuchSegmentError) for outcome in outcomes]
+            if any(is_gone):
                 await self._log.flush()  # what removed a source may not be durable
-                self._tenure.check_owner()
             target_is_gone = target.accepted_deleted or target.accepted_merged
+            length = target.durable_length
+            if any(is_gone):
+                await self._tenure.check_owner()
             for outcome in outcomes:
                 if isinstance(outcome, NoSuchSegmentError) and not target_is_gone:
-                    extents.append((None, extents[-1][1] if extents else target.durable_length))
+                    extents.append((None, extents[-1][1] if extents else length))
                 elif isinstance(outcome, BaseException):
                     raise outcome
                 else:
@@ -178,15 +181,16 @@ class SegmentMerges:
         return self._finish(target, source, sealing, merging, extent, updates)
 
     async def _merge_again(self, target: SegmentState, source_name: str) -> Extent:
-        self._tenure.check_owner()
-        self._check_repeated(target, source_name)
-        return None, target.durable_length
-
-    def _check_repeated(self, target: SegmentState, source_name: str) -> None:
-        """Raise NoSuchSegmentError unless the newest segment of this name was merged, and into ``target``."""
-        source, target_id = self._merged.get(source_name, (None, -1))
-        if source is None or target_id != target.segment_id or not (source.merged or source.deleted):
+        was_merged, length = self._was_merged(target, source_name), target.durable_length
+        await self._tenure.check_owner()
+        if not was_merged:
             raise NoSuchSegmentError(source_name)
+        return None, length
+
+    def _was_merged(self, target: SegmentState, source_name: str) -> bool:
+        """Whether the newest segment of this name was merged, durably, and into ``target``."""
+        source, target_id = self._merged.get(source_name, (None, -1))
+        return source is not None and target_id == target.segment_id and (source.merged or source.deleted)
 
     def on_named(self, segment: SegmentState) -> None:
         """``segment`` stands under its name: an older one that was merged under it is forgotten.
@@ -236,10 +240,11 @@ class SegmentMerges:
         await self._log.flush()
         if not source.merged and not source.deleted:
             raise ContainerOfflineError(f"{source.name!r} was not merged") from None
-        self._tenure.check_owner()
+        length = target.durable_length
+        await self._tenure.check_owner()
         if not was_merged:
             raise NoSuchSegmentError(source.name)
-        return None, target.durable_length
+        return None, length
 
     async def _merge_empty(
         self, target: SegmentState, source: SegmentState, updates: Sequence[AttributeUpdate]

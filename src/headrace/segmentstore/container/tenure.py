@@ -21,6 +21,7 @@ class Tenure:
         self._wal = wal
         self._catalogue = catalogue
         self._finishing: asyncio.Timeout | None = None
+        self._log_closed = False
         self.online = False
         """Whether calls are accepted."""
         self.ended = False
@@ -35,23 +36,24 @@ class Tenure:
         if not self.online and not (self.is_finishing and name == self._catalogue):
             raise ContainerOfflineError(f"container {self._container_id} is not running here now")
 
-    def check_owner(self) -> None:
-        """Refuse what would be answered without a write, if what is known here may be out of date.
+    async def check_owner(self) -> None:
+        """Refuse what would be answered without a write, if what was found here may be out of date.
 
-        One short read. A write finds out by itself.
+        What the caller had found before it asked was true then; what it finds meanwhile or later may not be.
+        A write finds out by itself.
 
         Raises:
             FencedOutError: a newer owner has taken the container.
             ContainerOfflineError: the tenure has ended.
         """
-        if self.ended:
-            raise ContainerOfflineError(f"container {self._container_id} has ended here")
-        if self._wal.is_fenced():
+        if await self._wal.is_fenced():
             raise FencedOutError(f"a newer owner has taken container {self._container_id}")
+        if self.ended or self._log_closed:  # asked last: a log that was closed meanwhile does not know
+            raise ContainerOfflineError(f"container {self._container_id} has ended here")
 
     def begin(self) -> None:
-        """Everything is recovered: accept calls."""
-        self.online = True
+        """Everything is recovered: accept calls, unless some part has failed already."""
+        self.online = not self.ended
 
     def leave(self) -> bool:
         """Accept no calls from now on; say whether they were accepted until now."""
@@ -85,11 +87,15 @@ class Tenure:
             self._finishing.reschedule(0.0)  # there is nothing left to wait for
         return True
 
-    def judge(self, error: BaseException) -> BaseException:
+    def close(self) -> None:
+        """The log is about to be closed: who owns the container cannot be known here any more."""
+        self._log_closed = True
+
+    async def judge(self, error: BaseException) -> BaseException:
         """Say what an error proves. What a successor has collected or cut looks like damage to us: the owner
         record decides, and it names the successor before that can have changed anything.
         """
-        if isinstance(error, CorruptionError) and self._wal.is_fenced():
+        if isinstance(error, CorruptionError) and await self._wal.is_fenced():
             return FencedOutError(f"a newer owner has taken container {self._container_id}")
         return error
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from headrace.errors import DataCorruptionError, HeadraceError, WalWriteError
+from headrace.errors import CorruptionError, DataCorruptionError, HeadraceError, WalWriteError
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.components import ContainerComponents
@@ -88,6 +88,8 @@ class ContainerTiers:
             on_failed=self._end,
         )
         self._departures = Departures(state, self.log, catalogue, config.storage_writer)
+        self._verdict: asyncio.Task[None] | None = None
+        """Under way if what ended the tenure looks like damage."""
         self.storage: ChunkedSegmentStorage | None = None
         self.writer: StorageWriter | None = None
 
@@ -223,7 +225,15 @@ class ContainerTiers:
                 try:
                     await self.read_index.wait_freed()
                 finally:
-                    await self.log.stop()
+                    await self._close_log()
+
+    async def _close_log(self) -> None:
+        try:
+            if self._verdict is not None:  # it asks the log
+                await asyncio.wait([self._verdict])
+        finally:
+            self.tenure.close()
+            await self.log.stop()
 
     async def _leave_short_log(self) -> None:
         """Store everything, write a checkpoint, cut the log in front of it: the next start reads only that.
@@ -231,7 +241,7 @@ class ContainerTiers:
         Requests are refused already; only the container itself still changes its catalogue.
         """
         writer, log = self.writer, self.log
-        if writer is None or log.is_cut or self._components.wal.is_fenced():
+        if writer is None or log.is_cut or await self._components.wal.is_fenced():
             return
         try:
             async with self.tenure.finishing(self._config.storage_writer.stop_flush_s):
@@ -250,14 +260,29 @@ class ContainerTiers:
     def _on_task_failed(self, name: str, error: BaseException) -> None:
         if self.tenure.ended:
             return  # a consequence of what ended the container, which has been reported
-        error = self.tenure.judge(error)
-        why = describe_failure(error)
-        _logger.error("container %d: %s failed: %s", self._state.container_id, name, why)
-        self.log.fail(error if isinstance(error, HeadraceError) else WalWriteError(why))
-        self._end(error)
+        self._end(error, name)
+        self.log.fail(error if isinstance(error, HeadraceError) else WalWriteError(describe_failure(error)))
 
-    def _end(self, error: BaseException) -> None:
-        """Some part failed: the whole container ends and is recovered by its owner, the registry."""
-        if self.tenure.end():
-            self.read_index.close()
-            self._on_ended(self.tenure.judge(error))
+    def _end(self, error: BaseException, part: str = "") -> None:
+        """Some part failed: the whole container ends, and is recovered by its owner, the registry, which is
+        told once it is known why.
+        """
+        if not self.tenure.end():
+            return
+        self.read_index.close()
+        if isinstance(error, CorruptionError):
+            self._verdict = asyncio.ensure_future(self._judge(error, part))
+        else:
+            self._report(error, part)
+
+    async def _judge(self, error: BaseException, part: str) -> None:
+        try:
+            error = await self.tenure.judge(error)
+        finally:
+            self._report(error, part)
+
+    def _report(self, error: BaseException, part: str) -> None:
+        if part:
+            why = describe_failure(error)
+            _logger.error("container %d: %s failed: %s", self._state.container_id, part, why)
+        self._on_ended(error)

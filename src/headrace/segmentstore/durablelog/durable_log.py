@@ -30,7 +30,8 @@ from headrace.segmentstore.durablelog.operation_processor import (
     ProcessorStatistics,
     Propose,
 )
-from headrace.segmentstore.durablelog.replay_portion import ReplayPortion, replay_in_portions
+from headrace.segmentstore.durablelog.portioned_replay import PortionedReplay
+from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
@@ -178,10 +179,15 @@ class DurableLog:
             on_storage_rows,
             self._portion,
         )
-        with contextlib.closing(self._wal.records()) as records:
-            for _ in replay_in_portions(records, reader, replay, self._on_record):
-                await asyncio.sleep(0)
+        portions = PortionedReplay(reader, replay)
+        async with contextlib.aclosing(self._wal.records()) as records:
+            async for record in records:
                 self.check_not_ended()
+                self._on_record(record)
+                for _ in portions.take(record):
+                    await asyncio.sleep(0)
+                    self.check_not_ended()
+        self.check_not_ended()
         recovered = replay.finish()
         self._recovered_operations = replay.operation_count
         self._recovered_frames = reader.frame_count

@@ -48,7 +48,8 @@ class AppendTarget(Protocol):
     def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
         """Say whether an append of this size finds room now. If not, stop reading and ``wait_capacity``.
 
-        False also while it is not certain yet that the segment is sealed or gone, or longer than expected.
+        False also while it is not certain yet that the segment is sealed or gone, or longer than expected, or
+        shorter and this its owner.
         """
 
     def wait_capacity(self, size_bytes: int, resume: Callable[[], None]) -> None:

@@ -209,7 +209,7 @@ class ContainerTables:
             table.pass_turn()
             violation = state.find_durable_violation(items, expected_length)
             if violation is not None:
-                self._access.check_owner()  # with its successor the conditions may hold
+                await self._access.check_owner()  # with its successor the conditions may hold
                 raise violation
             await table.wait_durable(state.awaited_end(items, expected_length))
 
@@ -222,7 +222,7 @@ class ContainerTables:
         table.pass_turn()
         if expected_length != ANY_LENGTH and not await table.wait_durable(expected_length):
             return False
-        self._access.check_owner()
+        await self._access.check_owner()
         return True
 
     def _on_updated(self, table: OpenTable, keys: list[bytes]) -> None:

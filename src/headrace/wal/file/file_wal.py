@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -283,8 +283,8 @@ class FileWal:
 
     # ---- reading back
 
-    def records(self) -> Generator[WalRecord, None, None]:
-        """Iterate the log; see ``Wal.records``. Reads ahead in large pieces, on the caller's thread."""
+    async def records(self) -> AsyncGenerator[WalRecord, None]:
+        """Iterate the log; see ``Wal.records``. Reads ahead in large pieces, on the loop, and never waits."""
         assert self._record is not None
         assert self._commit is not None
         assert not self._appended
@@ -293,7 +293,8 @@ class FileWal:
         try:
             for extent in self._recovered.extents:
                 cursor = RecordCursor(reader.read_at, extent.file, log, extent.needed_offset)
-                yield from self._extent_records(extent, cursor)
+                for record in self._extent_records(extent, cursor):
+                    yield record
         except (OSError, DataCorruptionError) as error:
             fence = self._commit.find_fence()
             if fence is not None:  # a newer owner may remove what is being read
@@ -376,8 +377,8 @@ class FileWal:
 
     # ---- ending
 
-    def is_fenced(self) -> bool:
-        """See ``Wal.is_fenced``."""
+    async def is_fenced(self) -> bool:
+        """See ``Wal.is_fenced``. Never waits: the read is a short one."""
         if not self._closed and self._record is not None:
             with contextlib.suppress(OSError):
                 return not self._owner.still_held()

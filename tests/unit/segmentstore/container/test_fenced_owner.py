@@ -102,7 +102,7 @@ async def test_damage_met_at_the_start_is_believed_only_while_nobody_took_over(f
     successors = []
 
     class Overtaken(MemoryWal):
-        def records(self):
+        async def records(self):
             if fenced:
                 successors.append(MemoryWal(bench.logs, "c0"))
                 self._log.epoch += 1

@@ -103,10 +103,11 @@ class WatchedWal(MemoryWal):
 
     readers = 0
 
-    def records(self):
+    async def records(self):
         self.readers += 1
         try:
-            yield from super().records()
+            async for record in super().records():
+                yield record
         finally:
             self.readers -= 1
 
@@ -155,8 +156,9 @@ async def test_a_start_that_meets_damage_after_its_bytes_are_in_the_cache_gives_
     await process.prepare()
 
     class Damaged(MemoryWal):
-        def records(self):
-            yield from super().records()
+        async def records(self):
+            async for record in super().records():
+                yield record
             raise DataCorruptionError("record 9 is damaged")
 
     container = process.make(Damaged(process.bench.logs, "c0", WalConfig(frames_max=4)))

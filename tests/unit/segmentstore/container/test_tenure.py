@@ -13,7 +13,7 @@ class FencedLater:
 
     fenced = False
 
-    def is_fenced(self):
+    async def is_fenced(self):
         return self.fenced
 
 
@@ -96,13 +96,13 @@ async def test_a_stop_that_is_cancelled_while_it_finishes_is_cancelled_and_not_o
     assert not tenure.is_finishing
 
 
-def test_damage_is_believed_only_while_nobody_else_owns_the_log():
+async def test_damage_is_believed_only_while_nobody_else_owns_the_log():
     tenure, wal = make_tenure()
     damage, failure = DataCorruptionError("a chunk is missing"), WalWriteError("the disk is gone")
-    assert tenure.judge(damage) is damage
+    assert await tenure.judge(damage) is damage
     wal.fenced = True
-    assert isinstance(tenure.judge(damage), FencedOutError)
-    assert tenure.judge(failure) is failure
+    assert isinstance(await tenure.judge(damage), FencedOutError)
+    assert await tenure.judge(failure) is failure
 
 
 def test_a_failure_that_is_none_of_ours_is_called_unexpected():

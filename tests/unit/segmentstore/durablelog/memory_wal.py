@@ -31,7 +31,7 @@ class ScriptedWal:
     async def open(self):
         self.epoch += 1
 
-    def records(self):
+    async def records(self):
         for address, payload in self.stored:
             if address >= self.truncated:
                 yield WalRecord(address, memoryview(payload))

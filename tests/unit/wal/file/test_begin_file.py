@@ -28,7 +28,7 @@ def test_what_is_appended_next_lies_in_a_file_of_its_own_and_the_rest_can_be_dro
     async def scenario():
         for size in (0, 1, 3, 7):
             wal = await machine.open()
-            history.check(read_all(wal))
+            history.check(await read_all(wal))
             history.adopt([])
             begin = len(history.submitted)
             await append_some(wal, history, contents(begin, size))
@@ -80,7 +80,7 @@ def test_it_returns_although_the_log_ends_meanwhile():
         await wal.begin_file()
         await wal.close()
         await wal.begin_file()
-        history.check(read_all(successor))
+        history.check(await read_all(successor))
         await successor.close()
 
     machine.run(scenario())
@@ -115,7 +115,7 @@ def test_a_process_killed_at_any_call_of_it_loses_nothing():
         async def prove(machine=machine, history=history):
             for _ in range(2):
                 wal = await machine.open()
-                history.check(read_all(wal))
+                history.check(await read_all(wal))
                 await wal.close()
 
         machine.run(prove())

@@ -82,7 +82,7 @@ class TestFullDisk:
             assert wal.statistics().space_waiting == 0
             await wal.close()
             wal = await machine.open()
-            history.check(read_all(wal))
+            history.check(await read_all(wal))
             await wal.close()
 
         machine.run(scenario())
@@ -117,13 +117,13 @@ class TestFullDisk:
             set_capacity(machine, 4 * MIB)
             history.errors.clear()
             wal = await machine.open()
-            records = read_all(wal)
+            records = await read_all(wal)
             history.check(records)
             history.adopt(records)
             await append_some(wal, history, contents(300, 30))
             await wal.close()
             wal = await machine.open()
-            history.check(read_all(wal))
+            history.check(await read_all(wal))
             await wal.close()
 
         machine.run(scenario())
@@ -148,7 +148,7 @@ class TestFullDisk:
             await wal.close()
             set_capacity(machine, 4 * MIB)
             wal = await machine.open()
-            history.check(read_all(wal))
+            history.check(await read_all(wal))
             await wal.close()
 
         machine.run(scenario())
@@ -165,7 +165,7 @@ class TestFullDisk:
             await asyncio.sleep(5)
             await filling
             assert {type(error) for error in history.errors} == {FencedOutError}
-            history.check(read_all(new))
+            history.check(await read_all(new))
             await old.close()
             await new.close()
 
@@ -226,7 +226,7 @@ class TestFailingDisk:
             await wal.close()
             history.errors.clear()
             again = await machine.open()
-            records = read_all(again)
+            records = await read_all(again)
             history.check(records)
             history.adopt(records)
             await append_some(again, history, contents(20, 5))
@@ -260,7 +260,7 @@ class TestFailingDisk:
             assert failed >= 1
             machine.disk.heal()
             wal = await machine.open()
-            history.check(read_all(wal))
+            history.check(await read_all(wal))
             await wal.close()
 
         machine.run(scenario())
@@ -287,7 +287,7 @@ class TestFailingDisk:
                 await append_some(wal, history, contents(40, 10))
                 await wal.close()
                 again = await machine.open()
-                history.check(read_all(again))
+                history.check(await read_all(again))
                 await again.close()
 
             machine.run(scenario())
@@ -338,7 +338,7 @@ class TestFiles:
             lengths = {len(file.content) for path, file in machine.disk.files() if path.endswith(".wal")}
             assert max(lengths) == SMALL.segment_file_bytes
             again = await machine.open()  # the first one was never closed
-            history.check(read_all(again))
+            history.check(await read_all(again))
             await again.close()
             await wal.close()
 
@@ -629,7 +629,7 @@ class TestClose:
             await append_some(second, history, contents(6, 3))
             await second.close()
             third = await machine.open()
-            history.check(read_all(third))
+            history.check(await read_all(third))
             await third.close()
 
         machine.run(scenario())
@@ -655,13 +655,13 @@ class TestBounds:
             await append_some(wal, history, contents(0, 10_000, size=20))
             await wal.close()
             wal = await machine.open()
-            records = read_all(wal)
+            records = await read_all(wal)
             assert [content for _, content in records] == contents(0, 10_000, size=20)
             await wal.truncate(9_990)
             await wal.close()
             assert len(segment_names(machine)) <= 6
             wal = await machine.open()
-            assert [address for address, _ in read_all(wal)] == list(range(9_990, 10_001))
+            assert [address for address, _ in await read_all(wal)] == list(range(9_990, 10_001))
             await wal.close()
 
         machine.run(scenario())

@@ -43,7 +43,7 @@ async def truncate(wal, history, address):
 async def open_and_check(machine, history, filesystem=None):
     wal = machine.make_wal(filesystem=filesystem)
     await wal.open()
-    records = read_all(wal)
+    records = await read_all(wal)
     history.check(records)
     history.adopt(records)
     return wal

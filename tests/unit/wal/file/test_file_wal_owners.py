@@ -39,7 +39,7 @@ class Contest:
         wal = self.machine.make_wal(filesystem=MeddledFilesystem(self.machine))
         try:
             await wal.open()
-            records = self.found[wal.epoch] = dict(read_all(wal))
+            records = self.found[wal.epoch] = dict(await read_all(wal))
         except FencedOutError:
             assert self.newest_published() > wal.epoch, "it gave up to nobody"
             await wal.close()
@@ -97,7 +97,7 @@ class Contest:
 
     async def check_end(self):
         wal = await self.machine.open()
-        records = read_all(wal)
+        records = await read_all(wal)
         await wal.close()
         found = dict(records)
         assert (
@@ -172,7 +172,7 @@ def test_an_opener_that_finds_the_lock_taken_waits_for_it_and_opens():
         assert not history.errors
         await first.close()
         again = await machine.open()
-        history.check(read_all(again))
+        history.check(await read_all(again))
         await again.close()
 
     machine.run(scenario())
@@ -190,7 +190,7 @@ def test_an_opener_gives_up_a_lock_that_is_never_free_and_whoever_comes_next_fin
         await second.close()
         await asyncio.sleep(LOCK_WAIT_S)
         third = await machine.open()
-        history.check(read_all(third))
+        history.check(await read_all(third))
         await third.close()
         await first.close()
 
@@ -224,7 +224,7 @@ def test_a_truncation_that_finds_the_lock_taken_waits_and_one_that_waits_in_vain
         await wal.close()
         assert not history.errors
         again = await machine.open()
-        history.check(read_all(again))
+        history.check(await read_all(again))
         await again.close()
 
     machine.run(scenario())
@@ -251,7 +251,7 @@ def test_appends_go_on_in_new_files_while_truncated_ones_cannot_be_recycled():
         assert not (before <= wal_files(machine)), "some were recycled"
         await wal.close()
         again = await machine.open()
-        history.check(read_all(again))
+        history.check(await read_all(again))
         await again.close()
 
     machine.run(scenario())

@@ -42,7 +42,7 @@ class Place:
             at = 0
             for count in counts:
                 wal = await self.machine.open()
-                self.history.check(read_all(wal))
+                self.history.check(await read_all(wal))
                 await append_some(wal, self.history, contents(at, count))
                 at += count
                 self.machine.processes[-1].kill()
@@ -72,7 +72,7 @@ class Place:
 
         async def scenario():
             wal = await self.machine.open()
-            self.history.check(read_all(wal))
+            self.history.check(await read_all(wal))
             await wal.close()
 
         self.machine.run(scenario())

@@ -33,7 +33,7 @@ async def hold_up(machine, wal, history):
 
 async def reopen(machine, history):
     wal = await machine.open()
-    history.check(read_all(wal))
+    history.check(await read_all(wal))
     assert not any(is_draft_name(name) for name in file_names(machine))
     await wal.close()
 

@@ -43,7 +43,7 @@ async def test_appends_fail_and_the_log_closes(tmp_path, refused):
     refused.clear()
     wal = FileWal(str(tmp_path / "log"), CONFIG)
     await wal.open()
-    assert list(wal.records()) == []
+    assert [record async for record in wal.records()] == []
     await wal.close()
 
 
@@ -88,5 +88,5 @@ async def test_a_log_whose_close_mark_cannot_be_made_vouches_otherwise_and_close
     refused.clear()
     wal = FileWal(str(tmp_path / "log"), CONFIG)
     await wal.open()
-    assert [bytes(record.payload) for record in wal.records()] == [b"a", b"b"]
+    assert [bytes(record.payload) async for record in wal.records()] == [b"a", b"b"]
     await wal.close()

@@ -30,7 +30,7 @@ def test_a_log_that_cannot_be_read_says_so_whatever_else_cannot(path):
         wal = await machine.open()
         machine.disk.fail("pread_into", path=path, count=1000)
         with pytest.raises(WalWriteError):
-            read_all(wal)
+            await read_all(wal)
         machine.disk.heal()
         await wal.close()
 
@@ -46,7 +46,7 @@ def test_a_record_that_is_damaged_while_the_owner_file_cannot_be_read_proves_not
         machine.disk.flip_bit(f"{DIRECTORY}/{wal._recovered.extents[0].file.name}", 12288 + 66)
         machine.disk.fail("pread_into", path="owner", count=1000)
         with pytest.raises(WalWriteError):
-            read_all(wal)
+            await read_all(wal)
         machine.disk.heal()
         await wal.close()
 
@@ -60,7 +60,7 @@ def test_a_file_that_was_read_and_does_not_close_is_no_error():
         await fill(machine)
         wal = await machine.open()
         machine.disk.fail("close", count=1000)
-        assert [content for _, content in read_all(wal)] == contents(8)
+        assert [content for _, content in await read_all(wal)] == contents(8)
         machine.disk.heal()
         await wal.close()
 

@@ -37,7 +37,9 @@ def test_a_log_truncated_beyond_its_end_goes_on_where_it_ended(beyond):
         await append_some(wal, history, contents(7, 3))
         await wal.close()
         again = await machine.open()
-        assert read_all(again) == [(8 + number, content) for number, content in enumerate(contents(7, 3))]
+        assert await read_all(again) == [
+            (8 + number, content) for number, content in enumerate(contents(7, 3))
+        ]
         await again.close()
 
     machine.run(scenario())
@@ -62,7 +64,7 @@ def test_reading_back_begins_at_the_truncation_point_however_much_of_its_file_li
         await again.open()
         reads.clear()
         again._filesystem = Watched(machine.disk)
-        assert read_all(again) == [(4, b"00003")]
+        assert await read_all(again) == [(4, b"00003")]
         assert min(reads) == DATA_OFFSET + 3 * BLOCK_BYTES
         await again.close()
 
@@ -82,7 +84,7 @@ def test_a_record_that_is_in_flight_is_not_truncated():
         await appending
         await wal.close()
         again = await machine.open()
-        assert read_all(again) == list(history.acknowledged.items())[3:]
+        assert await read_all(again) == list(history.acknowledged.items())[3:]
         await again.close()
 
     machine.run(scenario())
@@ -108,12 +110,12 @@ def test_a_log_opens_after_all_was_truncated_and_the_first_record_behind_it_was_
         machine.processes[-1].kill()
         appending.cancel()
         again = await machine.open()
-        assert read_all(again) == []
+        assert await read_all(again) == []
         history.truncation_asked = 0
         await append_some(again, history, contents(26, 3))
         await again.close()
         third = await machine.open()
-        assert read_all(third) == [(26 + n, content) for n, content in enumerate(contents(26, 3))]
+        assert await read_all(third) == [(26 + n, content) for n, content in enumerate(contents(26, 3))]
         await third.close()
 
     machine.run(scenario())
@@ -139,7 +141,7 @@ def test_a_log_that_goes_on_while_the_lock_is_taken_is_marked_where_it_is_then()
         await truncating
         await wal.close()
         again = await machine.open()
-        assert read_all(again) == list(history.acknowledged.items())[7:]
+        assert await read_all(again) == list(history.acknowledged.items())[7:]
         await again.close()
 
     machine.run(scenario())
@@ -198,7 +200,7 @@ def test_a_log_opens_whichever_call_of_a_truncation_failed_before_it_rested(call
         await rest_twice(wal, history, 24)
         await wal.close()
         again = await machine.open()
-        history.check(read_all(again))
+        history.check(await read_all(again))
         await again.truncate(22)
         await again.close()
 
@@ -222,7 +224,7 @@ def test_a_log_opens_after_rests_behind_a_truncation_that_nobody_waited_for(afte
         await rest_twice(wal, history, 12)
         await wal.close()
         again = await machine.open()
-        history.check(read_all(again))
+        history.check(await read_all(again))
         await again.close()
 
     machine.run(scenario())
@@ -265,7 +267,7 @@ async def test_a_rest_that_waited_behind_a_truncation_does_not_take_its_place(tm
     await wal.close()
     again = FileWal(str(tmp_path / "log"), NO_SPARES)
     await again.open()
-    history.check(read_all(again))
+    history.check(await read_all(again))
     await again.close()
 
 
@@ -303,7 +305,7 @@ def test_a_log_goes_on_whose_damage_lies_below_its_truncation_point():
         assert frames == [4, 5]
         for expected in (4, 5, 6, 7):
             wal = await machine.open()
-            assert read_all(wal) == [(at, b"%05d" % (at - 1)) for at in range(expected, expected + 2)]
+            assert await read_all(wal) == [(at, b"%05d" % (at - 1)) for at in range(expected, expected + 2)]
             await append_some(wal, history, contents(expected + 1, 1))
             await wal.truncate(expected + 1)
             await wal.close()

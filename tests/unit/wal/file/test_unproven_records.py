@@ -40,7 +40,7 @@ def test_a_record_whose_sync_failed_outlives_the_power_once_a_later_owner_has_fo
         await wal.close()
         history.errors.clear()
         again = await machine.open()
-        records = read_all(again)
+        records = await read_all(again)
         history.check(records)
         history.adopt(records)
         await append_some(again, history, contents(20, 3))
@@ -51,7 +51,7 @@ def test_a_record_whose_sync_failed_outlives_the_power_once_a_later_owner_has_fo
 
     async def look():
         wal = await machine.open()
-        history.check(read_all(wal))
+        history.check(await read_all(wal))
         await wal.close()
 
     machine.run(look())

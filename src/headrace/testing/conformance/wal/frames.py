@@ -53,7 +53,7 @@ class FrameRules(WalKit):
         await finished
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == numbered(50)
+        assert await read_contents(again) == numbered(50)
         await again.close()
 
     # ---- lending
@@ -107,7 +107,7 @@ class FrameRules(WalKit):
         await append_all(wal, [b"two"] * 3)
         await wal.close()
         again = await self.open_wal()
-        records = read_all(again)
+        records = await read_all(again)
         assert [content for _, content in records] == [b"two"] * 6
         assert [address for address, _ in records[:3]] == addresses == sorted(set(addresses))
         await again.close()

@@ -42,7 +42,7 @@ class FullStorageRules(WalKit):
         assert wal.statistics().space_waiting == 0
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == numbered(205)
+        assert await read_contents(again) == numbered(205)
         await again.close()
 
     async def test_truncation_goes_on_while_storage_is_full(self) -> None:
@@ -54,7 +54,7 @@ class FullStorageRules(WalKit):
         assert (await appending).errors == [None] * 200
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == numbered(205)
+        assert await read_contents(again) == numbered(205)
         await again.close()
 
     @pytest.mark.parametrize("end", ["stop_waiting", "close"])
@@ -75,7 +75,7 @@ class FullStorageRules(WalKit):
             await asyncio.gather(appending, return_exceptions=True)
         self.make_room()
         again = await self.open_wal()
-        contents = read_contents(again)
+        contents = await read_contents(again)
         assert contents == numbered(len(contents))
         assert len(contents) >= acknowledged
         assert (await append_all(again, [b"goes on"])).errors == [None]
@@ -86,7 +86,7 @@ class FullStorageRules(WalKit):
         appending = await self._fill_up(old)
         self.make_room()
         new = await self.open_wal()
-        recovered = read_contents(new)
+        recovered = await read_contents(new)
         errors = (await appending).errors
         acknowledged = errors.count(None)
         assert {type(error) for error in errors} - {type(None)} == {FencedOutError}
@@ -96,5 +96,5 @@ class FullStorageRules(WalKit):
         await old.close()
         await new.close()
         last = await self.open_wal()
-        assert read_contents(last) == [*recovered, b"new"]
+        assert await read_contents(last) == [*recovered, b"new"]
         await last.close()

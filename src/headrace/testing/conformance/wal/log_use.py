@@ -52,14 +52,14 @@ async def append_all(wal: Wal, contents: Sequence[bytes]) -> Appended:
     return result
 
 
-def read_all(wal: Wal) -> list[tuple[int, bytes]]:
+async def read_all(wal: Wal) -> list[tuple[int, bytes]]:
     """Return address and content of every record."""
-    return [(record.address, bytes(record.payload)) for record in wal.records()]
+    return [(record.address, bytes(record.payload)) async for record in wal.records()]
 
 
-def read_contents(wal: Wal) -> list[bytes]:
+async def read_contents(wal: Wal) -> list[bytes]:
     """Return the content of every record."""
-    return [bytes(record.payload) for record in wal.records()]
+    return [bytes(record.payload) async for record in wal.records()]
 
 
 def numbered(count: int, start: int = 0, size: int = 40) -> list[bytes]:

@@ -30,7 +30,7 @@ class OwnershipRules(WalKit):
         for _ in range(2):
             appended = await append_all(old, numbered(3, start=100))
             assert [type(error) for error in appended.errors] == [FencedOutError] * 3
-        assert read_contents(new)[:5] == numbered(5)
+        assert (await read_contents(new))[:5] == numbered(5)
         await new.close()
         await old.close()
 
@@ -38,13 +38,13 @@ class OwnershipRules(WalKit):
         self,
     ) -> None:
         old = await self.open_wal()
-        assert not old.is_fenced()
+        assert not await old.is_fenced()
         new = await self.open_wal()
-        assert old.is_fenced()
-        assert not new.is_fenced()
+        assert await old.is_fenced()
+        assert not await new.is_fenced()
         await old.close()
         await new.close()
-        assert not new.is_fenced()
+        assert not await new.is_fenced()
 
     async def test_a_frame_in_flight_while_the_owner_changes_is_never_acknowledged_and_lost(self) -> None:
         old = await self.open_wal()
@@ -55,7 +55,7 @@ class OwnershipRules(WalKit):
             frame.length = 1
             old.append(frame, lambda _frame, error: answers.append(error))
         new = await self.open_wal()
-        recovered = read_contents(new)
+        recovered = await read_contents(new)
         await append_all(new, [b"new"])
         await old.close()
         acknowledged = sum(error is None for error in answers)
@@ -65,21 +65,21 @@ class OwnershipRules(WalKit):
         assert acknowledged <= len(recovered)
         await new.close()
         last = await self.open_wal()
-        assert read_contents(last) == [*recovered, b"new"]
+        assert await read_contents(last) == [*recovered, b"new"]
         await last.close()
 
     async def test_what_a_fenced_owner_tried_to_write_is_not_in_the_log(self) -> None:
         old = await self.open_wal()
         await append_all(old, numbered(5))
         new = await self.open_wal()
-        recovered = read_contents(new)
+        recovered = await read_contents(new)
         await append_all(old, [b"stale"] * 3)
         await append_all(new, [b"fresh"])
         await append_all(old, [b"stale"] * 3)
         await old.close()
         await new.close()
         last = await self.open_wal()
-        assert read_contents(last) == [*recovered, b"fresh"]
+        assert await read_contents(last) == [*recovered, b"fresh"]
         await last.close()
 
     async def test_a_fenced_owner_cannot_truncate(self) -> None:
@@ -88,7 +88,7 @@ class OwnershipRules(WalKit):
         new = await self.open_wal()
         with pytest.raises(FencedOutError):
             await old.truncate(appended.addresses[-1])
-        assert read_contents(new) == numbered(5)
+        assert await read_contents(new) == numbered(5)
         await old.close()
         await new.close()
 
@@ -111,7 +111,7 @@ class OwnershipRules(WalKit):
         expected: list[bytes] = []
         for turn in range(5):
             wal = await self.open_wal()
-            assert read_contents(wal) == expected
+            assert await read_contents(wal) == expected
             owners.append(wal)
             appended = await append_all(wal, numbered(7, start=100 * turn))
             assert appended.errors == [None] * 7
@@ -122,14 +122,14 @@ class OwnershipRules(WalKit):
         for wal in owners:
             await wal.close()
         last = await self.open_wal()
-        assert read_contents(last) == expected
+        assert await read_contents(last) == expected
         await last.close()
 
     async def test_an_owner_may_be_replaced_before_it_has_read_or_written_anything(self) -> None:
         first = await self.open_wal()
         appended = await append_all(first, numbered(5))
         second, third = await self.open_wal(), await self.open_wal()
-        assert read_contents(third) == appended.contents
+        assert await read_contents(third) == appended.contents
         refused = await append_all(second, [b"late"])
         assert [type(error) for error in refused.errors] == [FencedOutError]
         more = await append_all(third, [b"next"])
@@ -137,5 +137,5 @@ class OwnershipRules(WalKit):
         for wal in (second, third, first):
             await wal.close()
         last = await self.open_wal()
-        assert read_contents(last) == [*numbered(5), b"next"]
+        assert await read_contents(last) == [*numbered(5), b"next"]
         await last.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
 
 from headrace.testing.conformance.wal.log_use import WalKit, append_all, numbered, read_all, read_contents
@@ -12,7 +14,7 @@ class RecordRules(WalKit):
 
     async def test_a_new_log_is_empty(self) -> None:
         wal = await self.open_wal()
-        assert read_all(wal) == []
+        assert await read_all(wal) == []
         await wal.close()
 
     async def test_records_come_back_in_order_with_their_addresses(self) -> None:
@@ -20,14 +22,14 @@ class RecordRules(WalKit):
         appended = await append_all(wal, numbered(20))
         await wal.close()
         again = await self.open_wal()
-        assert read_all(again) == list(zip(appended.addresses, appended.contents, strict=True))
+        assert await read_all(again) == list(zip(appended.addresses, appended.contents, strict=True))
         await again.close()
 
     async def test_records_survive_an_owner_that_never_closed(self) -> None:
         first = await self.open_wal()
         await append_all(first, numbered(20))
         second = await self.open_wal()
-        assert read_contents(second) == numbered(20)
+        assert await read_contents(second) == numbered(20)
         await second.close()
         await first.close()
 
@@ -36,11 +38,11 @@ class RecordRules(WalKit):
         addresses: list[int] = []
         for start in range(0, 30, 10):
             wal = await self.open_wal()
-            assert read_contents(wal) == contents[:start]
+            assert await read_contents(wal) == contents[:start]
             addresses += (await append_all(wal, contents[start : start + 10])).addresses
             await wal.close()
         wal = await self.open_wal()
-        assert read_all(wal) == list(zip(addresses, contents, strict=True))
+        assert await read_all(wal) == list(zip(addresses, contents, strict=True))
         assert addresses == sorted(set(addresses))
         await wal.close()
 
@@ -50,7 +52,7 @@ class RecordRules(WalKit):
         await append_all(wal, [bytes(range(length))])
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == [bytes(range(length))]
+        assert await read_contents(again) == [bytes(range(length))]
         await again.close()
 
     async def test_a_full_frame_comes_back(self) -> None:
@@ -59,7 +61,7 @@ class RecordRules(WalKit):
         await append_all(wal, [content] * 3)
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == [content] * 3
+        assert await read_contents(again) == [content] * 3
         await again.close()
 
     async def test_a_reused_frame_shows_nothing_of_its_past(self) -> None:
@@ -68,7 +70,7 @@ class RecordRules(WalKit):
         await append_all(wal, contents)
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == contents
+        assert await read_contents(again) == contents
         await again.close()
 
     async def test_records_can_be_given_up_halfway(self) -> None:
@@ -76,13 +78,14 @@ class RecordRules(WalKit):
         await append_all(wal, numbered(10))
         await wal.close()
         again = await self.open_wal()
-        for record in again.records():
-            if bytes(record.payload) == numbered(10)[4]:
-                break
+        async with aclosing(again.records()) as records:
+            async for record in records:
+                if bytes(record.payload) == numbered(10)[4]:
+                    break
         assert (await append_all(again, numbered(1, start=10))).errors == [None]
         await again.close()
         last = await self.open_wal()
-        assert read_contents(last) == numbered(11)
+        assert await read_contents(last) == numbered(11)
         await last.close()
 
     # ---- ending

@@ -18,7 +18,7 @@ class TruncationRules(WalKit):
             await wal.truncate(address)
             await wal.close()
             wal = await self.open_wal()
-            assert read_all(wal) == list(zip(addresses, contents, strict=True))[index:]
+            assert await read_all(wal) == list(zip(addresses, contents, strict=True))[index:]
         await wal.close()
 
     async def test_the_log_can_be_cut_while_it_grows(self) -> None:
@@ -30,7 +30,7 @@ class TruncationRules(WalKit):
         assert (await appending).errors == [None] * 60
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == numbered(90)[25:]
+        assert await read_contents(again) == numbered(90)[25:]
         await again.close()
 
     async def test_truncated_records_do_not_come_back(self) -> None:
@@ -39,7 +39,7 @@ class TruncationRules(WalKit):
         await wal.truncate(appended.addresses[150])
         await wal.close()
         again = await self.open_wal()
-        records = read_all(again)
+        records = await read_all(again)
         assert [content for address, content in records if address >= appended.addresses[150]] == numbered(
             200
         )[150:]
@@ -52,12 +52,12 @@ class TruncationRules(WalKit):
         await wal.truncate(appended.addresses[-1] + 1)
         await wal.close()
         again = await self.open_wal()
-        assert read_all(again) == []
+        assert await read_all(again) == []
         more = await append_all(again, numbered(3, start=100))
         assert more.addresses[0] > appended.addresses[-1]
         await again.close()
         last = await self.open_wal()
-        assert read_contents(last) == numbered(3, start=100)
+        assert await read_contents(last) == numbered(3, start=100)
         await last.close()
 
     async def test_truncating_again_or_lower_or_too_high_does_no_harm(self) -> None:
@@ -70,12 +70,12 @@ class TruncationRules(WalKit):
         await append_all(wal, numbered(1, start=20))
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == numbered(21)[10:]
+        assert await read_contents(again) == numbered(21)[10:]
         await again.truncate(appended.addresses[-1] + 1_000_000)
         await append_all(again, numbered(1, start=21))
         await again.close()
         last = await self.open_wal()
-        assert read_contents(last) == numbered(1, start=21)
+        assert await read_contents(last) == numbered(1, start=21)
         await last.close()
 
     async def test_a_log_that_is_truncated_as_it_grows_stays_small(self) -> None:
@@ -88,5 +88,5 @@ class TruncationRules(WalKit):
         assert max(sizes[5:]) <= max(sizes[:5]) + self.truncation_granularity_bytes
         await wal.close()
         again = await self.open_wal()
-        assert read_contents(again) == numbered(1, start=399)
+        assert await read_contents(again) == numbered(1, start=399)
         await again.close()
