@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.conformance.wal import WalContract
 from headrace.testing.disk import DiskConfig
+from headrace.testing.distant_wal import make_distant
 from headrace.wal import FileWal, MemoryLogStore, MemoryWal, WalConfig
 from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
 from tests.unit.wal.world import SMALL, Machine
@@ -26,6 +28,13 @@ class TestMemoryWal(WalContract):
     def make_room(self):
         self.store.bytes_max = 1 << 20
         self.store.changed()
+
+
+class TestDistantWal(TestMemoryWal):
+    """A log on the other side of a network: what may wait does."""
+
+    def make_wal(self):
+        return make_distant(super().make_wal(), SeededEntropy(0), way_s_max=0.001)
 
 
 class TestFileWal(WalContract):

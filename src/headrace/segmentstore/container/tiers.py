@@ -241,10 +241,12 @@ class ContainerTiers:
         Requests are refused already; only the container itself still changes its catalogue.
         """
         writer, log = self.writer, self.log
-        if writer is None or log.is_cut or await self._components.wal.is_fenced():
+        if writer is None or log.is_cut:
             return
         try:
             async with self.tenure.finishing(self._config.storage_writer.stop_flush_s):
+                if await self._components.wal.is_fenced():
+                    return
                 await writer.flush_all()
                 if await self._departures.forget():
                     await writer.flush_all()

@@ -63,6 +63,8 @@ class ContainerProfile:
     """Of a whole store: whether its clients ask for many things at once."""
     chains: bool = False
     """Of a container: whether what is merged was merged into before."""
+    distant_log: bool = False
+    """Whether logs are asked as over a network."""
     loop_writes: bool = False
     """Whether logs in files write small frames on the loop."""
     connection_requests_max: int = 128
@@ -147,5 +149,6 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
         log_s_max=(0.0, 0.002, 0.05)[draw(3)],
         pause_s_max=(0.0, 0.02, 0.2)[draw(3)],
         troubles=troubles,
+        distant_log=entropy.fork("distant-log").randbelow(2) > 0,
         loop_writes=entropy.fork("loop-writes").randbelow(2) > 0,
     )

@@ -135,7 +135,7 @@ class ContainerWorld:
         entropy = self._entropy.fork(owner.process.name)
         owner.wal = self.foundations.make_wal(LOG, runtime, entropy, owner.host.kill)
         components = ContainerComponents(
-            wal=owner.wal,
+            wal=self.foundations.reach_wal(owner.wal, entropy),
             chunks=self.foundations.make_chunks(runtime),
             cache=owner.cache,
             clock=runtime.clock,

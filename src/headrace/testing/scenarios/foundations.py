@@ -13,6 +13,7 @@ from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.distant_wal import make_distant
 from headrace.testing.scenarios.container_profile import ContainerProfile
 from headrace.testing.simulation import Simulation
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, ModifyingCall
@@ -61,6 +62,12 @@ class Foundations:
             threads=runtime.threads,
             loop_writes=LoopWrites(LoopWritesConfig()) if self._profile.loop_writes else None,
         )
+
+    def reach_wal(self, wal: Wal, entropy: SeededEntropy) -> Wal:
+        """Return the log as its owner sees it."""
+        if not self._profile.distant_log:
+            return wal
+        return make_distant(wal, entropy.fork("distant-log"), max(self._profile.log_s_max, 0.001))
 
     def make_chunks(self, runtime: Runtime) -> FaultyChunkProvider:
         """Return the way of one process to the objects."""

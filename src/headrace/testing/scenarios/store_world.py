@@ -67,7 +67,7 @@ class SimulatedStore(DataPlane):
         name = f"container-{container_id}"
         wal = world.foundations.make_wal(name, self._runtime, entropy, host.kill)
         self.wals[container_id] = wal
-        return wal
+        return world.foundations.reach_wal(wal, entropy)
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
         self._world.history.on_owner(container_id)

@@ -16,6 +16,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
 from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.testing.distant_wal import make_distant
 from headrace.testing.faults.host_faults import HostFault, HostFaults, keep_running
 from headrace.testing.history import History
 from headrace.testing.linearizability import check_segments
@@ -23,10 +24,13 @@ from headrace.testing.simulated_settings import simulated
 from headrace.testing.simulation import Simulation
 from headrace.testing.workloads.segment_clients import SegmentClient
 from headrace.wal.config import WalConfig
+from headrace.wal.contract import Wal
 
 PORT: Final = 12345
 CONTAINERS: Final = 2
 SEGMENTS: Final = ("scope/stream/0.#epoch.0", "scope/stream/1.#epoch.0")
+
+_LOG_WAY_S_MAX: Final = 0.02
 
 #: Everything small: a few hundred appends roll chunks, checkpoint, truncate, recycle, and are throttled.
 CONTAINER: Final = ContainerConfig(
@@ -51,11 +55,17 @@ CONTAINER: Final = ContainerConfig(
 
 
 class SmallDataPlane(DataPlane):
-    """The data plane with small logs."""
+    """The data plane with small logs, which are asked as over a network."""
 
-    def __init__(self, config: StandaloneConfig, runtime: Runtime, wal_config: WalConfig) -> None:
+    def __init__(
+        self, config: StandaloneConfig, runtime: Runtime, wal_config: WalConfig, entropy: SeededEntropy
+    ) -> None:
         super().__init__(config, runtime, CONTAINERS)
         self._wal_config = wal_config
+        self._entropy = entropy
+
+    def _make_wal(self, container_id: int) -> Wal:
+        return make_distant(super()._make_wal(container_id), self._entropy, _LOG_WAY_S_MAX)
 
 
 def data_plane_program(seed: int | str) -> Callable[[Runtime], Coroutine[Any, Any, None]]:
@@ -68,7 +78,7 @@ def data_plane_program(seed: int | str) -> Callable[[Runtime], Coroutine[Any, An
         runtime.filesystem.mkdir("/data/wal")
         for directory in ("/data", "/"):
             runtime.filesystem.fsync_directory(directory)
-        plane = SmallDataPlane(config, runtime, wal_config)
+        plane = SmallDataPlane(config, runtime, wal_config, SeededEntropy(f"{seed}/distant-log"))
         await plane.start()
         await plane.listen("0.0.0.0", PORT)  # noqa: S104 - the simulated network has no outside
 

@@ -23,10 +23,17 @@ class HeldWal(MemoryWal):
     """A log that stores nothing while it is held."""
 
     held = False
+    answers = None
+    """An event without which nobody hears who owns it."""
 
     def _store_next(self):
         if not self.held:
             super()._store_next()
+
+    async def is_fenced(self):
+        if self.answers is not None:
+            await self.answers.wait()
+        return await super().is_fenced()
 
     def go_on(self):
         self.held = False

@@ -24,7 +24,7 @@ from headrace.segmentstore.ingress.reply_mapping import question_of, reply_to
 from headrace.segmentstore.store import SegmentStore
 from headrace.wal.memory import MemoryWal
 from headrace.wire import commands as c
-from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
+from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, read_all, until
 
 A = "s/a"
 
@@ -92,6 +92,32 @@ async def test_a_part_of_the_container_that_finds_damage_is_believed_only_while_
     await bench.stopping
     if successor is not None:
         await successor.close()
+
+
+async def test_damage_ends_the_container_at_once_and_is_judged_before_the_log_is_closed():
+    bench, wals = Bench(), []
+
+    def make_wal(*args):
+        wals.append(HeldWal(*args))
+        return wals[-1]
+
+    async def find_damage():
+        raise DataCorruptionError("a chunk is missing")
+
+    bench.make_wal = make_wal
+    container = await bench.start()
+    wals[-1].answers = asyncio.Event()
+    container.tiers.supervisor.spawn("storage writer", find_damage())
+    await until(lambda: not container.online)
+    stopping = asyncio.ensure_future(container.stop())
+    successor = await take_over(bench)
+    await asyncio.wait([stopping], timeout=0.01)
+    assert not bench.failures
+    wals[-1].answers.set()
+    await stopping
+    assert [type(error) for error in bench.failures] == [FencedOutError]
+    await bench.stopping
+    await successor.close()
 
 
 @pytest.mark.parametrize("fenced", [False, True])

@@ -12,9 +12,14 @@ class FencedLater:
     """A log of which somebody else is the owner once ``fenced`` is set."""
 
     fenced = False
+    while_asked = None
+    """What happens before the answer arrives."""
 
     async def is_fenced(self):
-        return self.fenced
+        fenced = self.fenced
+        if self.while_asked is not None:
+            self.while_asked()
+        return fenced
 
 
 def make_tenure():
@@ -94,6 +99,25 @@ async def test_a_stop_that_is_cancelled_while_it_finishes_is_cancelled_and_not_o
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not tenure.is_finishing
+
+
+@pytest.mark.parametrize("end", ["end", "close"])
+async def test_an_owner_that_ends_while_it_is_asked_is_none(end):
+    """Its log may have been closed, and does not know any more."""
+    tenure, wal = make_tenure()
+    tenure.begin()
+    await tenure.check_owner()
+    wal.while_asked = getattr(tenure, end)
+    with pytest.raises(ContainerOfflineError):
+        await tenure.check_owner()
+
+
+def test_what_has_ended_before_it_begins_accepts_nothing():
+    tenure, _ = make_tenure()
+    tenure.end()
+    tenure.begin()
+    with pytest.raises(ContainerOfflineError):
+        tenure.check_online("s/a")
 
 
 async def test_damage_is_believed_only_while_nobody_else_owns_the_log():

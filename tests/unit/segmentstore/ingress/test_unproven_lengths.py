@@ -1,6 +1,10 @@
 """That a condition did not hold is final for who hears it, as the end of a segment is: nobody hears it of a
-length that the log may lose, or of a former owner.
+length that the log may lose, or of a former owner. Until it is known who owns the log, it waits.
 """
+
+import asyncio
+
+import pytest
 
 from headrace.errors import WalWriteError
 from headrace.runtime.entropy import SeededEntropy
@@ -71,3 +75,53 @@ async def test_a_former_owner_does_not_say_that_its_successors_segment_is_short(
     await home.supervisor.stop()
     await former.stop()
     await successor.stop()
+
+
+async def ask_beyond_the_end(world):
+    """Have a conditional append wait for the answer who owns the log, with others behind it."""
+    peer, other = Peer(world.home), Peer(world.home)
+    await peer.set_up()
+    await other.set_up(OTHER)
+    world.wal.answers = asyncio.Event()
+    peer.feed(
+        append(1, b"one"), c.ConditionalBlockEnd(WRITER, 2, 6, b"two", 5), append(3, b"three", request_id=6)
+    )
+    assert await peer.replies() == [acked(1, NULL, 3)]
+    return peer, other
+
+
+async def test_a_refusal_that_waits_for_an_answer_keeps_its_place_among_the_acknowledgements(world):
+    peer, other = await ask_beyond_the_end(world)
+    assert await other.ask(append(1, b"x", writer=OTHER)) == [
+        acked(1, NULL, 4, writer=OTHER)
+    ]  # nobody else waits for it
+    world.wal.answers.set()
+    assert await peer.replies() == [c.ConditionalCheckFailed(WRITER, 2, 5), acked(3, 1, 9, request_id=6)]
+
+
+async def test_an_append_that_waits_for_an_answer_is_taken_if_its_condition_has_come_true(world):
+    peer, other = await ask_beyond_the_end(world)
+    assert await other.ask(append(1, b"xyz", writer=OTHER)) == [acked(1, NULL, 6, writer=OTHER)]
+    world.wal.answers.set()
+    assert await peer.replies() == [acked(2, 1, 9, request_id=5), acked(3, 2, 14, request_id=6)]
+
+
+@pytest.mark.parametrize("end", ["stop", "fail"])
+async def test_a_container_that_ends_while_it_is_asked_does_not_say_that_the_segment_is_short(world, end):
+    """A log that was closed meanwhile does not know any more who owns it."""
+    peer, _ = await ask_beyond_the_end(world)
+    if end == "fail":
+        world.container.log.fail(WalWriteError("the disk is gone"))
+        await world.bench.stopping
+    await world.container.stop()
+    world.wal.answers.set()
+    assert (await peer.replies())[0] == c.WrongHost(5, SEGMENT, "", "")
+
+
+async def test_a_client_that_leaves_while_its_append_waits_for_an_answer_leaves_nothing_behind(world):
+    peer, other = await ask_beyond_the_end(world)
+    peer.transport.abort()
+    await peer.replies()
+    world.wal.answers.set()
+    assert peer.lost
+    assert await other.ask(append(1, b"x", writer=OTHER)) == [acked(1, NULL, 4, writer=OTHER)]
