@@ -24,6 +24,12 @@ test: setup  ## what automation runs: format, lint, types, layers, generated fil
 check: fmt-check lint types layers generated
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
+MATRIX_VERSIONS ?= 3.11 3.12 3.13
+MATRIX_TESTS ?= tests/unit tests/properties tests/conformance tests/golden
+.PHONY: matrix
+matrix:  ## the quick tests on each Python that is installed (all tests: MATRIX_TESTS=tests)
+	$(PYTHON) tools/run_matrix.py --versions "$(MATRIX_VERSIONS)" $(MATRIX_TESTS) $(PYTEST_ARGS)
+
 .PHONY: fmt-check
 fmt-check:  ## formatting, without changing anything
 	$(BIN)/ruff format --check src tests benchmarks tools examples
