@@ -25,7 +25,7 @@ check: fmt-check lint types layers generated
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 MATRIX_VERSIONS ?= 3.11 3.12 3.13
-MATRIX_TESTS ?= tests/unit tests/properties tests/conformance tests/golden
+MATRIX_TESTS ?= tests/unit tests/properties tests/conformance tests/golden tests/integration/test_slow_peers.py
 .PHONY: matrix
 matrix:  ## the quick tests on each Python that is installed (all tests: MATRIX_TESTS=tests)
 	$(PYTHON) tools/run_matrix.py --versions "$(MATRIX_VERSIONS)" $(MATRIX_TESTS) $(PYTEST_ARGS)

@@ -95,7 +95,8 @@ class Outbox:
         """Send over ``transport`` from now on."""
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
-        # asyncio joins what is given to it, which copies; up to 3.11 always, later when the socket is full.
+        # asyncio's would not do: up to 3.11 they join the pieces, which copies; in 3.12 and 3.13 they may not
+        # say that they hold any.
         self._writes_vectors = type(transport).__module__.startswith("uvloop")
         # What is encrypted passes through the transport, all of it.
         self._sends_files = (
