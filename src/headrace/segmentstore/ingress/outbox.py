@@ -30,6 +30,11 @@ SMALL_BYTES_MAX: Final = 256 * KIB
 PIECE_BYTES_MIN: Final = 16 * KIB
 """Pieces of larger answers below this size are joined with their neighbours, for the same reason."""
 
+UNSENT_WRITES_MAX: Final = 1024
+"""So many writes may follow the first of which something is unsent. Transports of asyncio keep them apart,
+and go through all of them at each further one.
+"""
+
 
 @dataclass(slots=True)
 class OutboxStatistics:
@@ -50,6 +55,7 @@ class Outbox:
     __slots__ = (
         "_bytes_max",
         "_clogged",
+        "_clogged_at_write",
         "_files",
         "_frames",
         "_held",
@@ -80,6 +86,7 @@ class Outbox:
         self._small_bytes = 0
         self._scheduled = False
         self._clogged = False
+        self._clogged_at_write = 0
         self._held: deque[tuple[int, ReadResult]] = deque()
         """Answers of which views may be unsent, and where in the stream the last of them ends."""
         self._large: deque[tuple[int, float, Callable[[], None]]] = deque()
@@ -108,7 +115,11 @@ class Outbox:
         """Whether so much is unsent that no further request should be taken."""
         if not self._clogged or self._transport is None:
             return False
-        return self._count_unsent() > (0 if self._unsent.tight else self._bytes_max)
+        unsent = self._count_unsent()
+        return (
+            unsent > (0 if self._unsent.tight else self._bytes_max)
+            or self._statistics.writes - self._clogged_at_write > UNSENT_WRITES_MAX
+        )
 
     @property
     def is_closed(self) -> bool:
@@ -302,6 +313,7 @@ class Outbox:
     def on_pause(self) -> None:
         """The transport holds unsent bytes."""
         self._clogged = True
+        self._clogged_at_write = self._statistics.writes
         self._count_unsent()
         self._statistics.pauses += 1
 

@@ -175,6 +175,20 @@ async def test_the_outbox_is_full_only_beyond_its_bound(outbox, transport, drain
     assert drained == [1]
 
 
+async def test_the_outbox_is_full_of_small_writes_as_well(outbox, transport, drained):
+    transport.stuck = True
+    writes = 0
+    while not outbox.full:
+        outbox.send(b"small")
+        await asyncio.sleep(0)
+        writes += 1
+        assert writes < 2000, "a transport may go through all it holds at each write"
+    assert writes > 1000
+    transport.drain()
+    assert not outbox.full
+    assert drained == [1]
+
+
 async def test_turns_are_given_in_order_one_at_a_time_and_pass_over_the_cancelled(outbox, transport):
     transport.stuck = True
     outbox.send(bytes(2 * MIB))
