@@ -758,7 +758,7 @@ async def test_nothing_of_what_has_failed_stays_in_memory_while_it_is_started_ag
     containers = ContainerRegistry(1, make, restart_delay_s=0.001, restart_delay_max_s=0.001)
     await containers.start()
     containers.running()[0].fail()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not containers.running():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
     await containers.stop()
