@@ -25,6 +25,7 @@ from headrace.controller.api.table_calls import KeyValueTableCalls
 from headrace.controller.api.transaction_calls import TransactionCalls
 from headrace.controller.api.writer_calls import WriterCalls
 from headrace.controller.config import ControllerConfig
+from headrace.controller.context import make_context
 from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
@@ -42,13 +43,12 @@ from headrace.controller.store.rows.stream_row import StreamRow, StreamState, de
 from headrace.controller.store.rows.table_row import TableState, decode_table
 from headrace.controller.streams.members import Member
 from headrace.controller.streams.scopes import Scope
-from headrace.controller.transactions.transactions import Transactions
 from headrace.controller.workflows.catalogue import Catalogue
-from headrace.controller.workflows.context import make_context
 from headrace.controller.workflows.delete_scope import ScopeDeletion
 from headrace.controller.workflows.key_value_tables import KeyValueTables
 from headrace.controller.workflows.reader_groups import ReaderGroups
 from headrace.controller.workflows.stream_requests import StreamRequests
+from headrace.controller.workflows.transactions import Transactions
 from headrace.errors import (
     HeadraceError,
     NoSuchScopeError,

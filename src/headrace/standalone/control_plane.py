@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.controller.api.rest_server import RestServer
-from headrace.controller.api.server_inside import ServerInside
 from headrace.controller.config import ControllerConfig
+from headrace.controller.rest.server import RestServer
+from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
 from headrace.runtime.context import Runtime

@@ -1,4 +1,4 @@
-"""The calls of our own batch commit service. What they mean is written in ``transactions.batch_commit``."""
+"""The calls of our own batch commit service. What they mean is written in ``workflows.batch_commit``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from typing import Final
 
 from headrace.controller.api.transaction_calls import render_transaction
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.sink_row import SinkMark, SinkPhase
 from headrace.controller.store.rows.txn_row import TxnState, TxnTag
 from headrace.controller.streams.stream import Stream
-from headrace.controller.transactions.batch_commit import Batch, Verdict
-from headrace.controller.transactions.transactions import Transactions
-from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.workflows.batch_commit import Batch, Verdict
+from headrace.controller.workflows.transactions import Transactions
 from headrace.errors import DeadlineExceededError
 from headrace.rpc.convert import txn_id_from_message, txn_id_to_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
@@ -26,7 +26,7 @@ _VERDICTS: Final = {
 
 
 class BatchCommitCalls:
-    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
+    def __init__(self, context: ControllerContext, transactions: Transactions) -> None:
         self._context = context
         self._transactions = transactions
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from headrace.controller.api.answers import answer
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.group_row import GroupConfig, GroupRow, StreamPosition
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.reader_groups import Group, ReaderGroups
 from headrace.errors import (
     HeadraceError,
@@ -35,7 +35,7 @@ _REPORT_REFUSALS: Final[dict[type[HeadraceError], pb.UpdateSubscriberStatus.Stat
 
 
 class ReaderGroupCalls:
-    def __init__(self, context: WorkflowContext, groups: ReaderGroups) -> None:
+    def __init__(self, context: ControllerContext, groups: ReaderGroups) -> None:
         self._context = context
         self._groups = groups
 

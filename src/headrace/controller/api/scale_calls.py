@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.stream_row import StreamRow
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.scale_stream import request_scale
 from headrace.errors import (
     InvalidArgumentError,
@@ -18,7 +18,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 
 
 class ScaleCalls:
-    def __init__(self, context: WorkflowContext) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
 
     async def scale(self, request: pb.ScaleRequest) -> pb.ScaleResponse:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from headrace.controller.api.answers import answer, token_from_text, token_to_text
-from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.context import ControllerContext
 from headrace.controller.workflows.delete_scope import ScopeDeletion
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, ScopeExistsError, ScopeNotEmptyError
 from headrace.rpc.generated import controller_pb2 as pb
 
 
 class ScopeCalls:
-    def __init__(self, context: WorkflowContext, deletion: ScopeDeletion) -> None:
+    def __init__(self, context: ControllerContext, deletion: ScopeDeletion) -> None:
         self._context = context
         self._deletion = deletion
 

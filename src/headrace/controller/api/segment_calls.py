@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.segments.placement import Placement
 from headrace.controller.store.rows.epoch_row import EpochRecord
 from headrace.controller.store.rows.stream_row import StreamState
 from headrace.controller.streams.cuts import is_valid_cut, segments_between
 from headrace.controller.streams.stream import Stream
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError
 from headrace.model.names import segment_name
 from headrace.model.segment_id import make_segment_id
@@ -22,7 +22,7 @@ _RENDERED_MAX = 4096
 class SegmentCalls:
     """Tokens are empty throughout: nobody is asked for credentials by the data plane."""
 
-    def __init__(self, context: WorkflowContext, placement: Placement) -> None:
+    def __init__(self, context: ControllerContext, placement: Placement) -> None:
         self._context = context
         self._placement = placement
         self._rendered: dict[bytes, tuple[EpochRecord, pb.SegmentRanges]] = {}

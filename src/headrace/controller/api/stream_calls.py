@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.controller.api.answers import answer, token_from_text, token_to_text
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.stream_row import decode_stream
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.errors import (
     HeadraceError,
@@ -32,7 +32,7 @@ _BUSY: Final[_Refusals] = {StreamBusyError: pb.UpdateStreamStatus.FAILURE}
 
 
 class StreamCalls:
-    def __init__(self, context: WorkflowContext, streams: StreamRequests) -> None:
+    def __init__(self, context: ControllerContext, streams: StreamRequests) -> None:
         self._context = context
         self._streams = streams
 

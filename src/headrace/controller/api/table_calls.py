@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.controller.api.answers import answer, token_from_text, token_to_text
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.table_row import TableRow, TableState
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.key_value_tables import KeyValueTables, check_table, partition_ids
 from headrace.errors import (
     InvalidArgumentError,
@@ -19,7 +19,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 
 
 class KeyValueTableCalls:
-    def __init__(self, context: WorkflowContext, tables: KeyValueTables) -> None:
+    def __init__(self, context: ControllerContext, tables: KeyValueTables) -> None:
         self._context = context
         self._tables = tables
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.controller.api.answers import answer
+from headrace.controller.context import ControllerContext
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions.registry import Txn
-from headrace.controller.transactions.transactions import PingOutcome, Status, Transactions
 from headrace.controller.transactions.txn_ids import generalised_id
-from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.workflows.transactions import PingOutcome, Status, Transactions
 from headrace.errors import HeadraceError, NoSuchStreamError, NoSuchTransactionError, TransactionStateError
 from headrace.rpc.convert import segment_range_to_message, txn_id_from_message, txn_id_to_message
 from headrace.rpc.generated import controller_pb2 as pb
@@ -40,7 +40,7 @@ _PINGS: Final = {
 
 
 class TransactionCalls:
-    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
+    def __init__(self, context: ControllerContext, transactions: Transactions) -> None:
         self._context = context
         self._transactions = transactions
 

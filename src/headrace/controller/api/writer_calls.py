@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.streams.writer_marks import MarkOutcome
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import InvalidArgumentError, NoSuchStreamError
 from headrace.rpc.generated import controller_pb2 as pb
 
@@ -19,7 +19,7 @@ _NOTED: Final = {
 class WriterCalls:
     """Marks are kept; watermarks are not made of them yet."""
 
-    def __init__(self, context: WorkflowContext) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
 
     async def note_timestamp_from_writer(self, request: pb.TimestampFromWriter) -> pb.TimestampResponse:

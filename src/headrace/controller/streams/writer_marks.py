@@ -12,9 +12,8 @@ from typing import Final
 from headrace.controller.store.contract import ABSENT, MetadataStore, Write
 from headrace.controller.store.layout import details_table, marks_key
 from headrace.controller.store.rows.marks_row import MarksRow, WriterMark, decode_marks, encode_marks
-from headrace.controller.store.rows.txn_row import NO_TIME
+from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow
 from headrace.controller.streams.stream import Stream, sorted_cut
-from headrace.controller.transactions.registry import Registry
 from headrace.errors import MetadataConflictError, UnknownOutcomeError
 from headrace.limits import KIB
 
@@ -40,9 +39,8 @@ class MarkOutcome(Enum):
 class WriterMarks:
     """One row per stream. Used on the controller's loop."""
 
-    def __init__(self, store: MetadataStore, registry: Registry) -> None:
+    def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._registry = registry
 
     async def note(self, stream: Stream, writer: str, time: int, position: Mapping[int, int]) -> MarkOutcome:
         """Store the mark unless it goes back."""
@@ -53,23 +51,22 @@ class WriterMarks:
         return await self._change(stream.uid, lambda row: without_writer(row, writer))
 
     async def note_commits(
-        self, stream: Stream, txn_ids: Sequence[int], lengths: Mapping[int, Sequence[int]]
+        self, stream: Stream, txns: Sequence[TxnRow | None], lengths: Mapping[int, Sequence[int]]
     ) -> None:
         """Note the times given with committed transactions: for each writer the latest of the batch.
 
-        ``lengths`` holds the length of each segment after each transaction; without it (the batch was merged
+        ``txns`` holds the row of each transaction of the batch, None for one whose row is gone; ``lengths``
+        the length of each segment after each transaction; without it (the batch was merged
         before a crash) positions are unknown and nothing is noted. What cannot be noted holds up no commit.
         """
         if not lengths:
             return
         latest: dict[str, tuple[int, int]] = {}
-        for index, txn_id in enumerate(txn_ids):
-            txn = await self._registry.find(stream.uid, txn_id)
-            if txn is None or txn.row.commit_time == NO_TIME or not txn.row.writer:
+        for index, txn in enumerate(txns):
+            if txn is None or txn.commit_time == NO_TIME or not txn.writer:
                 continue
-            time = txn.row.commit_time
-            if txn.row.writer not in latest or latest[txn.row.writer][0] < time:
-                latest[txn.row.writer] = (time, index)
+            if txn.writer not in latest or latest[txn.writer][0] < txn.commit_time:
+                latest[txn.writer] = (txn.commit_time, index)
         for writer, (time, index) in latest.items():
             position = {segment_id: ends[index] for segment_id, ends in lengths.items()}
             await self.note(stream, writer, time, position)

@@ -1,1 +1,1 @@
-"""Transactions: states, leases, order of commits, batches."""
+"""What is kept of transactions: their rows and ids, leases, outcomes, sinks."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
-from headrace.controller.store.contract import ABSENT, MetadataStore, Write
+from headrace.controller.store.contract import ABSENT, MetadataStore, Row, Write
 from headrace.controller.store.layout import SHARDS, txn_key, txns_table
 from headrace.controller.store.rows.epoch_row import SegmentRecord
 from headrace.controller.store.rows.txn_row import TxnRow, TxnState, decode_txn, encode_txn
@@ -64,13 +64,15 @@ class Registry:
         """Return the transaction if it is not finished."""
         if not self._shared:
             return self._streams.get(uid, {}).get(txn_id)
-        row = await self._store.get(txns_table(uid), txn_key(uid, txn_id))
-        if row is None:
-            self._drop(uid, txn_id)
-            return None
-        txn = Txn(uid, txn_id, decode_txn(row.value), row.version)
-        self._learn(txn)
-        return txn
+        return self._take(uid, txn_id, await self._store.get(txns_table(uid), txn_key(uid, txn_id)))
+
+    async def find_many(self, uid: bytes, txn_ids: Sequence[int]) -> list[Txn | None]:
+        """Return each transaction in the order of ``txn_ids``; None for one that is finished."""
+        if not self._shared:
+            known = self._streams.get(uid, {})
+            return [known.get(txn_id) for txn_id in txn_ids]
+        rows = await self._store.get_many(txns_table(uid), [txn_key(uid, txn_id) for txn_id in txn_ids])
+        return [self._take(uid, txn_id, row) for txn_id, row in zip(txn_ids, rows, strict=True)]
 
     async def all_of(self, uid: bytes) -> list[Txn]:
         """Return the unfinished transactions of one stream."""
@@ -178,6 +180,15 @@ class Registry:
             return False
         self._adopt(txn, decode_txn(found.value), found.version)
         return True
+
+    def _take(self, uid: bytes, txn_id: int, row: Row | None) -> Txn | None:
+        """Return the transaction as it was just read; None: it is finished."""
+        if row is None:
+            self._drop(uid, txn_id)
+            return None
+        txn = Txn(uid, txn_id, decode_txn(row.value), row.version)
+        self._learn(txn)
+        return txn
 
     def _adopt(self, txn: Txn, row: TxnRow, version: int) -> None:
         txn.row = row

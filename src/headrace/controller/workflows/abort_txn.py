@@ -5,14 +5,14 @@ Needs no turn of the stream: nothing else touches the segments of an aborted tra
 
 from __future__ import annotations
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.txn_ids import epoch_of_txn, generalised_id, shadow_segment
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import DataCorruptionError
 
 
-async def finish_abort(context: WorkflowContext, stream: Stream, txn: Txn) -> None:
+async def finish_abort(context: ControllerContext, stream: Stream, txn: Txn) -> None:
     """Carry out what an ABORTING row says. Repeatable from any step."""
     await context.segments.delete(await shadow_segments(stream, txn.txn_id))
     await context.outcomes.record(stream.uid, [txn.txn_id], committed=False)

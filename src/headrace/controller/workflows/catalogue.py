@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from headrace.controller.context import ControllerContext
+from headrace.controller.engine import Run
 from headrace.controller.store.rows.stream_row import StreamState
 from headrace.controller.streams.stream import Stream
-from headrace.controller.transactions.transactions import Transactions
 from headrace.controller.workflows.commit_txn import commit_batch
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.create_stream import finish_creation
 from headrace.controller.workflows.delete_stream import delete_stream
-from headrace.controller.workflows.engine import Run
 from headrace.controller.workflows.scale_stream import scale_stream
 from headrace.controller.workflows.seal_stream import seal_stream
+from headrace.controller.workflows.transactions import Transactions
 from headrace.controller.workflows.truncate_stream import resume_truncate
 from headrace.controller.workflows.update_stream import resume_update
 
@@ -19,7 +19,7 @@ from headrace.controller.workflows.update_stream import resume_update
 class Catalogue:
     """A ``DurableWork`` over stream rows."""
 
-    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
+    def __init__(self, context: ControllerContext, transactions: Transactions) -> None:
         self._context = context
         self._transactions = transactions
 

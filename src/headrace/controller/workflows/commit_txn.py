@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.epoch_row import EpochRecord
 from headrace.controller.store.rows.stream_row import (
     CommitBatch,
@@ -35,11 +36,10 @@ from headrace.controller.store.rows.stream_row import (
 from headrace.controller.streams.stream import Stream, Transition, rolled_epochs
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.txn_ids import epoch_of_txn, generalised_id, shadow_segment
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import SegmentSealedError, StreamBusyError
 
 
-async def commit_batch(context: WorkflowContext, stream: Stream) -> bool:
+async def commit_batch(context: ControllerContext, stream: Stream) -> bool:
     """Finish the batch in the stream's row, or the next one that waits; return False if there is none."""
     batch = stream.row.commit
     if batch is None:
@@ -54,7 +54,8 @@ async def commit_batch(context: WorkflowContext, stream: Stream) -> bool:
         lengths = await _merge(context, stream, stream.row.epoch, batch)
     else:
         lengths = await _roll(context, stream, batch)
-    await context.marks.note_commits(stream, batch.txn_ids, lengths)
+    txns = await context.registry.find_many(stream.uid, batch.txn_ids)
+    await context.marks.note_commits(stream, [None if txn is None else txn.row for txn in txns], lengths)
     await context.outcomes.record(stream.uid, batch.txn_ids, committed=True)
     await context.registry.remove(stream.uid, batch.txn_ids)
     rolled = None if batch.roll is None else rolled_epochs(stream.row, await stream.history())
@@ -62,7 +63,7 @@ async def commit_batch(context: WorkflowContext, stream: Stream) -> bool:
     return True
 
 
-async def _choose(context: WorkflowContext, stream: Stream) -> CommitBatch | None:
+async def _choose(context: ControllerContext, stream: Stream) -> CommitBatch | None:
     txns = await context.registry.next_batch(stream.uid, context.config.commit_batch_max)
     if context.config.shared:
         txns = await _without_finished(context, stream, txns)
@@ -73,7 +74,7 @@ async def _choose(context: WorkflowContext, stream: Stream) -> CommitBatch | Non
     return CommitBatch(epoch, tuple(txn.txn_id for txn in txns), roll)
 
 
-async def _without_finished(context: WorkflowContext, stream: Stream, txns: list[Txn]) -> list[Txn]:
+async def _without_finished(context: ControllerContext, stream: Stream, txns: list[Txn]) -> list[Txn]:
     """Leave out what was merged before its rows could be removed: it must not make the stream roll."""
     waiting = []
     for txn in txns:
@@ -85,7 +86,7 @@ async def _without_finished(context: WorkflowContext, stream: Stream, txns: list
 
 
 async def _merge(
-    context: WorkflowContext, stream: Stream, into: EpochRecord, batch: CommitBatch
+    context: ControllerContext, stream: Stream, into: EpochRecord, batch: CommitBatch
 ) -> dict[int, list[int]]:
     """Merge the batch into the segments of ``into``; return their lengths after each transaction."""
     targets = {
@@ -99,7 +100,7 @@ async def _merge(
     return {segment.segment_id: lengths[stream.segment(segment.segment_id)] for segment in into.segments}
 
 
-async def _roll(context: WorkflowContext, stream: Stream, batch: CommitBatch) -> dict[int, list[int]]:
+async def _roll(context: ControllerContext, stream: Stream, batch: CommitBatch) -> dict[int, list[int]]:
     history = await stream.history()
     txn_epoch, active_epoch = rolled_epochs(stream.row, history)
     config = stream.row.config

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.contract import ABSENT, Write
 from headrace.controller.store.layout import STREAM, member_key
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState, encode_stream
 from headrace.controller.streams.epochs import first_epoch
 from headrace.controller.streams.scopes import Scope
 from headrace.controller.streams.stream import Stream
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import (
     MetadataConflictError,
     NoSuchScopeError,
@@ -32,7 +32,7 @@ from headrace.model.policies import StreamConfiguration
 
 
 async def create_stream(
-    context: WorkflowContext, scope_name: str, name: str, config: StreamConfiguration
+    context: ControllerContext, scope_name: str, name: str, config: StreamConfiguration
 ) -> Stream:
     """Create a stream and return it when it is ACTIVE.
 
@@ -72,7 +72,7 @@ async def create_stream(
 
 
 async def begin_creation(
-    context: WorkflowContext, scope: Scope, wanted: dict[str, StreamConfiguration]
+    context: ControllerContext, scope: Scope, wanted: dict[str, StreamConfiguration]
 ) -> list[Stream]:
     """Take the names: write every row or none. Raises MetadataConflictError if one of them exists."""
     firsts = await context.numbering.first_numbers(STREAM, scope.name, list(wanted))
@@ -93,7 +93,7 @@ async def begin_creation(
 
 
 def new_stream_row(
-    context: WorkflowContext, name: str, config: StreamConfiguration, first_number: int
+    context: ControllerContext, name: str, config: StreamConfiguration, first_number: int
 ) -> tuple[StreamRow, Write]:
     """Return the first row of a stream and the write that takes its name."""
     now_ms = context.clock.now_ms()
@@ -107,7 +107,7 @@ def new_stream_row(
     return row, Write(member_key(STREAM, name), encode_stream(row), ABSENT)
 
 
-async def finish_creation(context: WorkflowContext, streams: Sequence[Stream]) -> None:
+async def finish_creation(context: ControllerContext, streams: Sequence[Stream]) -> None:
     """Create the segments of streams of one scope, then make all of them ACTIVE."""
     for stream in streams:
         row = stream.row

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 
-from headrace.controller.transactions.transactions import Transactions
-from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.context import ControllerContext
 from headrace.controller.workflows.key_value_tables import KeyValueTables
 from headrace.controller.workflows.reader_groups import ReaderGroups, delete_whole_stream
+from headrace.controller.workflows.transactions import Transactions
 from headrace.errors import (
     InvalidArgumentError,
     NoSuchKeyValueTableError,
@@ -30,7 +30,7 @@ class ScopeDeletion:
 
     def __init__(
         self,
-        context: WorkflowContext,
+        context: ControllerContext,
         transactions: Transactions,
         groups: ReaderGroups,
         tables: KeyValueTables,

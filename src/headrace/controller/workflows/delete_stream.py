@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.contract import Write
 from headrace.controller.store.layout import (
     STREAM,
@@ -24,14 +25,13 @@ from headrace.controller.store.layout import (
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.cuts import segments_before
 from headrace.controller.streams.stream import Stream
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import MetadataConflictError, NoSuchStreamError, NoSuchTableError, StreamNotSealedError
 from headrace.model.names import MARK_PREFIX
 
 _DELETES_AT_ONCE = 1000
 
 
-async def delete_stream(context: WorkflowContext, stream: Stream) -> None:
+async def delete_stream(context: ControllerContext, stream: Stream) -> None:
     """Delete ``stream``.
 
     Raises:
@@ -65,7 +65,7 @@ def begin_delete_mark(row: StreamRow) -> StreamRow:
     )
 
 
-async def _delete_content(context: WorkflowContext, stream: Stream) -> None:
+async def _delete_content(context: ControllerContext, stream: Stream) -> None:
     row = stream.row
     if not await _segments_are_deleted(context, stream):
         history = await stream.history()
@@ -80,14 +80,14 @@ async def _delete_content(context: WorkflowContext, stream: Stream) -> None:
         await context.store.update(details_table(row.uid), deletions)
 
 
-async def _segments_are_deleted(context: WorkflowContext, stream: Stream) -> bool:
+async def _segments_are_deleted(context: ControllerContext, stream: Stream) -> bool:
     """Whether details have begun to go: the first epoch is the first to, and only after all segments."""
     if stream.row.epoch.epoch == 0:
         return False
     return await context.store.get(details_table(stream.uid), epoch_key(stream.uid, 0)) is None
 
 
-async def _delete_rows(context: WorkflowContext, doomed: list[Stream]) -> None:
+async def _delete_rows(context: ControllerContext, doomed: list[Stream]) -> None:
     writes = [Write(stream.key, None, stream.version) for stream in doomed]
     try:
         await context.store.update(doomed[0].table, writes)
@@ -100,7 +100,7 @@ async def _delete_rows(context: WorkflowContext, doomed: list[Stream]) -> None:
         context.directory.forget(stream)
 
 
-async def _delete_row(context: WorkflowContext, stream: Stream) -> None:
+async def _delete_row(context: ControllerContext, stream: Stream) -> None:
     try:
         await stream.refresh()
     except NoSuchStreamError:

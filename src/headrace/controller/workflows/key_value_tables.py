@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.layout import KEY_VALUE_TABLE
 from headrace.controller.store.rows.table_row import TableRow, TableState, decode_table, encode_table
 from headrace.controller.streams.members import NEW, Member, Members
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import (
     InvalidArgumentError,
     KeyValueTableExistsError,
@@ -31,7 +31,7 @@ Table = Member[TableRow]
 class KeyValueTables:
     """What one may do with key-value tables. Used on the controller's loop."""
 
-    def __init__(self, context: WorkflowContext) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.rows: Members[TableRow] = Members(
             context.store, context.scopes, KEY_VALUE_TABLE, encode_table, decode_table

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.layout import READER_GROUP, STREAM
 from headrace.controller.store.rows.group_row import (
     GroupConfig,
@@ -22,11 +23,10 @@ from headrace.controller.store.rows.group_row import (
 )
 from headrace.controller.streams.members import NEW, Member, Members
 from headrace.controller.streams.subscribers import Subscribers
-from headrace.controller.transactions.transactions import Transactions
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.create_stream import finish_creation, new_stream_row
 from headrace.controller.workflows.delete_stream import delete_stream
 from headrace.controller.workflows.seal_stream import seal_stream
+from headrace.controller.workflows.transactions import Transactions
 from headrace.errors import (
     MetadataConflictError,
     NoSuchReaderGroupError,
@@ -48,7 +48,7 @@ Group = Member[GroupRow]
 class ReaderGroups:
     """What one may do with reader groups. Used on the controller's loop."""
 
-    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
+    def __init__(self, context: ControllerContext, transactions: Transactions) -> None:
         self._context = context
         self._transactions = transactions
         self.subscribers = Subscribers(context.store)
@@ -207,7 +207,7 @@ class ReaderGroups:
 
 
 async def delete_whole_stream(
-    context: WorkflowContext, transactions: Transactions, scope: str, name: str
+    context: ControllerContext, transactions: Transactions, scope: str, name: str
 ) -> None:
     """Seal and delete a stream, if it exists."""
     stream = await context.directory.find(scope, name)

@@ -13,18 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.policies.scale_request import plan_scale, was_last_scale
 from headrace.controller.store.rows.epoch_row import SegmentRecord
 from headrace.controller.store.rows.stream_row import ScalePhase, ScalePlan, StreamRow, StreamState
 from headrace.controller.streams.epochs import created_in, scaled_epoch
 from headrace.controller.streams.stream import Stream, Transition
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import PreconditionError, StreamBusyError
 from headrace.model.key_space import KeyRange
 
 
 async def request_scale(
-    context: WorkflowContext,
+    context: ControllerContext,
     stream: Stream,
     sealed: Sequence[int],
     ranges: Sequence[KeyRange],
@@ -55,7 +55,7 @@ async def request_scale(
     return row.scale.base_epoch, created_in(scaled_epoch(row.epoch, row.scale))
 
 
-async def scale_stream(context: WorkflowContext, stream: Stream) -> None:
+async def scale_stream(context: ControllerContext, stream: Stream) -> None:
     """Carry out the plan in the row, from whatever step it has reached. Repeatable from any step."""
     plan = (await stream.update(begin_scale)).scale
     if plan is None:

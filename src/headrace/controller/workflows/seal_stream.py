@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.stream import Stream
-from headrace.controller.transactions.transactions import Transactions
 from headrace.controller.workflows.commit_txn import commit_batch
-from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.workflows.transactions import Transactions
 
 
-async def seal_stream(context: WorkflowContext, transactions: Transactions, stream: Stream) -> None:
+async def seal_stream(context: ControllerContext, transactions: Transactions, stream: Stream) -> None:
     """Seal ``stream``; return at once if it is sealed. Repeatable from any step."""
     row = await stream.update(begin_seal)
     if row.state is not StreamState.SEALING:

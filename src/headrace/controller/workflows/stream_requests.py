@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.policies.scale_request import check_segment_count
 from headrace.controller.streams.stream import Stream, sorted_cut
-from headrace.controller.transactions.transactions import Transactions
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.create_stream import create_stream
 from headrace.controller.workflows.delete_stream import delete_stream
 from headrace.controller.workflows.seal_stream import seal_stream
+from headrace.controller.workflows.transactions import Transactions
 from headrace.controller.workflows.truncate_stream import truncate_stream
 from headrace.controller.workflows.update_stream import update_stream
 from headrace.errors import StreamBusyError
@@ -22,7 +22,7 @@ from headrace.model.policies import StreamConfiguration
 class StreamRequests:
     """Hands requests to the engine. Raises what the workflows raise, and NoSuchStreamError."""
 
-    def __init__(self, context: WorkflowContext, transactions: Transactions) -> None:
+    def __init__(self, context: ControllerContext, transactions: Transactions) -> None:
         self._context = context
         self._transactions = transactions
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.cuts import check_cut, relate, segments_before
 from headrace.controller.streams.stream import Stream, Transition, sorted_cut
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, StreamBusyError, StreamSealedError
 from headrace.model.stream_cut import Relation
 
 
-async def truncate_stream(context: WorkflowContext, stream: Stream, cut: Mapping[int, int]) -> None:
+async def truncate_stream(context: ControllerContext, stream: Stream, cut: Mapping[int, int]) -> None:
     """Truncate ``stream`` at ``cut``; nothing happens if it begins there already.
 
     Raises:
@@ -43,7 +43,7 @@ async def truncate_stream(context: WorkflowContext, stream: Stream, cut: Mapping
     await resume_truncate(context, stream)
 
 
-async def resume_truncate(context: WorkflowContext, stream: Stream) -> None:
+async def resume_truncate(context: ControllerContext, stream: Stream) -> None:
     """Carry out the truncation in the row. Repeatable from any step."""
     row = stream.row
     if row.truncating is None:
@@ -60,7 +60,7 @@ async def resume_truncate(context: WorkflowContext, stream: Stream) -> None:
     await stream.update(finish_truncate(row.truncating))
 
 
-async def _check_offsets(context: WorkflowContext, stream: Stream, cut: Mapping[int, int]) -> None:
+async def _check_offsets(context: ControllerContext, stream: Stream, cut: Mapping[int, int]) -> None:
     """Raises InvalidArgumentError for an offset that the data plane would refuse for ever."""
     reached = {segment_id: offset for segment_id, offset in cut.items() if offset >= 0}
     try:

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.policies.scale_request import needs_rescale, plan_rescale
 from headrace.controller.store.rows.stream_row import ScalePhase, StreamRow, StreamState
 from headrace.controller.streams.stream import Stream, Transition
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.controller.workflows.scale_stream import scale_stream
 from headrace.errors import StreamBusyError, StreamSealedError
 from headrace.model.policies import StreamConfiguration
 
 
-async def update_stream(context: WorkflowContext, stream: Stream, config: StreamConfiguration) -> None:
+async def update_stream(context: ControllerContext, stream: Stream, config: StreamConfiguration) -> None:
     """Give ``stream`` another configuration; nothing happens if it is the same.
 
     Raises:
@@ -31,7 +31,7 @@ async def update_stream(context: WorkflowContext, stream: Stream, config: Stream
     await resume_update(context, stream)
 
 
-async def resume_update(context: WorkflowContext, stream: Stream) -> None:
+async def resume_update(context: ControllerContext, stream: Stream) -> None:
     """Carry out the update in the row. Repeatable from any step."""
     row = stream.row
     if row.updating is None:

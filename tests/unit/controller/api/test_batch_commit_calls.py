@@ -7,7 +7,7 @@ from headrace.controller.store.layout import details_table, sink_names_key
 from headrace.controller.store.rows.sink_row import SinkNamesRow, SinkPhase, encode_sink_names
 from headrace.controller.store.rows.txn_row import TxnState
 from headrace.controller.transactions import sinks
-from headrace.controller.transactions.batch_commit import Batch
+from headrace.controller.workflows.batch_commit import Batch
 from headrace.errors import ThrottledError
 from headrace.limits import TABLE_VALUE_BYTES_MAX
 from headrace.rpc.convert import txn_id_from_message

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from headrace.controller.workflows.engine import WorkflowEngine
+from headrace.controller.engine import WorkflowEngine
 from headrace.errors import (
     ClosedError,
     ContainerOfflineError,

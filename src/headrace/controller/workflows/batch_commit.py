@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.contract import ABSENT
 from headrace.controller.store.rows.sink_row import SinkMark, SinkPhase, SinkRow
 from headrace.controller.store.rows.txn_row import TxnState, TxnTag
@@ -30,7 +31,6 @@ from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions import txn_state
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.sinks import SinkView
-from headrace.controller.workflows.context import WorkflowContext
 from headrace.errors import (
     InvalidArgumentError,
     MetadataConflictError,
@@ -89,7 +89,7 @@ class Batch:
 class BatchCommits:
     """Decides batches and helps those that were decided to their end. Used on the controller's loop."""
 
-    def __init__(self, context: WorkflowContext, abort_open: AbortOpen, on_undecided: OnUndecided) -> None:
+    def __init__(self, context: ControllerContext, abort_open: AbortOpen, on_undecided: OnUndecided) -> None:
         """``on_undecided`` is told each transaction that is PREPARED when a commit ends without having
         handed it over: somebody has to look after it if nobody asks again.
         """

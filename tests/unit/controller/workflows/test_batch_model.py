@@ -5,8 +5,8 @@ import os
 import pytest
 
 from headrace.controller.store.rows.txn_row import TxnState
-from headrace.controller.transactions import batch_commit
 from headrace.controller.transactions.sinks import Sinks
+from headrace.controller.workflows import batch_commit
 from headrace.testing.simulation import simulate
 from tests.unit.controller.transactions_world import run_sink
 

@@ -16,15 +16,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headrace.controller.api.rest_debug import debug_routes
-from headrace.controller.api.rest_documents import (
+from headrace.controller.rest.debug import debug_routes
+from headrace.controller.rest.documents import (
     Document,
     configuration_from_document,
     scaling_events_document,
     stream_document,
 )
-from headrace.controller.api.rest_health import health_routes
-from headrace.controller.api.server_inside import ServerInside
+from headrace.controller.rest.health import health_routes
+from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.errors import (

@@ -1,10 +1,11 @@
-"""What every workflow works with."""
+"""What everything above the rows works with: the parts of one controller, wired once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from headrace.controller.config import ControllerConfig
+from headrace.controller.engine import WorkflowEngine
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.store.contract import MetadataStore
 from headrace.controller.streams.directory import Directory
@@ -15,13 +16,12 @@ from headrace.controller.transactions.outcomes import Outcomes
 from headrace.controller.transactions.registry import Registry
 from headrace.controller.transactions.sinks import Sinks
 from headrace.controller.transactions.txn_ids import TxnIds
-from headrace.controller.workflows.engine import WorkflowEngine
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 
 
 @dataclass(slots=True)
-class WorkflowContext:
+class ControllerContext:
     """The parts of one controller below its workflows."""
 
     config: ControllerConfig
@@ -42,12 +42,12 @@ class WorkflowContext:
 
 def make_context(
     config: ControllerConfig, clock: Clock, entropy: Entropy, store: MetadataStore, segments: SegmentCalls
-) -> WorkflowContext:
+) -> ControllerContext:
     """Wire the parts of a controller."""
     shared = config.shared
     scopes = Scopes(store, clock, entropy, shared=shared)
     registry = Registry(store, shared=shared)
-    return WorkflowContext(
+    return ControllerContext(
         config=config,
         clock=clock,
         entropy=entropy,
@@ -60,6 +60,6 @@ def make_context(
         outcomes=Outcomes(store, clock, shared=shared),
         sinks=Sinks(store),
         txn_ids=TxnIds(store),
-        marks=WriterMarks(store, registry),
+        marks=WriterMarks(store),
         engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s, shared=shared),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from headrace.controller.api.rest_routes import RestRoutes
+from headrace.controller.rest.routes import RestRoutes
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ import socket
 import httpx
 import pytest
 
-from headrace.controller.api.rest_routes import RestRoutes
-from headrace.controller.api.rest_server import RestServer
+from headrace.controller.rest.routes import RestRoutes
+from headrace.controller.rest.server import RestServer
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
 from tests.unit.controller.calls import idle_controller

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.controller.api.server_inside import ServerInside
+from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.runtime.supervisor import Supervisor
 
@@ -61,9 +61,7 @@ class RestServer:
         # that come meanwhile wait in the listener's backlog.
         loop = asyncio.get_running_loop()
         uvicorn = await loop.run_in_executor(None, importlib.import_module, "uvicorn")
-        routes = await loop.run_in_executor(
-            None, importlib.import_module, "headrace.controller.api.rest_routes"
-        )
+        routes = await loop.run_in_executor(None, importlib.import_module, "headrace.controller.rest.routes")
         config = uvicorn.Config(
             routes.RestRoutes(self._controller, self._inside).application(),
             lifespan="off",

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headrace.controller.api.server_inside import ServerInside
+from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 
 UP, STARTING, DOWN = "UP", "STARTING", "DOWN"

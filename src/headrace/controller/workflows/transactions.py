@@ -12,15 +12,15 @@ from functools import partial
 from typing import Final
 
 from headrace.controller.config import ControllerConfig
+from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow, TxnState, TxnTag
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions import txn_state
-from headrace.controller.transactions.batch_commit import BatchCommits
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.timeouts import Timeouts
 from headrace.controller.transactions.txn_ids import generalised_id, shadow_segment
 from headrace.controller.workflows.abort_txn import finish_abort
-from headrace.controller.workflows.context import WorkflowContext
+from headrace.controller.workflows.batch_commit import BatchCommits
 from headrace.errors import (
     HeadraceError,
     NoSuchStreamError,
@@ -75,7 +75,7 @@ _STATUS_OF = {
 class Transactions:
     """All transactions of all streams. Used on the controller's loop."""
 
-    def __init__(self, context: WorkflowContext) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._supervisor = Supervisor("transactions")
         self._timeouts = Timeouts(self._expire)
