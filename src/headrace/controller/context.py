@@ -44,9 +44,8 @@ def make_context(
     config: ControllerConfig, clock: Clock, entropy: Entropy, store: MetadataStore, segments: SegmentCalls
 ) -> ControllerContext:
     """Wire the parts of a controller."""
-    shared = config.shared
-    scopes = Scopes(store, clock, entropy, shared=shared)
-    registry = Registry(store, shared=shared)
+    scopes = Scopes(store, clock, entropy)
+    registry = Registry(store)
     return ControllerContext(
         config=config,
         clock=clock,
@@ -54,12 +53,12 @@ def make_context(
         store=store,
         segments=segments,
         scopes=scopes,
-        directory=Directory(store, scopes, shared=shared, streams_max=config.streams_cached_max),
+        directory=Directory(store, scopes, streams_max=config.streams_cached_max),
         numbering=Numbering(store),
         registry=registry,
-        outcomes=Outcomes(store, clock, shared=shared),
+        outcomes=Outcomes(store, clock),
         sinks=Sinks(store),
         txn_ids=TxnIds(store),
         marks=WriterMarks(store),
-        engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s, shared=shared),
+        engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
     )

@@ -88,9 +88,7 @@ class DurableWork(Protocol):
 class WorkflowEngine:
     """Owns the tasks of all streams with work. Used on the controller's loop."""
 
-    def __init__(self, entropy: Entropy, *, timeout_s: float, shared: bool = False) -> None:
-        """``shared``: others work on the same streams; rows are read again before each step."""
-        self._shared = shared
+    def __init__(self, entropy: Entropy, *, timeout_s: float) -> None:
         self.work: DurableWork | None = None
         """Set once, before the first call: workflows need the engine and the engine the workflows."""
         self._entropy = entropy
@@ -159,8 +157,7 @@ class WorkflowEngine:
         try:
             while True:
                 worker.woken.clear()
-                if self._shared or failures:
-                    await self._refresh(worker.stream)
+                await self._refresh(worker.stream)
                 run = self._choose(worker)
                 if run is None:
                     return  # nothing is awaited from here on: what comes later starts a new task
@@ -175,7 +172,7 @@ class WorkflowEngine:
                 _fail(request, ClosedError("the controller is stopping"))
 
     async def _refresh(self, stream: Stream) -> None:
-        """What is known of the stream may be why it failed, or may be old."""
+        """Another controller may have been at work; and what is known of the stream may be why it failed."""
         try:
             await stream.refresh()
         except HeadraceError as error:

@@ -66,7 +66,6 @@ class SinkWorld:
         self.segments = segments
         self.world = World(segments=FakeSegmentStores(), clock=SimulatedWallClock(asyncio.get_running_loop()))
         self.settings = {
-            "shared": controllers > 1 or entropy.randbelow(2) == 0,
             "lease_ms_min": 1,
             "lease_grace_ms_min": 0,
             "prepared_ms_max": 5_000,

@@ -51,30 +51,29 @@ class TransactionCalls:
 
     async def commit_transaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
         async def commit() -> None:
-            stream = await self._stream(request.streamInfo)
-            txn_id = txn_id_from_message(request.txnId)
+            stream, txn_id = await self._transaction(request)
             await self._transactions.commit(stream, txn_id, request.writerId, request.timestamp)
 
         return pb.TxnStatus(status=await answer(commit(), pb.TxnStatus.SUCCESS, _REFUSALS))
 
     async def abort_transaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
         async def abort() -> None:
-            stream = await self._stream(request.streamInfo)
-            await self._transactions.abort(stream, txn_id_from_message(request.txnId))
+            stream, txn_id = await self._transaction(request)
+            await self._transactions.abort(stream, txn_id)
 
         return pb.TxnStatus(status=await answer(abort(), pb.TxnStatus.SUCCESS, _REFUSALS))
 
     async def ping_transaction(self, request: pb.PingTxnRequest) -> pb.PingTxnStatus:
-        stream = await self._stream(request.streamInfo)
-        outcome = await self._transactions.ping(stream, txn_id_from_message(request.txnId), request.lease)
+        stream, txn_id = await self._transaction(request)
+        outcome = await self._transactions.ping(stream, txn_id, request.lease)
         return pb.PingTxnStatus(status=_PINGS[outcome])
 
     async def check_transaction_state(self, request: pb.TxnRequest) -> pb.TxnState:
-        stream = await self._context.directory.find(request.streamInfo.scope, request.streamInfo.stream)
-        if stream is None:
+        try:
+            stream, txn_id = await self._transaction(request)
+        except NoSuchStreamError:
             return pb.TxnState(state=pb.TxnState.UNKNOWN)
-        status = await self._transactions.status(stream, txn_id_from_message(request.txnId))
-        return pb.TxnState(state=_STATES[status])
+        return pb.TxnState(state=_STATES[await self._transactions.status(stream, txn_id)])
 
     async def list_completed_transactions(
         self, request: pb.ListCompletedTxnRequest
@@ -90,6 +89,12 @@ class TransactionCalls:
                 for txn_id, committed in finished
             ]
         )
+
+    async def _transaction(self, request: pb.TxnRequest | pb.PingTxnRequest) -> tuple[Stream, int]:
+        """Return the stream and the id that a request names. Raises NoSuchStreamError."""
+        txn_id = txn_id_from_message(request.txnId)
+        info = request.streamInfo
+        return await self._transactions.get_stream(info.scope, info.stream, txn_id), txn_id
 
     async def _stream(self, info: pb.StreamInfo) -> Stream:
         return await self._context.directory.get(info.scope, info.stream)

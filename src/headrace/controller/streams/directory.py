@@ -30,10 +30,9 @@ class DirectoryStatistics:
 class Directory:
     """Streams by scope and name. A handle that nobody holds may be dropped and read again."""
 
-    def __init__(self, store: MetadataStore, scopes: Scopes, *, shared: bool, streams_max: int) -> None:
+    def __init__(self, store: MetadataStore, scopes: Scopes, *, streams_max: int) -> None:
         self._store = store
         self._scopes = scopes
-        self._shared = shared
         self._streams_max = streams_max
         self._streams: WeakValueDictionary[tuple[str, str], Stream] = WeakValueDictionary()
         self._recent: OrderedDict[tuple[str, str], Stream] = OrderedDict()
@@ -49,17 +48,15 @@ class Directory:
 
     async def find(self, scope_name: str, name: str) -> Stream | None:
         """Return the stream, or None if it (or its scope) does not exist."""
-        known = self._streams.get((scope_name, name))
-        if known is not None and not known.gone:
+        known = self.known(scope_name, name)
+        if known is not None:
             self._keep(known)
-            if not self._shared:
-                self._hits += 1
-                return known
             try:
                 await known.refresh()
             except NoSuchStreamError:
                 self.forget(known)
             else:
+                self._hits += 1
                 return known
         self._misses += 1
         scope = await self._scopes.find(scope_name)
@@ -67,12 +64,16 @@ class Directory:
             return None
         return await self.find_in(scope, name)
 
+    def known(self, scope_name: str, name: str) -> Stream | None:
+        """Return the stream as it was read last, if somebody has it. It may have changed or gone since."""
+        known = self._streams.get((scope_name, name))
+        return None if known is None or known.gone else known
+
     async def find_in(self, scope: Scope, name: str) -> Stream | None:
         """Read the stream's row and return its handle."""
         try:
             row = await self._store.get(scope.table, member_key(STREAM, name))
         except NoSuchTableError:
-            self._scopes.forget(scope.name)
             return None
         if row is None:
             return None
@@ -110,7 +111,6 @@ class Directory:
             try:
                 page = await self._store.scan(scope.table, token, count)
             except NoSuchTableError:
-                self._scopes.forget(scope_name)
                 raise NoSuchScopeError(f"scope {scope_name!r} does not exist") from None
             streams = [(member_name(key), row) for key, row in page.rows if key[:1] == STREAM]
             if streams or not page.rows:

@@ -49,7 +49,6 @@ class Members(Generic[R]):
         try:
             found = await self._store.get(scope.table, member_key(self._kind, name))
         except NoSuchTableError:
-            self._scopes.forget(scope_name)
             return None
         return None if found is None else Member(scope, name, self._decode(found.value), found.version)
 
@@ -63,7 +62,6 @@ class Members(Generic[R]):
                 return False
             version = present.version
         except NoSuchTableError:
-            self._scopes.forget(member.scope.name)
             raise NoSuchScopeError(f"scope {member.scope.name!r} does not exist") from None
         member.row, member.version = row, version
         return True
@@ -93,7 +91,6 @@ class Members(Generic[R]):
             try:
                 page = await self._store.scan(scope.table, token, count)
             except NoSuchTableError:
-                self._scopes.forget(scope_name)
                 raise NoSuchScopeError(f"scope {scope_name!r} does not exist") from None
             members = [
                 Member(scope, member_name(key), self._decode(row.value), row.version)

@@ -39,14 +39,12 @@ class Scope:
 
 
 class Scopes:
-    """All scopes. Rows are kept in memory unless other controllers share the store."""
+    """All scopes. Nothing of them is kept in memory: any controller may change them."""
 
-    def __init__(self, store: MetadataStore, clock: Clock, entropy: Entropy, *, shared: bool) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock, entropy: Entropy) -> None:
         self._store = store
         self._clock = clock
         self._entropy = entropy
-        self._shared = shared
-        self._known: dict[str, Scope] = {}
 
     async def get(self, name: str) -> Scope:
         """Return a scope that takes new members. Raises NoSuchScopeError (also for one being deleted)."""
@@ -57,14 +55,8 @@ class Scopes:
 
     async def find(self, name: str) -> Scope | None:
         """Return the scope whatever its state."""
-        known = None if self._shared else self._known.get(name)
-        if known is not None:
-            return known
         row = await self._store.get(SCOPES, name.encode("utf-8", "replace")) if name else None
-        if row is None:
-            self._known.pop(name, None)
-            return None
-        return self._learn(Scope(name, decode_scope(row.value), row.version))
+        return None if row is None else Scope(name, decode_scope(row.value), row.version)
 
     async def create(self, name: str) -> None:
         """Create an empty scope.
@@ -121,7 +113,6 @@ class Scopes:
             state = ScopeState.CLOSED if before is ScopeState.CLOSED else ScopeState.ACTIVE
             await self._write(scope, replace(scope.row, state=state))
             raise ScopeNotEmptyError(f"scope {name!r} is not empty") from None
-        self._known.pop(name, None)
         try:
             await self._store.update(SCOPES, [Write(name.encode("ascii"), None, scope.version)])
         except MetadataConflictError:
@@ -147,17 +138,9 @@ class Scopes:
         token = b""
         while (page := await self._store.scan(SCOPES, token, 1000)).rows:
             for key, row in page.rows:
-                found.append(self._learn(Scope(key.decode("ascii"), decode_scope(row.value), row.version)))
+                found.append(Scope(key.decode("ascii"), decode_scope(row.value), row.version))
             token = page.token
         return found
-
-    def forget(self, name: str) -> None:
-        """What is in memory may be stale."""
-        self._known.pop(name, None)
-
-    def _learn(self, scope: Scope) -> Scope:
-        self._known[scope.name] = scope
-        return scope
 
     async def _write(self, scope: Scope, row: ScopeRow) -> bool:
         """Write ``row`` over the version in ``scope``; return False if somebody else was first."""
@@ -167,14 +150,11 @@ class Scopes:
                 SCOPES, [Write(key, encode_scope(row), scope.version)]
             )
         except MetadataConflictError:
-            self.forget(scope.name)
             return False
         except UnknownOutcomeError:
             present = await self._store.get(SCOPES, key)
             if present is None or present.value != encode_scope(row):
-                self.forget(scope.name)
                 raise
             scope.version = present.version
         scope.row = row
-        self._learn(scope)
         return True

@@ -3,6 +3,9 @@
 Outcomes are bits in rows of 1024 ids. Rows live in one table per day, and a table is deleted as a whole when
 the day after it is over; nobody looks for old rows one by one. Marks for one row that are made at the same
 time are written together.
+
+Any number of controllers may write them. No bit is ever taken back, so what a remembered row says of a
+transaction is true; what it does not say is read.
 """
 
 from __future__ import annotations
@@ -40,10 +43,9 @@ class _Cached:
 class Outcomes:
     """Written once per transaction, read for a day. Used on the controller's loop."""
 
-    def __init__(self, store: MetadataStore, clock: Clock, *, shared: bool) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._shared = shared
         self._cache: OrderedDict[tuple[int, bytes], _Cached] = OrderedDict()
         self._marks: dict[bytes, list[tuple[int, bool]]] = {}
         self._writers: dict[bytes, asyncio.Future[None]] = {}
@@ -60,15 +62,37 @@ class Outcomes:
         for key in touched:
             await self._flush(key)
 
-    async def find(self, uid: bytes, txn_id: int) -> bool | None:
-        """Return True for committed, False for aborted, None if it is not known to have ended."""
+    def known(self, uid: bytes, txn_id: int) -> bool | None:
+        """Return what ``find`` would, as far as this controller knows without looking."""
         key = finished_key(uid, txn_id >> BLOCK_BITS)
         today = self._today()
         for day in (today, today - 1):
-            found = (await self._read(day, key)).row.find(txn_id & (BLOCK_IDS - 1))
+            cached = self._cache.get((day, key))
+            found = None if cached is None else cached.row.find(txn_id & (BLOCK_IDS - 1))
             if found is not None:
                 return found
         return None
+
+    async def find(self, uid: bytes, txn_id: int) -> bool | None:
+        """Return True for committed, False for aborted, None if it is not known to have ended."""
+        return (await self.find_many(uid, [txn_id])).get(txn_id)
+
+    async def find_many(self, uid: bytes, txn_ids: Iterable[int]) -> dict[int, bool]:
+        """Return True for committed, False for aborted; those not known to have ended are left out."""
+        today = self._today()
+        blocks: dict[bytes, list[OutcomeRow]] = {}
+        ended: dict[int, bool] = {}
+        for txn_id in txn_ids:
+            found = self.known(uid, txn_id)
+            if found is None:
+                key = finished_key(uid, txn_id >> BLOCK_BITS)
+                if key not in blocks:
+                    blocks[key] = [(await self._read(day, key)).row for day in (today, today - 1)]
+                answers = (row.find(txn_id & (BLOCK_IDS - 1)) for row in blocks[key])
+                found = next((answer for answer in answers if answer is not None), None)
+            if found is not None:
+                ended[txn_id] = found
+        return ended
 
     async def newest(self, uid: bytes, count: int) -> list[tuple[int, bool]]:
         """Return up to ``count`` (id, committed) of one stream, those begun last first.
@@ -130,7 +154,7 @@ class Outcomes:
         for _ in range(_ATTEMPTS_MAX):
             day = self._today()
             await self._create_table(day)
-            present = await self._read(day, key)
+            present = self._cache.get((day, key)) or await self._read(day, key)
             row = OutcomeRow(present.row.committed | committed, present.row.aborted | aborted)
             if row == present.row:
                 return
@@ -157,10 +181,6 @@ class Outcomes:
     # ---------------------------------------------------------------------------------- reading
 
     async def _read(self, day: int, key: bytes) -> _Cached:
-        cached = None if self._shared else self._cache.get((day, key))
-        if cached is not None:
-            self._cache.move_to_end((day, key))
-            return cached
         try:
             found = await self._store.get(finished_table(day), key)
         except NoSuchTableError:

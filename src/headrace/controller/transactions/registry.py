@@ -1,7 +1,8 @@
 """All transactions that are not finished, with the rows they were read from.
 
-A controller that has the store for itself keeps them in memory and reads them once, when it starts. If
-others share the store, rows are read again for every decision.
+Any number of controllers may change them. So what a controller remembers is good for two things: to make a
+change that is written under the version it was computed from, and to say that a transaction is finished,
+since none ever comes back. Everything else is read.
 """
 
 from __future__ import annotations
@@ -20,21 +21,27 @@ from headrace.errors import MetadataConflictError, UnknownOutcomeError
 
 _UID_BYTES: Final = 16
 _SCAN_ROWS: Final = 1000
+_ROWS_READ_AT_ONCE: Final = 1000
+_REMOVED_ELSEWHERE_S: Final = 0.5
+"""How often a transaction that this controller does not seem to finish is looked at."""
 
 
 class Txn:
     """One transaction: who it is and its row at ``version``.
 
-    ``segments`` are those it writes to, as its creator saw them; empty for one that was read from the store.
+    ``watched`` is the newest version that this controller looks after: it wrote that row, or armed a timeout
+    for it. What it merely read may have nobody else to look after it. ``segments`` are those the transaction
+    writes to, as its creator saw them; empty for one that was read from the store.
     """
 
-    __slots__ = ("row", "segments", "txn_id", "uid", "version")
+    __slots__ = ("row", "segments", "txn_id", "uid", "version", "watched")
 
     def __init__(self, uid: bytes, txn_id: int, row: TxnRow, version: int) -> None:
         self.uid = uid
         self.txn_id = txn_id
         self.row = row
         self.version = version
+        self.watched = ABSENT
         self.segments: tuple[SegmentRecord, ...] = ()
 
     @property
@@ -45,44 +52,52 @@ class Txn:
 class Registry:
     """Reads and writes transaction rows under their versions. Used on the controller's loop."""
 
-    def __init__(self, store: MetadataStore, *, shared: bool) -> None:
+    def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._shared = shared
         self._streams: dict[bytes, dict[int, Txn]] = {}
         self._removal_waiters: dict[bytes, list[asyncio.Future[None]]] = {}
 
     async def load(self) -> list[Txn]:
         """Read every transaction of every stream. To be called once, before anything else."""
-        found: list[Txn] = []
-        for shard in range(SHARDS):
-            async for txn in self._scan(txns_table(bytes([shard]))):
-                self._learn(txn)
-                found.append(txn)
-        return found
+        return [txn for shard in range(SHARDS) async for txn in self._scan(bytes([shard]))]
 
     async def find(self, uid: bytes, txn_id: int) -> Txn | None:
-        """Return the transaction if it is not finished."""
-        if not self._shared:
-            return self._streams.get(uid, {}).get(txn_id)
-        return self._take(uid, txn_id, await self._store.get(txns_table(uid), txn_key(uid, txn_id)))
+        """Read the transaction; None if it is finished."""
+        row = await self._store.get(txns_table(uid), txn_key(uid, txn_id))
+        return self._take(uid, txn_id, row)
 
     async def find_many(self, uid: bytes, txn_ids: Sequence[int]) -> list[Txn | None]:
-        """Return each transaction in the order of ``txn_ids``; None for one that is finished."""
-        if not self._shared:
-            known = self._streams.get(uid, {})
-            return [known.get(txn_id) for txn_id in txn_ids]
-        rows = await self._store.get_many(txns_table(uid), [txn_key(uid, txn_id) for txn_id in txn_ids])
-        return [self._take(uid, txn_id, row) for txn_id, row in zip(txn_ids, rows, strict=True)]
+        """Read transactions, in the order of ``txn_ids``; None for one that is finished."""
+        found: list[Txn | None] = []
+        for start in range(0, len(txn_ids), _ROWS_READ_AT_ONCE):
+            some = txn_ids[start : start + _ROWS_READ_AT_ONCE]
+            rows = await self._store.get_many(txns_table(uid), [txn_key(uid, txn_id) for txn_id in some])
+            found += [self._take(uid, txn_id, row) for txn_id, row in zip(some, rows, strict=True)]
+        return found
+
+    async def find_to_write(self, uid: bytes, txn_id: int) -> Txn | None:
+        """Return the transaction for a change that is written under its version.
+
+        One that was open when it was seen last is not read again: if it is not as it was, ``write`` fails,
+        and the next look finds what it read then.
+        """
+        known = self._streams.get(uid, {}).get(txn_id)
+        if known is not None and known.row.state is TxnState.OPEN:
+            return known
+        return await self.find(uid, txn_id)
+
+    def knows(self, uid: bytes, txn_id: int) -> bool:
+        """Whether the stream had this transaction when it was read last."""
+        return txn_id in self._streams.get(uid, {})
 
     async def all_of(self, uid: bytes) -> list[Txn]:
-        """Return the unfinished transactions of one stream."""
-        if self._shared:
-            table = txns_table(uid)
-            self._streams.pop(uid, None)
-            async for txn in self._scan(table):
-                if txn.uid == uid:
-                    self._learn(txn)
-        return list(self._streams.get(uid, {}).values())
+        """Read the unfinished transactions of one stream."""
+        before = list(self._streams.get(uid, {}))
+        found = {txn.txn_id: txn async for txn in self._scan(uid, of_stream=uid)}
+        for txn_id in before:
+            if txn_id not in found:
+                self._drop(uid, txn_id)  # a row that is there throughout a listing is seen
+        return list(found.values())
 
     def known_committing(self, uid: bytes) -> bool:
         """Whether this controller knows of a decided transaction that waits to be merged."""
@@ -119,8 +134,10 @@ class Registry:
             await self._reread(txn)
             return False
         except UnknownOutcomeError:
-            return await self._reread(txn) and txn.version != before and txn.row == row
-        self._adopt(txn, row, version)
+            if not (await self._reread(txn) and txn.version != before and txn.row == row):
+                return False
+            version = txn.version
+        self._wrote(txn, row, version)
         return True
 
     async def write_in_order(self, txns: Sequence[Txn], rows: Sequence[TxnRow]) -> bool:
@@ -133,7 +150,7 @@ class Registry:
                 await self._reread(txn)
             return False
         for txn, row, version in zip(txns, rows, versions, strict=True):
-            self._adopt(txn, row, version)
+            self._wrote(txn, row, version)
         return True
 
     async def remove(self, uid: bytes, txn_ids: Iterable[int]) -> None:
@@ -147,15 +164,16 @@ class Registry:
                 waiter.set_result(None)
 
     async def wait_removed(self, uid: bytes, txn_ids: Iterable[int]) -> None:
-        """Wait until none of these transactions is unfinished any more."""
+        """Wait until none of these transactions, which were just read, is unfinished any more."""
         waiting = set(txn_ids)
-        while True:
-            waiting = {txn_id for txn_id in waiting if await self.find(uid, txn_id) is not None}
-            if not waiting:
-                return
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._removal_waiters.setdefault(uid, []).append(future)
-            await asyncio.wait([future], timeout=0.5 if self._shared else None)
+        removed: asyncio.Future[None] | None = None
+        while waiting := waiting & self._streams.get(uid, {}).keys():
+            if removed is None or removed.done():
+                removed = asyncio.get_running_loop().create_future()
+                self._removal_waiters.setdefault(uid, []).append(removed)
+            await asyncio.wait([removed], timeout=_REMOVED_ELSEWHERE_S)
+            if not removed.done() and await self.find(uid, min(waiting)) is None:
+                await self.find_many(uid, list(waiting))  # another controller is at work
 
     def statistics(self) -> dict[str, int]:
         """Return how many transactions are known in each state."""
@@ -164,13 +182,18 @@ class Registry:
 
     # ---------------------------------------------------------------------------------- inside
 
-    async def _scan(self, table: str) -> AsyncIterator[Txn]:
+    async def _scan(self, shard: bytes, of_stream: bytes = b"") -> AsyncIterator[Txn]:
+        """Read the table that ``shard`` leads to: all of it, or what belongs to one stream."""
         token = b""
-        while (page := await self._store.scan(table, token, _SCAN_ROWS)).rows:
+        while (page := await self._store.scan(txns_table(shard), token, _SCAN_ROWS)).rows:
             for key, row in page.rows:
-                txn_id = int.from_bytes(key[_UID_BYTES:], "big")
-                yield Txn(key[:_UID_BYTES], txn_id, decode_txn(row.value), row.version)
+                if key.startswith(of_stream):
+                    yield self._learn(key[:_UID_BYTES], int.from_bytes(key[_UID_BYTES:], "big"), row)
             token = page.token
+
+    def _wrote(self, txn: Txn, row: TxnRow, version: int) -> None:
+        self._adopt(txn, row, version)
+        txn.watched = max(txn.watched, version)
 
     async def _reread(self, txn: Txn) -> bool:
         """Take over what is in the store; return whether the transaction still has a row."""
@@ -186,20 +209,24 @@ class Registry:
         if row is None:
             self._drop(uid, txn_id)
             return None
-        txn = Txn(uid, txn_id, decode_txn(row.value), row.version)
-        self._learn(txn)
+        return self._learn(uid, txn_id, row)
+
+    def _learn(self, uid: bytes, txn_id: int, row: Row) -> Txn:
+        """Return the one object of a transaction, which holds the newest row that was seen."""
+        known = self._streams.setdefault(uid, {})
+        txn = known.get(txn_id)
+        if txn is None:
+            txn = known[txn_id] = Txn(uid, txn_id, decode_txn(row.value), row.version)
+        elif row.version > txn.version:
+            txn.row, txn.version = decode_txn(row.value), row.version
         return txn
 
     def _adopt(self, txn: Txn, row: TxnRow, version: int) -> None:
-        txn.row = row
-        txn.version = version
-        self._learn(txn)
-
-    def _learn(self, txn: Txn) -> None:
-        known = self._streams.setdefault(txn.uid, {})
-        present = known.get(txn.txn_id)
-        if present is None or present.version <= txn.version:
-            known[txn.txn_id] = txn
+        """Take over what was just read or written for ``txn``."""
+        known = self._streams.setdefault(txn.uid, {}).setdefault(txn.txn_id, txn)
+        for each in {txn, known}:
+            if version > each.version:
+                each.row, each.version = row, version
 
     def _drop(self, uid: bytes, txn_id: int) -> None:
         known = self._streams.get(uid)

@@ -1,7 +1,8 @@
 """Wakes transactions whose lease ran out: one timer for all of them.
 
-An entry is armed for a version of the row. Whatever happens to the transaction afterwards writes the row,
-so an entry for an older version is dropped when its time comes. Deadlines are on the loop's clock: a wall
+An entry is armed for a version of the row. Whatever this controller does with the transaction afterwards
+writes the row, so an entry for an older version is dropped when its time comes. A row that another controller
+wrote drops nothing: it may have died since. Deadlines are on the loop's clock: a wall
 clock that jumps must not expire anything. After a restart everything is armed anew with a full lease.
 """
 
@@ -39,6 +40,7 @@ class Timeouts:
         if len(self._heap) >= self._sweep_at:
             self._drop_stale()
         self._sequence += 1
+        txn.watched = txn.version
         heapq.heappush(self._heap, (deadline, self._sequence, txn.version, txn))
         if self._heap[0][0] == deadline:
             self._earlier.set()
@@ -51,7 +53,7 @@ class Timeouts:
             now = loop.time()
             while self._heap and self._heap[0][0] <= now:
                 _, _, version, txn = heapq.heappop(self._heap)
-                if txn.version == version:
+                if txn.watched == version:
                     self._expire(txn, version)
             delay_s = max(TICK_S, self._heap[0][0] - now) if self._heap else None
             try:
@@ -66,6 +68,6 @@ class Timeouts:
 
     def _drop_stale(self) -> None:
         """Keep only entries whose row is still the one they were armed for; most never expire."""
-        self._heap = [entry for entry in self._heap if entry[3].version == entry[2]]
+        self._heap = [entry for entry in self._heap if entry[3].watched == entry[2]]
         heapq.heapify(self._heap)
         self._sweep_at = max(_SWEEP_MIN, 2 * len(self._heap))

@@ -163,8 +163,7 @@ class BatchCommits:
         self, stream: Stream, batch: Batch, txn_ids: Sequence[int], *, takeover: bool
     ) -> BatchAnswer | None:
         """Go once through the steps; None: somebody was faster, begin again."""
-        if self._context.config.shared:
-            await stream.refresh()
+        await stream.refresh()
         view = await self._context.sinks.read(stream.uid, batch.sink)
         mark = view.row.mark
         if mark is not None and mark.phase is SinkPhase.DECIDED:
@@ -223,7 +222,7 @@ class BatchCommits:
 
     async def _pin_one(self, stream: Stream, txn_id: int, tag: TxnTag, pinned: list[Txn]) -> bool:
         registry = self._context.registry
-        while (txn := await registry.find(stream.uid, txn_id)) is not None:
+        while (txn := await registry.find_to_write(stream.uid, txn_id)) is not None:
             row = txn_state.prepare(txn.row, self._context.clock.now_ms(), tag)
             if row is None:
                 return False
@@ -252,8 +251,9 @@ class BatchCommits:
     async def _hand_over(self, stream: Stream, txn_ids: Sequence[int]) -> bool:
         """PREPARED -> COMMITTING for all that are not yet; False: a row changed, begin again."""
         txns: list[Txn] = []
-        for txn_id in txn_ids:
-            txn = await self._context.registry.find(stream.uid, txn_id)
+        for txn_id, txn in zip(
+            txn_ids, await self._context.registry.find_many(stream.uid, txn_ids), strict=True
+        ):
             if txn is None or txn.row.state is TxnState.COMMITTING:
                 continue
             if txn.row.state is TxnState.ABORTING:
@@ -267,9 +267,8 @@ class BatchCommits:
     async def _abort_losers(self, stream: Stream, mark: SinkMark | None, txn_ids: Sequence[int]) -> None:
         """Abort what was given for a batch that is in without it."""
         decided = () if mark is None else mark.txn_ids
-        for txn_id in txn_ids:
-            txn = await self._context.registry.find(stream.uid, txn_id)
-            if txn is not None and txn_id not in decided:
+        for txn in await self._context.registry.find_many(stream.uid, txn_ids):
+            if txn is not None and txn.txn_id not in decided:
                 await self._abort_open(stream, txn)
 
     async def _abort_leftovers(self, stream: Stream, batch: Batch) -> None:

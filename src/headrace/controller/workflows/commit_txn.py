@@ -65,8 +65,7 @@ async def commit_batch(context: ControllerContext, stream: Stream) -> bool:
 
 async def _choose(context: ControllerContext, stream: Stream) -> CommitBatch | None:
     txns = await context.registry.next_batch(stream.uid, context.config.commit_batch_max)
-    if context.config.shared:
-        txns = await _without_finished(context, stream, txns)
+    txns = await _without_finished(context, stream, txns)
     if not txns:
         return None
     epoch = epoch_of_txn(txns[0].txn_id)
@@ -76,13 +75,10 @@ async def _choose(context: ControllerContext, stream: Stream) -> CommitBatch | N
 
 async def _without_finished(context: ControllerContext, stream: Stream, txns: list[Txn]) -> list[Txn]:
     """Leave out what was merged before its rows could be removed: it must not make the stream roll."""
-    waiting = []
-    for txn in txns:
-        if await context.outcomes.find(stream.uid, txn.txn_id) is None:
-            waiting.append(txn)
-        else:
-            await context.registry.remove(stream.uid, [txn.txn_id])
-    return waiting
+    ended = await context.outcomes.find_many(stream.uid, [txn.txn_id for txn in txns])
+    if ended:
+        await context.registry.remove(stream.uid, ended)
+    return [txn for txn in txns if txn.txn_id not in ended]
 
 
 async def _merge(

@@ -44,7 +44,7 @@ async def create_stream(
     """
     check_internal_name(name, "stream")
     scope = await context.scopes.get(scope_name)
-    present = await context.directory.find(scope_name, name)
+    present = await context.directory.find_in(scope, name)
     if present is None:
         wanted = {name: config}
         if not name.startswith("_"):  # internal streams have no watermarks
@@ -84,7 +84,6 @@ async def begin_creation(
     try:
         versions = await context.store.update(scope.table, writes)
     except NoSuchTableError:
-        context.scopes.forget(scope.name)
         raise NoSuchScopeError(f"scope {scope.name!r} does not exist") from None
     return [
         context.directory.learn(scope.name, name, scope.table, row, version)

@@ -122,8 +122,7 @@ class Transactions:
         ]
         try:
             await context.segments.create(shadows, rollover_bytes=stream.row.config.rollover_size_bytes)
-            if config.shared:
-                await stream.refresh()
+            await stream.refresh()
             # A seal that began meanwhile may have looked for open transactions before this one had a row.
             check_open(stream)
         except HeadraceError:
@@ -138,6 +137,24 @@ class Transactions:
 
     # ---------------------------------------------------------------------------------- decide
 
+    async def get_stream(self, scope: str, name: str, txn_id: int) -> Stream:
+        """Return the stream of a transaction.
+
+        One that is known to have, or to have had, this transaction is not read again: no other stream of that
+        name ever has it.
+
+        Raises:
+            NoSuchStreamError: there is no stream of that name.
+        """
+        context = self._context
+        stream = context.directory.known(scope, name)
+        if stream is not None and (
+            context.registry.knows(stream.uid, txn_id)
+            or context.outcomes.known(stream.uid, txn_id) is not None
+        ):
+            return stream
+        return await context.directory.get(scope, name)
+
     async def commit(self, stream: Stream, txn_id: int, writer: str, commit_time: int = NO_TIME) -> None:
         """Decide to commit. Repeatable, also after the transaction is finished.
 
@@ -145,7 +162,7 @@ class Transactions:
             NoSuchTransactionError: it is unknown, aborted or being aborted.
             TransactionStateError: it belongs to a batch.
         """
-        while (txn := await self._context.registry.find(stream.uid, txn_id)) is not None:
+        while (txn := await self._context.registry.find_to_write(stream.uid, txn_id)) is not None:
             if txn.row.state is TxnState.ABORTING:
                 raise NoSuchTransactionError(f"transaction {txn_id:032x} was aborted")
             row = txn_state.commit(txn.row, writer, commit_time)
@@ -203,10 +220,12 @@ class Transactions:
     # ---------------------------------------------------------------------------------- ask, extend
 
     async def status(self, stream: Stream, txn_id: int) -> Status:
-        txn = await self._context.registry.find(stream.uid, txn_id)
-        if txn is not None:
-            return _STATUS_OF[txn.row.state]
-        committed = await self._context.outcomes.find(stream.uid, txn_id)
+        committed = self._context.outcomes.known(stream.uid, txn_id)
+        if committed is None:
+            txn = await self._context.registry.find(stream.uid, txn_id)
+            if txn is not None:
+                return _STATUS_OF[txn.row.state]
+            committed = await self._context.outcomes.find(stream.uid, txn_id)
         if committed is None:
             return Status.UNKNOWN
         return Status.COMMITTED if committed else Status.ABORTED

@@ -8,8 +8,8 @@ UID, OTHER = bytes(16), bytes([1] * 16)
 DAY_MS = 86_400_000
 
 
-def make(store=None, clock=None, shared=False):
-    return Outcomes(store or MemoryStore(), clock or ManualClock(), shared=shared)
+def make(store=None, clock=None):
+    return Outcomes(store or MemoryStore(), clock or ManualClock())
 
 
 async def test_outcomes_are_found_by_stream_and_id():
@@ -33,7 +33,7 @@ async def test_many_outcomes_recorded_at_once_are_all_kept():
 
 async def test_two_controllers_record_into_one_row_without_losing_any():
     store = MemoryStore()
-    one, other = make(store, shared=True), make(store, shared=True)
+    one, other = make(store), make(store)
     await asyncio.gather(
         *(one.record(UID, [number], committed=True) for number in range(0, 400, 2)),
         *(other.record(UID, [number], committed=False) for number in range(1, 400, 2)),

@@ -25,6 +25,11 @@ def txn(number, version=1):
     return Txn(bytes(16), number, None, version)
 
 
+def write(txn):
+    """What the registry does with a row that was written here."""
+    txn.version = txn.watched = txn.version + 1
+
+
 def test_what_is_armed_expires_in_order_and_on_time():
     async def scenario(timeouts, expired):
         start = asyncio.get_running_loop().time()
@@ -43,11 +48,22 @@ def test_a_row_that_was_written_again_does_not_expire():
         pinged = txn(1)
         timeouts.arm(pinged, 10_000)
         await asyncio.sleep(5)
-        pinged.version = 2
+        write(pinged)
         timeouts.arm(pinged, 10_000)
         await asyncio.sleep(7)
         assert expired == []
         await asyncio.sleep(7)
+        assert [number for number, _ in expired] == [1]
+
+    run(scenario)
+
+
+def test_a_row_that_another_controller_wrote_is_looked_at_when_its_time_comes():
+    async def scenario(timeouts, expired):
+        pinged = txn(1)
+        timeouts.arm(pinged, 10_000)
+        pinged.version = 2  # read, not written here
+        await asyncio.sleep(12)
         assert [number for number, _ in expired] == [1]
 
     run(scenario)
@@ -69,7 +85,7 @@ def test_a_million_short_transactions_leave_no_pile_of_entries():
         for number in range(20_000):
             finished = txn(number)
             timeouts.arm(finished, 600_000)
-            finished.version += 1
+            write(finished)
         assert timeouts.statistics()["armed"] <= 1024
 
     run(scenario)

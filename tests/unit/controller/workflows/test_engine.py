@@ -96,7 +96,7 @@ def test_transient_failures_are_tried_again_and_refusals_are_not():
             raise StreamSealedError("sealed")
 
         assert await engine.request(stream, "x", fails_twice) == "done"
-        assert stream.refreshed == 2
+        assert stream.refreshed >= 2
         with pytest.raises(StreamSealedError):
             await engine.request(stream, "x", refuses)
 
