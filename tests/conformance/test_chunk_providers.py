@@ -6,7 +6,6 @@ from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.metadata.joint_store import JointRowStore
-from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
@@ -14,6 +13,7 @@ from headrace.testing.conformance.chunk_provider import ChunkProviderContract
 from headrace.testing.conformance.row_store import RowStoreContract
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.filesystem import SimulatedFilesystem
+from headrace.testing.memory_row_store import MemoryRowStore
 from headrace.testing.storage_faults import FaultyChunkProvider, FaultyRowStore
 
 

@@ -1,13 +1,13 @@
 import pytest
 
 from headrace.controller.store.contract import MetadataStore
-from headrace.controller.store.memory import MemoryStore
 from headrace.controller.store.tables import TableStore
 from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
 from headrace.testing.conformance.metadata_store import MetadataStoreContract
+from headrace.testing.memory_metadata_store import MemoryStore
 from headrace.testing.segment_stores import FakeSegmentStores
 
 

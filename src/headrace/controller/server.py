@@ -92,13 +92,11 @@ class Controller:
         self._supervisor = Supervisor("controller")
         self._started = False
         self._stopped = False
-        self._data_address = (config.data_host, config.data_port)
-        self._rpc_address = (config.rpc_host, config.rpc_port)
         self.context = make_context(config, clock, entropy, store, SegmentCalls(segments, entropy))
         self.engine = self.context.engine
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
-        self._placement = placement or SingleHost(lambda: self._data_address)
+        self._placement = placement or SingleHost((config.data_host, config.data_port))
         self.streams = StreamRequests(self.context, self.transactions)
         self.groups = ReaderGroups(self.context, self.transactions)
         self._tables = KeyValueTables(self.context)
@@ -113,16 +111,8 @@ class Controller:
             ReaderGroupCalls(self.context, self.groups),
             KeyValueTableCalls(self.context, self._tables),
             BatchCommitCalls(self.context, self.transactions),
-            ClusterCalls(lambda: self._rpc_address),
+            ClusterCalls((config.rpc_host, config.rpc_port)),
         )
-
-    def set_data_address(self, host: str, port: int) -> None:
-        """Send clients to this segment store from now on (its port may be known only after it listens)."""
-        self._data_address = (host, port)
-
-    def set_rpc_address(self, host: str, port: int) -> None:
-        """Tell clients that this controller is reached there."""
-        self._rpc_address = (host, port)
 
     async def start(self) -> None:
         """Be ready for calls; unfinished work goes on in the background."""

@@ -21,7 +21,6 @@ _C2: Final = 0x4CF5_AD43_2745_937F
 SEED_CONTAINER: Final = 1661405012
 SEED_ROUTING_KEY: Final = 1741865571
 SEED_TABLE_KEY: Final = -2020233499
-SEED_ATTRIBUTE_NAME: Final = 817748169
 
 
 def _rotate(value: int, bits: int) -> int:

@@ -12,7 +12,6 @@ Source: protocol, "Key ranges" and "Routing-key hash"; ``docs/formats/key-space.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -67,11 +66,6 @@ def key_position(routing_key: str) -> float:
 def table_key_position(primary_key: bytes) -> float:
     """Map the primary key of a key-value table to the place that decides its partition."""
     return hash_to_position(murmur3(primary_key, SEED_TABLE_KEY)[0])
-
-
-def owner_index(highs: Sequence[float], position: float) -> int:
-    """Return the index of the smallest of the sorted bounds ``highs`` that is not below ``position``."""
-    return min(bisect_left(highs, position), len(highs) - 1)
 
 
 def split_evenly(whole: KeyRange, count: int) -> list[KeyRange]:

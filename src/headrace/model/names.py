@@ -6,12 +6,11 @@ Source: protocol, "Names"; ``docs/formats/names.md``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
 from headrace.limits import NAME_CHARS_MAX, USER_NAME_CHARS_MAX
-from headrace.model.segment_id import epoch_of, make_segment_id, number_of
+from headrace.model.segment_id import epoch_of, number_of
 
 SYSTEM_SCOPE: Final = "_system"
 READER_GROUP_PREFIX: Final = "_RG"
@@ -26,23 +25,6 @@ _TRANSIENT_MARK: Final = "#transient."
 
 _USER_NAME: Final = re.compile(r"[A-Za-z0-9.\-]+\Z")
 _INTERNAL_NAME: Final = re.compile(r"_?[A-Za-z0-9.\-]+\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentName:
-    """A qualified stream segment name taken apart.
-
-    ``scope`` is empty for the two-part form. ``suffix`` is the transaction or transient part with its mark,
-    or empty.
-    """
-
-    scope: str
-    stream: str
-    segment_id: int
-    suffix: str = ""
-
-    def __str__(self) -> str:
-        return segment_name(self.scope, self.stream, self.segment_id) + self.suffix
 
 
 def check_user_name(name: str, what: str) -> str:
@@ -99,23 +81,3 @@ def container_key(segment: str) -> str:
     primary = primary_name(segment)
     cut = primary.rfind(_EPOCH_MARK)
     return primary if cut < 0 else primary[:cut]
-
-
-def parse_segment_name(segment: str) -> SegmentName:
-    """Take a stream segment name apart.
-
-    Raises:
-        InvalidArgumentError: it is not of the documented form.
-    """
-    primary = primary_name(segment)
-    suffix = segment[len(primary) :]
-    parts = primary.split("/")
-    if len(parts) not in {2, 3}:
-        raise InvalidArgumentError(f"{segment!r} is not scope/stream/number.#epoch.epoch")
-    number, mark, epoch = parts[-1].partition(_EPOCH_MARK)
-    try:
-        segment_id = make_segment_id(int(number), int(epoch) if mark else 0)
-    except (ValueError, AssertionError):
-        raise InvalidArgumentError(f"{segment!r} has no segment number") from None
-    scope = parts[0] if len(parts) == 3 else ""
-    return SegmentName(scope, parts[-2], segment_id, suffix)

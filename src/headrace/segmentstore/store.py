@@ -9,7 +9,7 @@ else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -385,10 +385,6 @@ class SegmentStore:
             return await tables.table_delta(segment, position, count, bytes_max)
 
     # -------------------------------------------------------------------------------------- inspection
-
-    def for_each_container(self, visit: Callable[[SegmentContainer], None]) -> None:
-        for container in self._registry.running():
-            visit(container)
 
 
 def check_stream(state: SegmentState) -> None:

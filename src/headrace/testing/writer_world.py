@@ -30,8 +30,8 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.storage_writer import StorageWriter
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.memory_row_store import MemoryRowStore
 from headrace.testing.storage_faults import FaultyChunkProvider, FaultyRowStore, Injector, no_faults
 
 QUICK = StorageWriterConfig(

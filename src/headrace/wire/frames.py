@@ -69,12 +69,6 @@ def encode(command: Command) -> bytes:
     return b"".join(encode_parts(command))
 
 
-def encode_into(command: Command, buffer: bytearray) -> None:
-    """Append the frame of ``command`` to ``buffer``. Raises InvalidArgumentError."""
-    for part in encode_parts(command):
-        buffer += part
-
-
 def decode_payload(type_id: int, payload: Buffer) -> Command:
     """Return the command in ``payload``; its data are views of ``payload``.
 

@@ -15,7 +15,7 @@ from typing import Final
 from headrace.wire.catalogue import TYPE_IDS
 from headrace.wire.commands import SegmentRead
 from headrace.wire.fields import encode_text
-from headrace.wire.frames import HEAD, HEAD_BYTES
+from headrace.wire.frames import HEAD
 
 _TYPE_ID: Final = TYPE_IDS[SegmentRead]
 _MIDDLE: Final = struct.Struct(">q??i")
@@ -36,8 +36,3 @@ def encode_segment_read_header(
 def encode_segment_read_trailer(request_id: int) -> bytes:
     """Return everything of the frame behind its data."""
     return _TRAILER.pack(request_id)
-
-
-def segment_read_bytes(segment: str, data_bytes: int) -> int:
-    """Return the size of the whole frame."""
-    return HEAD_BYTES + len(_encode_segment(segment)) + _MIDDLE.size + data_bytes + _TRAILER.size

@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from headrace.errors import ProtocolError
 from headrace.wire.catalogue import VERSION, VERSION_OLDEST
 from headrace.wire.commands import (
-    AppendBlock,
-    AppendBlockEnd,
-    ConditionalAppend,
-    ConditionalBlockEnd,
     Hello,
-    Padding,
-    PartialEvent,
-    SetupAppend,
 )
-from headrace.wire.commands.kinds import Command, Request
 
 WRITERS_MAX = 65_536
 """Writers of one connection. Known clients give a connection up after 2,000 of them."""
@@ -48,21 +40,13 @@ class WriterRegistration:
 class ServerSession:
     """One connection as its server sees it."""
 
-    __slots__ = ("_block_of", "_hello", "_writers")
+    __slots__ = ("_writers",)
 
     def __init__(self) -> None:
         self._writers: dict[bytes, WriterRegistration] = {}
-        self._hello: Hello | None = None
-        self._block_of: bytes | None = None
-
-    @property
-    def peer(self) -> Hello | None:
-        """The versions of the client, if it said hello. It need not."""
-        return self._hello
 
     def on_hello(self, hello: Hello) -> tuple[Hello, bool]:
         """Return the answer, and whether the connection has to be closed after it."""
-        self._hello = hello
         compatible = hello.low_version <= VERSION and hello.high_version >= VERSION_OLDEST
         return Hello(VERSION, VERSION_OLDEST), not compatible
 
@@ -81,44 +65,9 @@ class ServerSession:
         """The writer is not set up any more."""
         self._writers.pop(writer_id, None)
 
-    def find_writer(self, writer_id: bytes) -> WriterRegistration | None:
-        return self._writers.get(writer_id)
-
     def get_writer(self, writer_id: bytes) -> WriterRegistration:
         """Return the registration of a writer that wants to append. Raises ProtocolError."""
         registration = self._writers.get(writer_id)
         if registration is None:
             raise ProtocolError(f"writer {writer_id.hex()} appends without having been set up")
         return registration
-
-    def on_command(self, command: Command) -> None:
-        """Check that ``command`` may arrive now, for drivers that take command by command.
-
-        Raises:
-            ProtocolError: it may not.
-        """
-        if not isinstance(command, Request):
-            raise ProtocolError(f"{type(command).__name__} is no request")
-        if self._block_of is not None:
-            if not isinstance(command, AppendBlockEnd) or command.writer_id != self._block_of:
-                raise ProtocolError("an append block is not followed by its end")
-            self._block_of = None
-        match command:
-            case AppendBlock():
-                self._block_of = self.get_writer(command.writer_id).writer_id
-            case AppendBlockEnd():
-                if command.num_events <= 0:
-                    raise ProtocolError(f"an append cannot have {command.num_events} events")
-                number = command.last_event_number
-                self.get_writer(command.writer_id).on_numbers(number, number)
-            case ConditionalAppend() | ConditionalBlockEnd():
-                number = command.event_number
-                self.get_writer(command.writer_id).on_numbers(number, number)
-            case PartialEvent():
-                raise ProtocolError("a partial event outside of an append block")
-            case Hello() | Padding() | SetupAppend() | _:
-                pass
-
-    @property
-    def writer_count(self) -> int:
-        return len(self._writers)

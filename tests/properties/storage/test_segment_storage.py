@@ -12,9 +12,9 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.metadata.rows import CHUNK_PREFIX, SEGMENT_PREFIX
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.memory_row_store import MemoryRowStore
 
 SMALL = SegmentStorageConfig(
     rollover_bytes=64,

@@ -6,12 +6,12 @@ import contextlib
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.testing.crash_points import each_power_loss
 from headrace.testing.failures import ProcessGoneError
 from headrace.testing.filesystem import SimulatedFilesystem
+from headrace.testing.memory_row_store import MemoryRowStore
 
 ROOT = "/data/chunks"
 CONFIG = SegmentStorageConfig(

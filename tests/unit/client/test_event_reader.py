@@ -13,7 +13,7 @@ from headrace.errors import (
     NoSuchStreamError,
     SegmentTruncatedError,
 )
-from headrace.model.key_space import FULL_RANGE, KeyRange, key_position, owner_index, split_evenly
+from headrace.model.key_space import FULL_RANGE, KeyRange, key_position, split_evenly
 from headrace.model.names import segment_name
 
 SMALL = ReaderConfig(read_bytes_max=1024, window_bytes_max=1 << 20)
@@ -27,9 +27,10 @@ def append(system, segment_id, events, stream="t"):
 
 def append_by_key(system, key, event):
     """Append where a writer that knows the newest epoch would."""
-    epoch = sorted(system.controller.epochs["s", "t"][-1].items(), key=lambda item: item[1].high)
-    index = owner_index([key_range.high for _, key_range in epoch], key_position(key))
-    append(system, epoch[index][0], [event])
+    position = key_position(key)
+    for segment_id, key_range in system.controller.epochs["s", "t"][-1].items():
+        if key_range.receives(position):
+            append(system, segment_id, [event])
 
 
 async def read_all(reader):

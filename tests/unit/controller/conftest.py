@@ -9,11 +9,11 @@ import pytest
 
 from headrace.controller.config import ControllerConfig
 from headrace.controller.server import Controller, GrpcServer
-from headrace.controller.store.memory import MemoryStore
 from headrace.controller.store.tables import TableStore
 from headrace.rpc.generated import batch_commit_pb2_grpc, controller_pb2_grpc
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.memory_metadata_store import MemoryStore
 from headrace.testing.segment_stores import FakeSegmentStores
 
 

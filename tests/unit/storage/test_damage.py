@@ -8,11 +8,11 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.providers.chunk_paths import encode_chunk_path
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.memory_row_store import MemoryRowStore
 
 CONFIG = SegmentStorageConfig(
     rollover_bytes=70, block_bytes=16, concat_copy_bytes_max=10, garbage_delay_s=0, read_parallel_max=2

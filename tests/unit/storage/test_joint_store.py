@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import FencedOutError, StorageWriteError, WalWriteError
 from headrace.storage.metadata.joint_store import JointRowStore
-from headrace.storage.metadata.memory_store import MemoryRowStore
+from headrace.testing.memory_row_store import MemoryRowStore
 
 
 class GatedRowStore(MemoryRowStore):

@@ -9,8 +9,8 @@ from headrace.errors import DataCorruptionError, NoSuchSegmentError, SegmentTrun
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.memory_row_store import MemoryRowStore
 
 CHUNKS = 2000
 CHUNK = 4

@@ -14,8 +14,8 @@ from headrace.errors import (
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.metadata.memory_store import MemoryRowStore
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.memory_row_store import MemoryRowStore
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, FaultyRowStore
 

@@ -10,7 +10,6 @@ from headrace.wire.frames import encode
 from headrace.wire.read_reply import (
     encode_segment_read_header,
     encode_segment_read_trailer,
-    segment_read_bytes,
 )
 
 INT64 = st.integers(INT64_MIN, INT64_MAX)
@@ -28,4 +27,3 @@ def test_head_data_and_trailer_are_a_segment_read(segment, offset, at_tail, end,
     expected = encode(c.SegmentRead(segment, offset, at_tail, end, data, request_id))
     head = encode_segment_read_header(segment, offset, at_tail, end, len(data))
     assert b"".join([head, *pieces, encode_segment_read_trailer(request_id)]) == expected
-    assert segment_read_bytes(segment, len(data)) == len(expected)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
 from enum import Enum
 from itertools import count
 from typing import Any
@@ -19,7 +18,6 @@ from headrace.wire.catalogue import BY_COMMAND, VERSION_OLDEST
 from headrace.wire.commands.kinds import Command
 
 Endpoint = tuple[str, int]
-Connect = Callable[[Callable[[], Connection], Endpoint], Awaitable[Connection]]
 
 
 class Use(Enum):

@@ -34,7 +34,6 @@ from headrace.runtime.entropy import Entropy
 from headrace.runtime.retry import RetryPolicy, retry
 
 Reply = TypeVar("Reply")
-Stub = TypeVar("Stub")
 
 _FINAL: Final[dict[grpc.StatusCode, Callable[[str], HeadraceError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,

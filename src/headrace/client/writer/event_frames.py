@@ -50,11 +50,6 @@ def _illegal(length: int) -> InvalidArgumentError:
     return EventTooLargeError(length, EVENT_BYTES_MAX)
 
 
-def frame_event(event: Event) -> bytes:
-    """Return the event with its header. Raises as :func:`event_header`."""
-    return event_header(len(event)) + event
-
-
 def own_event(event: Event) -> bytes:
     """Return the event as ``bytes``, which nobody can change any more.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from headrace.rpc.generated import controller_pb2 as pb
 
 _BUCKETS = {
@@ -15,17 +13,17 @@ _BUCKETS = {
 class ClusterCalls:
     """One controller: it is the whole cluster and owns every bucket."""
 
-    def __init__(self, address: Callable[[], tuple[str, int]]) -> None:
+    def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
 
     async def get_controller_server_list(self, request: pb.ServerRequest) -> pb.ServerResponse:  # noqa: ARG002
-        host, port = self._address()
+        host, port = self._address
         return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port)])
 
     async def get_controller_to_bucket_mapping(
         self, request: pb.ControllerToBucketMappingRequest
     ) -> pb.ControllerToBucketMappingResponse:
-        host, port = self._address()
+        host, port = self._address
         count = _BUCKETS.get(request.serviceType, 0)
         buckets = pb.BucketIds(id=range(count))
         return pb.ControllerToBucketMappingResponse(mapping={f"{host}:{port}": buckets})

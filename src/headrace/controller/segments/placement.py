@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 
@@ -14,10 +13,10 @@ class Placement(Protocol):
 
 
 class SingleHost:
-    """One segment store owns every container. Its address may become known only when it listens."""
+    """One segment store owns every container."""
 
-    def __init__(self, address: Callable[[], tuple[str, int]]) -> None:
+    def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
 
     def locate(self, segment: str) -> tuple[str, int]:  # noqa: ARG002 - all segments are there
-        return self._address()
+        return self._address

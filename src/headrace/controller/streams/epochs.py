@@ -72,10 +72,6 @@ class EpochHistory:
         """Every segment that ever was, oldest first."""
         return self._segments.values()
 
-    def find_sealing_epoch(self, segment_id: int) -> int | None:
-        """Return the epoch at whose creation the segment was sealed; None while it is active or unknown."""
-        return self._sealed_in.get(segment_id)
-
     def successors(self, segment_id: int) -> list[Successor]:
         """Return who follows, with all predecessors of each; nothing for active and unknown segments."""
         sealed_in = self._sealed_in.get(segment_id)

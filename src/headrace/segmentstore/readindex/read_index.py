@@ -39,7 +39,6 @@ from headrace.segmentstore.readindex.storage_fetches import FetchStatistics, Spa
 from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 from headrace.segmentstore.state.segment_state import SegmentState
 
-"""What :meth:`ContainerReadIndex.unstored_bytes` answers when nothing more should be accepted."""
 AT_ONCE_BYTES_MIN: Final = 256 * KIB
 """Who wants that much gets just that; for smaller reads more is read, and kept for those that follow."""
 AT_ONCE_BYTES_MAX: Final = 1 * MIB
@@ -351,16 +350,6 @@ class ContainerReadIndex:
                 return ReadResult(
                     offset, [data], end == length and not segment.sealed, end == length and segment.sealed
                 )
-
-    def watch(self, segment: SegmentState, offset: int) -> asyncio.Future[None]:
-        """Return a future that resolves when a read at ``offset`` is worth another look.
-
-        For callers without a task. Cancel it to be forgotten. It fails as a waiting read would.
-        """
-        waiters = self._index_of(segment).waiters
-        waiter = waiters.add(offset)
-        waiter.add_done_callback(waiters.discard)
-        return waiter
 
     @staticmethod
     async def _wait(waiters: TailWaiters, offset: int) -> None:

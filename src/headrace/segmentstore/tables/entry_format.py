@@ -25,7 +25,7 @@ from struct import Struct
 from typing import Final
 
 from headrace.errors import DataCorruptionError
-from headrace.limits import TABLE_ENTRY_BYTES_MAX, TABLE_KEY_BYTES_MAX, TABLE_VALUE_BYTES_MAX
+from headrace.limits import TABLE_KEY_BYTES_MAX, TABLE_VALUE_BYTES_MAX
 from headrace.model.tables import NO_VERSION, TableEntry
 
 ENTRY_FORMAT_VERSION: Final = 1
@@ -39,7 +39,6 @@ ENTRY_HEADER_BYTES: Final = 17
 REMOVAL: Final = -1
 """Value length of a removal."""
 
-ENTRY_BYTES_MAX: Final = TABLE_ENTRY_BYTES_MAX
 """Header, key and value together."""
 
 _HEADER: Final = Struct(">biiq")

@@ -56,7 +56,6 @@ NEWEST_MAGIC: Final = b"HRWN"
 NEWEST_SLOTS_AT: Final = SLOT_COUNT * SLOT_BYTES
 """Where the slots begin that name the newest file."""
 NEWEST_SLOT_COUNT: Final = 4
-OWNER_FILE_BYTES: Final = NEWEST_SLOTS_AT + NEWEST_SLOT_COUNT * SLOT_BYTES
 
 _RECORD: Final = struct.Struct(">4sIB7x16sQQQ8s")
 _NEWEST: Final = struct.Struct(">4sIB7x16sQQ16x")

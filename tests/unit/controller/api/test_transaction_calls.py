@@ -3,11 +3,11 @@ import asyncio
 import grpc
 import pytest
 
-from headrace.controller.store.memory import MemoryStore
 from headrace.errors import ContainerOfflineError, UnknownOutcomeError
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.testing.memory_metadata_store import MemoryStore
 from tests.unit.controller.calls import (
     State,
     abort,

@@ -1,7 +1,7 @@
 import asyncio
 
-from headrace.controller.store.memory import MemoryStore
 from headrace.controller.transactions.outcomes import Outcomes
+from headrace.testing.memory_metadata_store import MemoryStore
 from tests.unit.controller.conftest import ManualClock
 
 UID, OTHER = bytes(16), bytes([1] * 16)

@@ -1,7 +1,6 @@
 import asyncio
 
 from headrace.controller.store.layout import permanent_tables
-from headrace.controller.store.memory import MemoryStore
 from headrace.controller.transactions.txn_ids import (
     BLOCK,
     TxnIds,
@@ -9,6 +8,7 @@ from headrace.controller.transactions.txn_ids import (
     generalised_id,
     shadow_segment,
 )
+from headrace.testing.memory_metadata_store import MemoryStore
 
 
 async def make_store():

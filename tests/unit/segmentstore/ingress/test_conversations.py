@@ -14,8 +14,8 @@ import pytest
 
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.segmentstore.ingress.config import IngressConfig
+from headrace.testing.client_session import ClientSession
 from headrace.wire import commands as c
-from headrace.wire.client_session import ClientSession
 from headrace.wire.frames import encode
 from tests.unit.segmentstore.ingress.fake_store import FakeStore
 from tests.unit.segmentstore.ingress.world import FakeHome, Peer

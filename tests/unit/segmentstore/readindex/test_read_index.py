@@ -301,17 +301,6 @@ async def test_closing_ends_waiting_and_storage_reads(world):
     assert world.cache.statistics().used_bytes == 0
 
 
-async def test_a_watcher_needs_no_task_and_can_be_cancelled(world):
-    segment = world.create()
-    first, second = world.index.watch(segment, 0), world.index.watch(segment, 0)
-    second.cancel()
-    await settle()
-    assert world.index.statistics().waiting_reads == 1
-    world.append(segment, 1)
-    assert first.done()
-    assert world.index.read_nowait(segment, 0, 10).to_bytes() == pattern(0, 1)
-
-
 async def test_ten_thousand_waiting_readers_all_get_the_append(world):
     segment = world.create()
     reads = [asyncio.ensure_future(world.read(segment, 0, 10, wait=True)) for _ in range(10_000)]

@@ -1,4 +1,4 @@
-"""Rows in memory: for tests, tools and containers whose log is in memory too."""
+"""A row store for segment storage whose rows die with the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata that dies with the process: for tests, simulation and ``standalone --in-memory``."""
+"""A metadata store for controllers whose rows die with the process."""
 
 from __future__ import annotations
 

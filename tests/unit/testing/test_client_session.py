@@ -4,8 +4,8 @@ import pytest
 
 from headrace.errors import InvalidArgumentError, ProtocolError
 from headrace.limits import INT64_MIN
+from headrace.testing.client_session import ClientSession, Phase
 from headrace.wire import commands as c
-from headrace.wire.client_session import ClientSession, Phase
 
 WRITER = bytes(range(16))
 
