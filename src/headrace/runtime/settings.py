@@ -19,6 +19,9 @@ components and are passed to constructors. A class may add ``check(self)`` for r
 raises InvalidArgumentError.
 
 Constructing a class directly checks nothing: a test may want a frame of 64 bytes. ``validate`` does.
+
+What no operator would turn is ``internal``: tests and simulation choose it as they do a setting, but it is
+read from nowhere and stands on no reference page.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ class Tunable:
     simulate: tuple[Any, ...] = ()
     help: str = ""
     secret: bool = False
+    internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,13 @@ def tunable(
     return value
 
 
+def internal(default: V, *, simulate: Sequence[V] = (), help: str = "") -> V:  # noqa: A002 - as above
+    """Declare a value that is no setting: its default, what simulation may choose instead, its meaning."""
+    declared = Tunable(simulate=tuple(simulate), help=help, internal=True)
+    value: V = dataclasses.field(default=default, metadata={_TUNABLE: declared})
+    return value
+
+
 def is_section(kind: Any) -> bool:
     """Say whether the type of a field is a nested group of settings."""
     return isinstance(kind, type) and dataclasses.is_dataclass(kind)
@@ -106,7 +117,7 @@ def walk(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
         key = f"{prefix}{declared.name}"
         if is_section(kind):
             yield from walk(kind, f"{key}.")
-        else:
+        elif not tunable_of(declared).internal:
             yield Setting(key, kind, _default_of(declared), tunable_of(declared))
 
 
@@ -118,7 +129,7 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
         key = f"{prefix}{declared.name}"
         if is_section(kind):
             values.update(flatten(value, f"{key}."))
-        else:
+        elif not tunable_of(declared).internal:
             values[key] = "***" if tunable_of(declared).secret and value else value
     return values
 
@@ -202,7 +213,11 @@ def _check_relations(config: Any) -> None:
 
 
 def _describe_section(cls: type[Any], prefix: str, variable_prefix: str, lines: list[str]) -> None:
-    leaves = [(declared, kind) for declared, kind in fields_of(cls) if not is_section(kind)]
+    leaves = [
+        (declared, kind)
+        for declared, kind in fields_of(cls)
+        if not is_section(kind) and not tunable_of(declared).internal
+    ]
     if prefix:
         lines += [f"## `{prefix.rstrip('.')}`", ""]
     if cls.__doc__ and not cls.__doc__.startswith(f"{cls.__name__}("):  # dataclass writes a signature there
@@ -218,7 +233,7 @@ def _describe_section(cls: type[Any], prefix: str, variable_prefix: str, lines: 
     if leaves:
         lines.append("")
     for declared, kind in fields_of(cls):
-        if is_section(kind):
+        if is_section(kind) and any(walk(kind)):
             _describe_section(kind, f"{prefix}{declared.name}.", variable_prefix, lines)
 
 

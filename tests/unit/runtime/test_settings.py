@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.entropy import SeededEntropy
-from headrace.runtime.settings import describe, flatten, tunable, validate, walk
+from headrace.runtime.settings import describe, flatten, internal, tunable, validate, walk
 from headrace.runtime.settings_sources import load
 from headrace.testing.simulated_settings import simulated
 
@@ -22,6 +22,7 @@ class LogConfig:
     ratio: float = tunable(0.5, low=0.0, high=1.0)
     linger_ms: int = tunable(0, low=0)
     timeout_s: float = tunable(30.0, low=0.1)
+    step: int = internal(8, simulate=(1, 2), help="Ours.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,13 @@ class StoreConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WholeConfig:
+    """Nothing here is a setting."""
+
+    inner: int = internal(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RootConfig:
     data_dir: Path = tunable(Path("headrace-data"), help="Where everything lives.")  # noqa: RUF009 - a Path is immutable
     format: Literal["human", "json"] = tunable("human")
@@ -44,6 +52,7 @@ class RootConfig:
     spill: bool = tunable(False)
     limit_bytes: int | None = tunable(None, low=1)
     password: str = tunable("", secret=True)
+    whole: WholeConfig = field(default_factory=WholeConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
 
 
@@ -200,6 +209,18 @@ def test_the_reference_page_names_every_setting_default_range_and_variable():
         "| `HEADRACE_STORE__DURABLE_LOG__FRAMES_IN_FLIGHT_MAX` |" in page
     )
     assert "| `limit_bytes` | int or none | none | >= 1 |" in page
+
+
+def test_what_is_internal_is_chosen_by_tests_and_simulation_and_by_nobody_else():
+    key = "store.durable_log.step"
+    assert key not in flatten(RootConfig())
+    assert "step" not in describe(RootConfig)
+    assert "whole" not in describe(RootConfig)  # a section without settings
+    for source in ({"overrides": {key: 1}}, {"environment": {"HEADRACE_STORE__DURABLE_LOG__STEP": "1"}}):
+        with pytest.raises(InvalidArgumentError, match="unknown setting"):
+            load(RootConfig, **source)
+    assert LogConfig(step=5).step == 5
+    assert {simulated(LogConfig, SeededEntropy(seed)).step for seed in range(50)} == {1, 2, 8}
 
 
 def test_flatten_lists_every_value_and_masks_secrets():

@@ -19,7 +19,7 @@ from headrace.errors import (
     SegmentTruncatedError,
 )
 from headrace.limits import KIB, MIB
-from headrace.runtime.settings import tunable
+from headrace.runtime.settings import internal, tunable
 from headrace.segmentstore.contract import ReadResult, StorageReader
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX, BlockCache
 from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes, tell_readers
@@ -51,13 +51,10 @@ RUNS_SEGMENTS_MAX: Final = 64
 class ReadIndexConfig:
     """How one container reads from long-term storage."""
 
-    fetches_max: int = tunable(
-        16,
-        low=1,
-        high=1000,
-        help="Storage reads in flight, of at most 2 MiB each; half of them at most for reading ahead.",
+    fetches_max: int = internal(
+        16, help="Storage reads in flight, of at most 2 MiB each; half of them at most for reading ahead."
     )
-    read_ahead: bool = tunable(default=True, help="Read ahead of sequential readers.")
+    read_ahead: bool = internal(default=True, help="Read ahead of sequential readers.")
     storage_timeout_s: float = tunable(
         30.0,
         low=0.001,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.limits import KIB, MIB
-from headrace.runtime.settings import tunable
+from headrace.runtime.settings import internal, tunable
 
 #: A write that takes longer says that the disk stands still now and then. Shorter ones are also what a loop
 #: sees that waits for a core.
@@ -51,11 +51,8 @@ class LoopWritesConfig:
         high=1 * MIB,
         help="Log writes up to this size are made on the event loop while the disk is quick. 0: none.",
     )
-    mean_s_max: float = tunable(
-        0.0005,
-        low=0.0,
-        high=1.0,
-        help="The disk is quick while writes take less than this in the mean, and none takes 20 ms.",
+    mean_s_max: float = internal(
+        0.0005, help="The disk is quick while writes take less than this in the mean, and none takes 20 ms."
     )
 
 
