@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check fmt lint types layers generated unit interop sim bench bench-smoke serve lock clean
+.PHONY: setup demo test check fmt lint types layers generated sim bench bench-smoke serve lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import InvalidArgumentError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the client is imported by the command that runs: help answers at once
     from headrace.client.blocking import BlockingClient
 
 Subparsers = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it

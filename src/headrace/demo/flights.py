@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import UnsupportedError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an optional extra, imported where flights are read
     import pandas as pd
     import pyarrow as pa
 

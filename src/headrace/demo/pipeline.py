@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.demo.flights import LATE_MINUTES
 from headrace.demo.ingest import DELAYS, FLIGHTS, SCOPE
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # optional extras, imported once the demo runs
     import pandas as pd
     from pyspark.sql import Column, DataFrame, SparkSession
 

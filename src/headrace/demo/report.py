@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an optional extra, imported once there is something to report
     import pandas as pd
 
 ORIGINS: Final = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}

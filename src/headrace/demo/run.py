@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,9 +17,7 @@ from headrace.demo.server import DemoServer
 from headrace.demo.totals import check_order, differences, expected_totals
 from headrace.limits import MIB
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
+if TYPE_CHECKING:  # PySpark takes seconds to import: that happens beside the server's start
     from pyspark.sql import SparkSession
 
 DIRECTORY: Final = "demo-output"

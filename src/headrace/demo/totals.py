@@ -11,7 +11,7 @@ from headrace.demo.flights import LATE_MINUTES, Flights
 from headrace.demo.ingest import FLIGHTS, SCOPE
 from headrace.demo.pipeline import KEYS, SUMS
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an optional extra, imported where totals are made
     import pandas as pd
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # PySpark is an optional extra: the caller has it
     from pyspark.sql import SparkSession
 
 __all__ = ["register"]

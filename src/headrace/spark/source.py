@@ -7,21 +7,19 @@ rest when it is asked for it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+from pyspark.sql.types import StructType
 
 from headrace.errors import InvalidArgumentError
 from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceArrowWriter,
-        DataSourceReader,
-        DataSourceStreamArrowWriter,
-        DataSourceStreamReader,
-    )
-    from pyspark.sql.types import StructType
 
 _log: Final = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from headrace.cli.output import print_json, progress
 from headrace.cli.verbs import Subparsers, add_noun, add_verb, connect, scoped
 from headrace.errors import InvalidArgumentError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the client is imported by the command that runs: help answers at once
     from headrace.client.blocking import BlockingEventReader
     from headrace.client.reader.cuts import Edge
     from headrace.client.reader.event_batch import Event

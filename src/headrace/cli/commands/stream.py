@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.cli.commands.stream_changes import delete_stream, scale_stream, seal_stream, truncate_stream
 from headrace.cli.commands.stream_queries import describe_stream, list_streams
 from headrace.cli.output import print_json, progress
 from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
 from headrace.errors import StreamExistsError
-
-if TYPE_CHECKING:
-    from headrace.model.policies import StreamConfiguration
+from headrace.model.policies import (
+    RetentionKind,
+    RetentionPolicy,
+    ScalingKind,
+    ScalingPolicy,
+    StreamConfiguration,
+)
 
 _NOT_ENFORCED: Final = "stored, not enforced yet"
 
@@ -140,7 +144,6 @@ def _register_changes(verbs: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def create_stream(chosen: argparse.Namespace) -> None:
-    from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
     from headrace.runtime.quantities import parse_bytes, parse_duration_ms
 
     scope, stream = scoped(chosen.stream)
@@ -169,8 +172,6 @@ def create_stream(chosen: argparse.Namespace) -> None:
 
 def _warn_of_policies(configuration: StreamConfiguration) -> None:
     """Say on stderr what nobody enforces: who counts on it would fill a disk, or a segment."""
-    from headrace.model.policies import RetentionKind, ScalingKind
-
     stored = "is stored and not enforced yet"
     if configuration.scaling.kind is not ScalingKind.FIXED:
         progress(f"the scaling policy {stored}: scale the stream with headrace stream scale")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from headrace.cli.output import print_columns, print_json
 from headrace.cli.verbs import confirm, connect, scoped
 from headrace.errors import InvalidArgumentError, NoSuchStreamError
+from headrace.model.key_space import FULL_RANGE, KeyRange, join_touching, split_evenly
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the client is imported by the command that runs: help answers at once
     from headrace.client.blocking import BlockingClient
-    from headrace.model.key_space import KeyRange
 
 
 def scale_stream(chosen: argparse.Namespace) -> None:
@@ -30,8 +30,6 @@ def _plan_scale(
     chosen: argparse.Namespace, client: BlockingClient, scope: str, stream: str
 ) -> tuple[list[int], list[KeyRange]]:
     """Return the segments to seal and the ranges that follow them."""
-    from headrace.model.key_space import FULL_RANGE, join_touching, split_evenly
-
     current = {each.segment_id: each.key_range for each in client.current_segments(scope, stream)}
     if chosen.segments is not None:
         if chosen.segments < 1:

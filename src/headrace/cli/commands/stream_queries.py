@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from headrace.cli.output import (
     duration_text,
@@ -14,9 +13,7 @@ from headrace.cli.output import (
     size_text,
 )
 from headrace.cli.verbs import connect, scoped
-
-if TYPE_CHECKING:
-    from headrace.model.policies import RetentionPolicy, ScalingPolicy
+from headrace.model.policies import RetentionKind, RetentionPolicy, ScalingKind, ScalingPolicy
 
 
 def list_streams(chosen: argparse.Namespace) -> None:
@@ -92,7 +89,6 @@ def describe_stream(chosen: argparse.Namespace) -> None:
 
 
 def _scaling_text(policy: ScalingPolicy) -> str:
-    from headrace.model.policies import ScalingKind
 
     segments = "1 segment" if policy.segments_min == 1 else f"{policy.segments_min} segments"
     if policy.kind is ScalingKind.FIXED:
@@ -102,7 +98,6 @@ def _scaling_text(policy: ScalingPolicy) -> str:
 
 
 def _retention_text(policy: RetentionPolicy) -> str:
-    from headrace.model.policies import RetentionKind
 
     if policy.kind is RetentionKind.NONE:
         return "everything"
