@@ -7,15 +7,13 @@ whichever reason, is sent from memory.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    import asyncio
-
-    from headrace.runtime.open_file import FileSpan
+from headrace.runtime.open_file import FileSpan
 
 CAN_SEND_FILES: Final = hasattr(os, "sendfile") and hasattr(socket, "MSG_MORE")
 

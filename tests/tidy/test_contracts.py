@@ -1,0 +1,44 @@
+"""The linter knows the layers inside the large packages, and all code that only decides."""
+
+import tomllib
+
+import pytest
+
+from tests.tidy.source_tree import ROOT, modules
+
+IN_PROGRESS = pytest.mark.xfail(strict=False, reason="issue in progress")
+
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+
+
+@pytest.mark.parametrize("package", ["headrace.segmentstore", "headrace.controller"])
+def test_the_layers_inside_a_package_are_told_in_full(package):
+    inside = [each for each in CONTRACTS if each.get("containers") == [package]]
+    assert [(each["type"], each["exhaustive"]) for each in inside] == [("layers", True)]
+
+
+@IN_PROGRESS
+def test_every_plan_and_every_format_is_code_that_does_no_io():
+    (contract,) = [each for each in CONTRACTS if each["name"] == "Deciding code does no I/O"]
+    pure = contract["source_modules"]
+    left_out = [
+        name
+        for name in modules()
+        if name.endswith(("_plan", "_format")) and not name.startswith("headrace.testing.")
+        if not any(name == each or name.startswith(f"{each}.") for each in pure)
+    ]
+    assert left_out == []
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        *("readindex", "storagewriter", "tables"),
+        *(pytest.param(each, marks=IN_PROGRESS) for each in (".", "container", "durablelog", "ingress")),
+    ],
+)
+def test_a_part_of_the_segment_store_says_what_it_owns_what_to_read_first_and_what_decides(package):
+    text = (ROOT / "src" / "headrace" / "segmentstore" / package / "README.md").read_text().lower()
+    assert "own" in text
+    assert "reading order" in text
+    assert "| decides | does |" in text
