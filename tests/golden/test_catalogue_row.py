@@ -22,7 +22,7 @@ WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
 def test_a_row_has_the_bytes_it_always_had():
     state = SegmentState(5, NAME, accepted_start_offset=13, accepted_length=133, accepted_sealed=True)
     state.last_modified_ms = 1_700_000_000_000
-    state.accepted_attributes = {WRITER: 4}
+    state.attributes.accept({WRITER: 4})
     assert encode_row(state) == GOLDEN
     segment = decode_row(NAME, GOLDEN).segment
     assert (segment.segment_id, segment.start_offset, segment.durable_length, segment.sealed) == (
@@ -31,7 +31,7 @@ def test_a_row_has_the_bytes_it_always_had():
         133,
         True,
     )
-    assert segment.attributes == {WRITER: 4}
+    assert segment.attributes.durable == {WRITER: 4}
 
 
 def test_a_row_with_rows_of_storage_has_the_bytes_it_always_had():

@@ -74,7 +74,7 @@ def test_a_segment_row_has_the_bytes_it_always_had():
     state = SegmentState(5, "sc/st/0.#epoch.0", accepted_start_offset=13, accepted_length=133)
     state.accepted_sealed = True
     state.last_modified_ms = 1_700_000_000_000
-    state.accepted_attributes = {WRITER: 4}
+    state.attributes.accept({WRITER: 4})
     golden = read_golden("operation/v1/segment_row.hex")
     assert encode_segment_row(state) == golden
     decoded = decode_segment_row(golden)
@@ -84,7 +84,7 @@ def test_a_segment_row_has_the_bytes_it_always_had():
         133,
         True,
     )
-    assert decoded.attributes == {WRITER: 4}
+    assert decoded.attributes.durable == {WRITER: 4}
 
 
 def test_a_data_frame_has_the_bytes_it_always_had():

@@ -88,7 +88,7 @@ def test_a_failing_run_is_made_smaller_and_can_be_repeated(monkeypatch):
         for item in frame.items:
             segment = getattr(item, "segment", None)
             if segment is not None:
-                segment.attributes.pop(item.owner.writer_id, None)
+                segment.attributes.durable.pop(item.owner.writer_id, None)
 
     monkeypatch.setattr(DurableApply, "apply", lose_attributes)
     seed, error = first_failure()

@@ -74,7 +74,7 @@ def forget_what_a_writer_has_in_flight(monkeypatch):
         try:
             honest(runs, segment, owner, pieces, size, previous, *rest)
         except AttributeMismatchError:
-            known = segment.accepted_attributes.get(owner.writer_id, ATTRIBUTE_NULL)
+            known = segment.attributes.accepted.get(owner.writer_id, ATTRIBUTE_NULL)
             honest(runs, segment, owner, pieces, size, known, *rest)
 
     monkeypatch.setattr(AppendRuns, "append_block", append_block)
@@ -116,7 +116,7 @@ def count_events_twice_in_recovery(monkeypatch):
     def make_visible(container, operation, *rest):
         honest(container, operation, *rest)
         if isinstance(operation, ops.AppendRun):
-            container.by_id[operation.segment_id].attributes[EVENT_COUNT] += operation.event_count
+            container.by_id[operation.segment_id].attributes.durable[EVENT_COUNT] += operation.event_count
 
     monkeypatch.setattr(log_replay, "make_visible", make_visible)
 

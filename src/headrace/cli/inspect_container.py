@@ -233,7 +233,7 @@ def _segment_document(container_id: int, replayed: ReplayedContainer, view: Segm
         "container": container_id,
         "active": _is_active(replayed, state),
         "last_modified_ms": state.last_modified_ms,
-        "attributes": attribute_words(state.attributes),
+        "attributes": attribute_words(state.attributes.durable),
         "stored_sealed": view.layout is not None and view.layout.sealed,
         "chunks": [asdict(chunk) for chunk in view.chunks],
         "log_only": [
@@ -267,7 +267,10 @@ def _print_segment(container_id: int, replayed: ReplayedContainer, view: Segment
         ]
     )
     print_line("")
-    rows = [(name, _attribute_text(name, value)) for name, value in attribute_words(state.attributes).items()]
+    rows = [
+        (name, _attribute_text(name, value))
+        for name, value in attribute_words(state.attributes.durable).items()
+    ]
     print_columns(("ATTRIBUTE", "VALUE"), rows)
     print_line("")
     print_columns(

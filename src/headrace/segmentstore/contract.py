@@ -6,7 +6,7 @@ part imports another part's driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,7 +25,8 @@ class SegmentInfo:
     sealed: bool
     last_modified_ms: int
     stored_length: int
-    attributes: dict[bytes, int]
+    attributes: Mapping[bytes, int]
+    """All core attributes that are set, and what else is in memory."""
 
 
 @dataclass(slots=True)

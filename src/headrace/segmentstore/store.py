@@ -24,7 +24,7 @@ from headrace.errors import (
 )
 from headrace.limits import TABLE_BATCH_BYTES_MAX
 from headrace.model import attributes as attr
-from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.names import container_key, transient_segment_name
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
 from headrace.runtime.entropy import Entropy
@@ -231,8 +231,12 @@ class SegmentStore:
 
     async def get_attribute(self, segment: str, attribute_id: bytes) -> int:
         """The durable value, ATTRIBUTE_NULL if it is not set. Raises NoSuchSegmentError."""
-        info = await self.segment_info(segment)
-        return info.attributes.get(attribute_id, ATTRIBUTE_NULL)
+        container = self._container(segment)
+        try:
+            return await container.read_attribute(segment, attribute_id)
+        except NoSuchSegmentError:
+            await container.check_refusal()
+            raise
 
     async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
         """Set ``value`` if the attribute is ``expected``; say whether it was. Raises SegmentSealedError."""

@@ -27,6 +27,7 @@ from headrace.errors import (
 )
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 
 T = TypeVar("T")
@@ -234,8 +235,9 @@ class MemorySegmentAccess:
         def apply() -> None:
             disk.data += data
             segment.durable_length += len(data)
-            for update in updates:
-                segment.attributes[update.attribute_id] = disk.attributes[update.attribute_id] = update.value
+            values = {update.attribute_id: update.value for update in updates}
+            segment.attributes.apply(values)
+            disk.attributes.update(values)
 
         return offset, self._accept(apply, segment, data)
 
@@ -276,8 +278,7 @@ class MemorySegmentAccess:
             accepted_length=len(disk.data),
             sealed=disk.sealed,
             accepted_sealed=disk.sealed,
-            attributes=dict(disk.attributes),
-            accepted_attributes=dict(disk.attributes),
+            attributes=SegmentAttributes(disk.attributes),
         )
         self._disk_of[segment.segment_id] = disk
         return segment

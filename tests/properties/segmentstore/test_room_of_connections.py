@@ -10,6 +10,7 @@ from headrace.errors import ContainerOfflineError, ThrottledError
 from headrace.model.tables import NO_VERSION, TableEntry, TableKey
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.ingress.config import IngressConfig
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.testing.loop import SimulatedLoop
 from headrace.wire import commands as c
 from headrace.wire.frames import HEAD, encode
@@ -35,8 +36,7 @@ class CountingStore(FakeStore):
         self.offline = None
         for name, old in list(self.segments.items()):
             state = self.add(name, bytes(old.data[: old.state.durable_length])).state
-            state.attributes = dict(old.state.attributes)
-            state.accepted_attributes = dict(old.state.attributes)
+            state.attributes = SegmentAttributes(old.state.attributes.durable)
             state.sealed = state.accepted_sealed = old.state.sealed
 
     def heal(self):

@@ -8,7 +8,6 @@ from headrace.errors import ContainerOfflineError, OffsetMismatchError
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.segmentstore.container.owner_question import OwnerQuestion
 from headrace.segmentstore.durablelog.operation_processor import AppendOwner, OperationProcessor
-from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 
@@ -37,22 +36,28 @@ class ContainerAppendTarget:
         self._end_is_uncertain = False
         """Whether the last append was kept waiting for what is on its way, and not for room."""
         self.state = state
-        state.users += 1
+        state.hold()
 
     def close(self) -> None:
         """Nothing will be appended any more. Idempotent."""
         if self._open:
             self._open = False
-            self.state.users -= 1
-            self.state.last_used = self._container.sequence  # appends do not say so one by one
+            self.state.release()
+            self.state.touch(self._container.sequence)  # appends do not say so one by one
 
     def last_event_number(self, writer_id: bytes) -> int:
         """The last event number of the writer that is durable, or ATTRIBUTE_NULL."""
-        return self.state.attributes.get(writer_id, ATTRIBUTE_NULL)
+        return self.state.attributes.durable.get(writer_id, ATTRIBUTE_NULL)
 
     def accepted_event_number(self, writer_id: bytes) -> int:
         """The last event number of the writer that was accepted, durable or not, or ATTRIBUTE_NULL."""
-        return self.state.accepted_attributes.get(writer_id, ATTRIBUTE_NULL)
+        return self.state.attributes.accepted.get(writer_id, ATTRIBUTE_NULL)
+
+    def is_settled(self, writer_id: bytes) -> bool:
+        """Whether the event number of a writer is known, and durable as it was accepted."""
+        return not self.state.attributes.missing((writer_id,)) and self.last_event_number(
+            writer_id
+        ) == self.accepted_event_number(writer_id)
 
     def check_writer(self, writer_id: bytes) -> None:
         """Refuse a writer whose first append would be refused.
@@ -61,15 +66,17 @@ class ContainerAppendTarget:
             TooManyAttributesError: the segment has had too many writers to take another one.
         """
         state = self.state
-        if not state.accepted_sealed and writer_id not in state.accepted_attributes:
-            transitions.check_attribute_room(state, (writer_id,))
+        if not state.accepted_sealed:
+            state.attributes.check_room(state.name, (writer_id,))
 
     async def settle(self, writer_id: bytes) -> None:
-        """Wait until what was accepted from a writer before this call is durable.
+        """Wait until the event number of a writer is in memory, and what was accepted from it before this
+        call is durable.
 
         Raises:
             ContainerOfflineError: this owner ended, and it is durable or not.
         """
+        await self.state.attributes.load((writer_id,))
         await self._processor.flush()
         number = self.last_event_number(writer_id)
         if self._processor.has_ended and number != self.accepted_event_number(writer_id):

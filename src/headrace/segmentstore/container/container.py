@@ -99,7 +99,7 @@ class SegmentContainer:
             if judged is error:
                 raise
             raise judged from error
-        self._state.active_max = self._active_segments_max
+        self._state.bound_active(self._active_segments_max)
         self.tiers.supervisor.spawn("evictions", self.evictions.run())
 
     async def stop(self) -> None:
@@ -186,10 +186,10 @@ class SegmentContainer:
         self._tenure.check_online()
         return await self._directory.read_info(name)
 
-    def attribute(self, segment: SegmentState, attribute_id: bytes) -> int:
-        """The durable value, or ATTRIBUTE_NULL."""
+    async def read_attribute(self, name: str, attribute_id: bytes) -> int:
+        """The durable value of a live segment's attribute, or ATTRIBUTE_NULL. Raises as :meth:`resolve`."""
         self._tenure.check_online()
-        return segment.attribute(attribute_id)
+        return await self._directory.read_attribute(name, attribute_id)
 
     def append_target(self, name: str) -> ContainerAppendTarget | None:
         """The synchronous door for the append blocks of one segment; None if that takes :meth:`resolve`.
@@ -300,7 +300,7 @@ class SegmentContainer:
         """See :meth:`ReadIndex.read`."""
         self._tenure.check_online(segment.name)
         transitions.check_held(segment)
-        segment.users += 1
+        segment.hold()
         try:
             return await self._read_index.read(segment, offset, length_max, wait=wait)
         except CorruptionError as error:
@@ -311,7 +311,7 @@ class SegmentContainer:
             self._tenure.check_online()  # what has ended proves nothing any more
             raise
         finally:
-            segment.users -= 1
+            segment.release()
 
     def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
         """See :meth:`ReadIndex.read_nowait`."""

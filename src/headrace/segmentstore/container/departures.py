@@ -60,7 +60,7 @@ class Departures:
         if segment.segment_id not in self._log.departed_in_log:
             if segment.merged:
                 # The log was cut behind the merge, so storage has completed it. Its row may still be there.
-                segment.stored_deleted = True
+                segment.note_stored_deletion()
                 return
             self._log.memory_log.add(StoredDelete(self._state.next_sequence(), segment))
 

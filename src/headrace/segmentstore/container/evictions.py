@@ -247,7 +247,7 @@ class Evictions:
             work += 1
             if state.last_used >= cutoff or not plan.is_evictable(state, is_table_idle):
                 continue
-            if _ATTRIBUTE_BYTES_MIN * len(state.accepted_attributes) > self._row_bytes_max:
+            if _ATTRIBUTE_BYTES_MIN * len(state.attributes) > self._row_bytes_max:
                 continue
             candidate, looked_at = self._make_candidate(state)
             work += looked_at + len(candidate.row) // KIB

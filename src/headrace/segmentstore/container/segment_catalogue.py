@@ -69,7 +69,7 @@ class SegmentCatalogue:
             segment = await container.create(
                 self.name, {SEGMENT_TYPE: TYPE_SYSTEM | TYPE_TABLE, ROLLOVER_SIZE: _CHUNK_BYTES}
             )
-        segment.pinned = True
+        segment.pin()
         self._segment = segment
 
     def is_absent(self, name: str) -> bool:
@@ -107,7 +107,7 @@ class SegmentCatalogue:
             self._losses += replaces
             self.puts += 1
             for segment, row in rows:
-                segment.catalogue_row = row
+                segment.note_catalogue_row(row)
 
     async def remove(self, segments: Sequence[SegmentState]) -> dict[SegmentState, CorruptionError]:
         """Remove the rows of segments that are gone. A row of another segment of the same name stays.

@@ -33,7 +33,7 @@ class SegmentChanges:
         def propose(sequence: int) -> ops.Append:
             return transitions.propose_append(segment, sequence, data, updates, expected_offset)
 
-        ticket = await self._submit(segment, propose, len(data) + _UPDATE_BYTES * len(updates))
+        ticket = await self._submit(segment, propose, len(data), updates)
         offset: int = ticket.operation.offset
         return offset
 
@@ -43,7 +43,7 @@ class SegmentChanges:
         def propose(sequence: int) -> ops.UpdateAttributes:
             return transitions.propose_update(segment, sequence, updates)
 
-        await self._submit(segment, propose, _UPDATE_BYTES * len(updates))
+        await self._submit(segment, propose, 0, updates)
 
     async def seal(self, segment: SegmentState) -> int:
         """See :meth:`SegmentContainer.seal`."""
@@ -71,10 +71,16 @@ class SegmentChanges:
         await self._submit(segment, partial(transitions.propose_delete, segment), deletes=True)
 
     async def _submit(
-        self, segment: SegmentState, propose: Propose, size_bytes: int = 0, *, deletes: bool = False
+        self,
+        segment: SegmentState,
+        propose: Propose,
+        size_bytes: int = 0,
+        updates: Sequence[AttributeUpdate] = (),
+        *,
+        deletes: bool = False,
     ) -> Any:
-        segment.users += 1
-        try:
+        with segment.held():
+            if updates:
+                await segment.attributes.load(update.attribute_id for update in updates)
+                size_bytes += _UPDATE_BYTES * len(updates)
             return await self._log.submit(propose, size_bytes, segments=(segment,), deletes=deletes)
-        finally:
-            segment.users -= 1

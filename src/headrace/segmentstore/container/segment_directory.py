@@ -68,8 +68,7 @@ class SegmentDirectory:
         """
         state = self._state.find(name)
         if state is not None and not self.activations.is_inactive(name):
-            if state.accepted_deleted or state.accepted_merged or self._is_beginning(state):
-                raise NoSuchSegmentError(name)
+            self._check_visible(state)
             return state
         if state is None and name not in self.activations and self._catalogue.is_absent(name):
             raise NoSuchSegmentError(name)
@@ -90,9 +89,8 @@ class SegmentDirectory:
             if state is None and name not in self.activations and self._catalogue.is_absent(name):
                 raise NoSuchSegmentError(name)
             state = await self.activations.wait(name)
-            state.last_used = self._state.sequence
-        if state.accepted_deleted or state.accepted_merged or self._is_beginning(state):
-            raise NoSuchSegmentError(name)
+            state.touch(self._state.sequence)
+        self._check_visible(state)
         return state
 
     async def resolve_accepted(self, name: str) -> SegmentState | None:
@@ -106,6 +104,20 @@ class SegmentDirectory:
 
     async def read_info(self, name: str) -> SegmentInfo:
         """Durable facts about a live segment, which stays where it is. Raises as :meth:`resolve`."""
+        return self.info_of(await self._find_where_it_is(name))
+
+    async def read_attribute(self, name: str, attribute_id: bytes) -> int:
+        """The durable value of one of its attributes. Raises as :meth:`resolve`."""
+        state = await self._find_where_it_is(name)
+        with state.held():
+            await state.attributes.load((attribute_id,))
+        self._check_visible(state)
+        value = state.attributes.get(attribute_id)
+        assert value is not None, "it was loaded, and its segment held"
+        return value
+
+    async def _find_where_it_is(self, name: str) -> SegmentState:
+        """Return a segment, which may be on its way out, or what the catalogue says if it is inactive."""
         state = self._state.find(name)
         if state is None:
             row = await self._catalogue.find(name)
@@ -114,29 +126,29 @@ class SegmentDirectory:
                 if row is None or self._is_stale(row):
                     raise NoSuchSegmentError(name)
                 state = row.segment
-                state.stored_length = state.durable_length
-        return self.info_of(state)
+                state.note_all_stored()
+        return state
 
     def info_of(self, state: SegmentState) -> SegmentInfo:
         """Durable facts about a segment. Raises NoSuchSegmentError if it is going, or not durable yet."""
-        name = state.name
-        if state.accepted_deleted or state.accepted_merged or self._is_beginning(state):
-            raise NoSuchSegmentError(name)
+        self._check_visible(state)
         return SegmentInfo(
-            name,
+            state.name,
             state.start_offset,
             state.durable_length,
             state.sealed,
             state.last_modified_ms,
             state.stored_length,
-            state.attributes,
+            state.attributes.durable,
         )
 
-    def _is_beginning(self, state: SegmentState) -> bool:
-        """Whether a segment is being created and that is not durable: one that exists is seen by everybody,
-        also while somebody tries to create it.
+    def _check_visible(self, state: SegmentState) -> None:
+        """Raise NoSuchSegmentError for a segment that is going, or being created and not durable: one that
+        exists is seen by everybody, also while somebody tries to create it.
         """
-        return state.name in self._creating and not state.attributes
+        is_beginning = state.name in self._creating and not state.is_created
+        if state.accepted_deleted or state.accepted_merged or is_beginning:
+            raise NoSuchSegmentError(state.name)
 
     def _is_stale(self, row: CatalogueRow) -> bool:
         """Whether a row is about a segment that is in memory, if only as deleted or merged."""
@@ -183,7 +195,7 @@ class SegmentDirectory:
         state = self._state.find(name)
         if state is not None and (state.accepted_deleted or state.accepted_merged):
             await self._log.flush()
-        elif state is not None and state.attributes:
+        elif state is not None and state.is_created:
             # Durable, so the log need not be asked: a creation under way would hide it from everybody.
             raise SegmentExistsError(name)
         elif state is None and not self._catalogue.is_absent(name):
@@ -225,7 +237,7 @@ class SegmentDirectory:
                     f"the container ended while {name!r} was activated: {error}"
                 ) from error
         state = self._state.by_id[row.segment.segment_id]
-        state.catalogue_row = row.data
+        state.note_catalogue_row(row.data)
         return state
 
     def _submit(self, name: str, propose: Propose, size_bytes: int = 0) -> asyncio.Future[Any]:

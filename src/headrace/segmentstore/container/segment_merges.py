@@ -72,24 +72,23 @@ class SegmentMerges:
         self, target: SegmentState, source_name: str, updates: Sequence[AttributeUpdate] = ()
     ) -> int:
         """See :meth:`SegmentContainer.merge`."""
-        target.users += 1
-        try:
+        with target.held():
             source = await self._find_source(source_name)
             try:
+                if updates:
+                    await target.attributes.load(update.attribute_id for update in updates)
                 whole = _Whole(target, [source])
                 whole.look()
                 _, length = await self._start(target, source_name, source, updates, whole)
                 return length
             finally:
                 _release(source)
-        finally:
-            target.users -= 1
 
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
         """See :meth:`SegmentContainer.merge_batch`."""
         check_count(source_names)
         sources: list[SegmentState | None] = []
-        target.users += 1
+        target.hold()
         try:
             for name in source_names:
                 try:
@@ -100,7 +99,7 @@ class SegmentMerges:
             _Whole(target, sources).look()
             return await self._merge_all(target, source_names, sources)
         finally:
-            target.users -= 1
+            target.release()
             for source in sources:
                 _release(source)
 
@@ -143,7 +142,7 @@ class SegmentMerges:
         if source is not None:
             if source.is_table:
                 raise UnsupportedError(f"segment {name!r} is a table and cannot be merged")
-            source.users += 1
+            source.hold()
         return source
 
     def _start(
@@ -369,7 +368,7 @@ def _lengths_in_order(extents: Sequence[Extent]) -> list[int]:
 
 def _release(source: SegmentState | None) -> None:
     if source is not None:
-        source.users -= 1
+        source.release()
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:

@@ -44,6 +44,6 @@ class StoredLengths:
                     f"{segment.durable_length}"
                 )
             if row.length > segment.stored_length:
-                segment.stored_length = row.length
+                segment.note_stored(row.length)
                 self._read_index.on_changed(segment)
                 self._read_index.let_go(segment)

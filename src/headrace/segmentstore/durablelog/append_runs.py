@@ -19,8 +19,7 @@ from headrace.errors import (
     InvalidArgumentError,
     OffsetMismatchError,
 )
-from headrace.limits import INT64_MAX
-from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
+from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, WHOLE
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
@@ -129,16 +128,16 @@ class AppendRuns:
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
         if segment.accepted_sealed or segment.accepted_deleted:
             transitions.check_appendable(segment)
-        attributes = segment.accepted_attributes
+        attributes = segment.attributes
         writer_id = owner.writer_id
-        existing = attributes.get(writer_id, ATTRIBUTE_NULL)
+        existing = attributes.accepted.get(writer_id, ATTRIBUTE_NULL)
         if existing != previous_event_number:
             raise AttributeMismatchError(segment.name, writer_id, previous_event_number, existing)
         offset = segment.accepted_length
         if expected_offset >= 0 and expected_offset != offset:
             raise OffsetMismatchError(segment.name, expected_offset, offset)
         if existing == ATTRIBUTE_NULL:
-            transitions.check_attribute_room(segment, (writer_id,))
+            attributes.check_room(segment.name, (writer_id,))
 
         run = self.current
         if run is not None and (
@@ -167,11 +166,7 @@ class AppendRuns:
         run.event_count += event_count
         run.last_event_number = last_event_number
         run.request_id = request_id
-        attributes[writer_id] = last_event_number
-        count = attributes.get(EVENT_COUNT, 0) + event_count
-        attributes[EVENT_COUNT] = min(INT64_MAX, count)
-        segment.accepted_length = offset + size
-        segment.checkpoint_row = None
+        segment.accept_block(writer_id, last_event_number, event_count, size)
         self._stats.blocks += 1
         if not self._turn.scheduled:
             self._turn.schedule()

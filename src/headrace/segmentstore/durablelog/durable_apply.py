@@ -5,8 +5,6 @@ Source: ``docs/flows/append.md``, steps 9 and 10.
 
 from __future__ import annotations
 
-from headrace.limits import INT64_MAX
-from headrace.model.attributes import EVENT_COUNT
 from headrace.runtime.clock import Clock
 from headrace.segmentstore.contract import (
     ReadIndex,
@@ -57,13 +55,10 @@ class DurableApply:
                     if item.pieces is None
                     else memoryview(item.pieces)
                 )
-                segment.durable_length = item.offset + item.length
-                values = segment.attributes
-                values[item.owner.writer_id] = item.last_event_number
-                count = values.get(EVENT_COUNT, 0) + item.event_count
-                values[EVENT_COUNT] = min(INT64_MAX, count)
-                segment.last_modified_ms = time_ms
-                segment.checkpoint_row = None
+                end = item.offset + item.length
+                segment.apply_run(
+                    item.owner.writer_id, item.last_event_number, item.event_count, end, time_ms
+                )
                 if item.length:  # an append may be empty: it moves its writer on, and owes storage nothing
                     append(segment, item.offset, data)
                     add_append(item.sequence, segment, item.offset, item.length)

@@ -132,7 +132,7 @@ class DurableLog:
             StorageFullError: no room to take ownership.
         """
         await self._wal.open()
-        self._container.epoch = self._wal.epoch
+        self._container.begin(self._wal.epoch)
         async with turn or contextlib.nullcontext():
             recovered = await self._replay(on_storage_rows)
         self._processor = OperationProcessor(

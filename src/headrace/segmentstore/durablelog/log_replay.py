@@ -128,7 +128,7 @@ class LogReplay:
 
     def _advance(self, operation: Operation) -> None:
         transitions.check_replay(self._container, operation)
-        self._container.sequence = operation.sequence
+        self._container.advance(operation.sequence)
 
     def _on_operation(self, operation: Operation, time_ms: int) -> None:
         if self._installed:
@@ -167,9 +167,10 @@ class LogReplay:
         yield from metadata_checkpoint.install(
             self._container, rows, storage_rows, portion.operations_max, portion.row_bytes_max
         )
-        self._container.sequence = self.first_sequence = begin.sequence
+        self.first_sequence = begin.sequence
+        self._container.advance(begin.sequence)
         for state in self._container.by_id.values():
-            state.last_used = begin.sequence
+            state.touch(begin.sequence)
         self._installed = True
         changes = iter(storage_rows.items())
         for _ in range(0, len(storage_rows) or 1, portion.operations_max):
@@ -199,7 +200,7 @@ class LogReplay:
                 self._evict(operation)
                 return
             case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
-                self._container.by_id[operation.segment_id].last_used = operation.sequence
+                self._container.by_id[operation.segment_id].touch(operation.sequence)
                 self.kept.pop(operation.segment_id, None)  # and from here on everybody knows
                 return
             case _:
@@ -236,8 +237,7 @@ class LogReplay:
             state = container.by_id[segment_id]
             if segment_id not in self._resumed and state.is_settled:
                 self._read_index.drop(container.evict(segment_id))
-                for key in keys:
-                    del container.accepted_storage_rows[key], container.storage_rows[key]
+                container.remove_rows(keys)
                 self.kept.pop(segment_id, None)
             else:
                 self.kept[segment_id] = keys

@@ -103,10 +103,7 @@ class ConnectionWriters:
             return False
         if target is None:
             return self._wait_for_target(command)
-        if (
-            target.last_event_number(writer_id) != target.accepted_event_number(writer_id)
-            and self._find_busy(writer_id, segment) is None
-        ):
+        if not target.is_settled(writer_id) and self._find_busy(writer_id, segment) is None:
             target.close()
             return self._wait_for_target(command)
         try:

@@ -35,11 +35,14 @@ class AppendTarget(Protocol):
     def accepted_event_number(self, writer_id: bytes) -> int:
         """Return the event number that the next append of a writer continues, durable or not."""
 
+    def is_settled(self, writer_id: bytes) -> bool:
+        """Say whether both are known and the same. If not, ``settle`` before a writer is set up."""
+
     def check_writer(self, writer_id: bytes) -> None:
         """Raises TooManyAttributesError if the segment takes no further writer, and this one is new to it."""
 
     async def settle(self, writer_id: bytes) -> None:
-        """Wait until what was accepted from a writer so far is durable.
+        """Wait until what was accepted from a writer so far is known and durable.
 
         Raises:
             ContainerOfflineError: it is durable or not.

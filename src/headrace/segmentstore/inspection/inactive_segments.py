@@ -49,8 +49,7 @@ def read_inactive(replayed: ReplayedContainer, contents: SegmentContents) -> Ite
         segment = row.segment
         if segment.segment_id not in state.by_id:
             replayed.archived_rows.update(row.storage_rows)
-            # It was stored before it left.
-            segment.stored_length, segment.stored_sealed = segment.durable_length, segment.sealed
+            segment.note_all_stored()
             yield segment
 
 

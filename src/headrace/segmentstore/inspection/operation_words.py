@@ -112,7 +112,7 @@ def describe_operation(operation: Operation, names: Mapping[int, str]) -> Operat
             }
             if operation.storage_rows:
                 words.fields["storage_rows"] = len(operation.storage_rows)
-            words.attributes = attribute_words(row.attributes)
+            words.attributes = attribute_words(row.attributes.durable)
         case _:
             words.fields = _checkpoint_fields(operation)
     return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.errors import NoSuchSegmentError
@@ -10,7 +11,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 
 @dataclass(slots=True, eq=False)
 class ContainerState:
-    """Owned and changed by one container's loop."""
+    """Owned by one container's loop. Changed by the verbs below and by :mod:`.transitions`."""
 
     container_id: int
     epoch: int = 0
@@ -36,6 +37,18 @@ class ContainerState:
     def is_full(self) -> bool:
         return 0 < self.active_max <= len(self.by_name)
 
+    def begin(self, epoch: int) -> None:
+        """This process owns the log from now on."""
+        self.epoch = epoch
+
+    def bound_active(self, active_max: int) -> None:
+        """Everything is recovered: have no more segments in memory than that."""
+        self.active_max = active_max
+
+    def advance(self, sequence: int) -> None:
+        """An operation with that number was met in the log."""
+        self.sequence = sequence
+
     def next_sequence(self) -> int:
         self.sequence += 1
         return self.sequence
@@ -43,7 +56,7 @@ class ContainerState:
     def find(self, name: str) -> SegmentState | None:
         state = self.by_name.get(name)
         if state is not None:
-            state.last_used = self.sequence
+            state.touch(self.sequence)
         return state
 
     def get(self, name: str) -> SegmentState:
@@ -74,6 +87,11 @@ class ContainerState:
         """A segment was merged or deleted, as far as is accepted."""
         self.departing[state] = None
         self.departures += 1
+
+    def remove_rows(self, keys: Iterable[str]) -> None:
+        """Rows of storage leave memory with their segment: what was evicted is in the log."""
+        for key in keys:
+            del self.accepted_storage_rows[key], self.storage_rows[key]
 
     def forget(self, state: SegmentState) -> None:
         """Storage has let go of a merged or deleted segment: nothing refers to it any more."""

@@ -79,6 +79,6 @@ def stale_transients(segments: Iterable[SegmentState], epoch: int) -> list[Segme
         for state in segments
         # The accepted side: one that is being created right now has no durable attributes yet.
         if state.is_transient
-        and state.accepted_attributes.get(attr.CREATION_EPOCH, epoch) < epoch
+        and state.attributes.accepted.get(attr.CREATION_EPOCH, epoch) < epoch
         and not state.accepted_deleted
     ]

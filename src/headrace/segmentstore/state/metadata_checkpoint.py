@@ -33,6 +33,7 @@ from headrace.errors import DataCorruptionError
 from headrace.segmentstore.operations.catalogue import Buffer
 from headrace.segmentstore.operations.codec import decode_values, encode_values
 from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 
 _ROW: Final = struct.Struct(">BBqqqqH")
@@ -63,7 +64,7 @@ def encode_segment_row(state: SegmentState) -> bytes:
             state.last_modified_ms,
             len(name),
         )
-        state.checkpoint_row = head + name + encode_values(state.accepted_attributes)
+        state.checkpoint_row = head + name + encode_values(state.attributes.checkpoint_values())
     return state.checkpoint_row
 
 
@@ -99,8 +100,7 @@ def decode_segment_row(row: Buffer) -> SegmentState:
         deleted=bool(flags & _DELETED),
         accepted_deleted=bool(flags & _DELETED),
         last_modified_ms=modified,
-        attributes=values,
-        accepted_attributes=dict(values),
+        attributes=SegmentAttributes(values),
     )
 
 

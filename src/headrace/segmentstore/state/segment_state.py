@@ -12,15 +12,23 @@ by recovery, so nothing is ever rolled back in place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from headrace.limits import INT64_MAX
 from headrace.model import attributes as attr
-from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.model.attributes import EVENT_COUNT
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 
 
 @dataclass(slots=True, eq=False)
 class SegmentState:
-    """One segment. Mutated only by its container's loop. Identity, not value, is equality."""
+    """One segment. Identity, not value, is equality.
+
+    Its fields are changed by the verbs below and by :mod:`.transitions`, on the container's loop; all other
+    code reads them.
+    """
 
     segment_id: int
     name: str
@@ -43,10 +51,7 @@ class SegmentState:
     stored_deleted: bool = False
 
     last_modified_ms: int = 0
-    attributes: dict[bytes, int] = field(default_factory=dict)
-    """Durable values; a missing key and ATTRIBUTE_NULL mean the same."""
-    accepted_attributes: dict[bytes, int] = field(default_factory=dict)
-    """Values validation looks at: durable ones and those in flight."""
+    attributes: SegmentAttributes = field(default_factory=SegmentAttributes)
 
     last_used: int = 0
     """Sequence number of the container when this segment was last looked up or changed: eviction's clock."""
@@ -62,9 +67,90 @@ class SegmentState:
     checkpoint_row: bytes | None = None
     """Cached encoding for metadata checkpoints; dropped by whatever changes the accepted side."""
 
-    def attribute(self, attribute_id: bytes) -> int:
-        """Return the durable value of an attribute, ATTRIBUTE_NULL if it is not set."""
-        return self.attributes.get(attribute_id, ATTRIBUTE_NULL)
+    # -------------------------------------------------------------------------------------- appends
+
+    def accept_block(self, writer_id: bytes, last_event_number: int, event_count: int, size: int) -> None:
+        """``size`` bytes more are accepted from a writer. What writers claim to count is believed, up to what
+        an attribute holds.
+        """
+        values = self.attributes.accepted
+        values[writer_id] = last_event_number
+        count = values.get(EVENT_COUNT, 0) + event_count
+        values[EVENT_COUNT] = min(INT64_MAX, count)
+        self.accepted_length += size
+        self.checkpoint_row = None
+
+    def apply_run(
+        self, writer_id: bytes, last_event_number: int, event_count: int, end: int, time_ms: int
+    ) -> None:
+        """What was accepted from a writer up to ``end`` is durable."""
+        values = self.attributes.durable
+        values[writer_id] = last_event_number
+        values[EVENT_COUNT] = min(INT64_MAX, values.get(EVENT_COUNT, 0) + event_count)
+        self.durable_length = end
+        self.last_modified_ms = time_ms
+        self.checkpoint_row = None  # one that was made since this was accepted has the former time
+
+    # -------------------------------------------------------------------------------------- storage
+
+    def note_stored(self, length: int) -> None:
+        """Long-term storage holds the bytes below ``length``."""
+        self.stored_length = length
+
+    def note_stored_seal(self, *, sealed: bool) -> None:
+        self.stored_sealed = sealed
+
+    def note_stored_deletion(self) -> None:
+        """Long-term storage has let go of a segment that was merged or deleted."""
+        self.stored_deleted = True
+
+    def note_all_stored(self) -> None:
+        """A segment that is not in memory was stored, all of it, when it left."""
+        self.stored_length = self.durable_length
+        self.stored_sealed = self.sealed
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def touch(self, sequence: int) -> None:
+        """The segment was looked up or changed."""
+        self.last_used = sequence
+
+    def hold(self) -> None:
+        """Keep the segment in memory until :meth:`release`."""
+        self.users += 1
+
+    def release(self) -> None:
+        self.users -= 1
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The segment stays in memory meanwhile."""
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
+
+    def pin(self) -> None:
+        """Never let the segment leave memory, until the container ends."""
+        self.pinned = True
+
+    def note_catalogue_row(self, row: bytes) -> None:
+        """The segment catalogue holds ``row``."""
+        self.catalogue_row = row
+
+    # -------------------------------------------------------------------------------------- what it is
+
+    def attribute(self, core_attribute_id: bytes) -> int:
+        """Return the durable value of a core attribute, ATTRIBUTE_NULL if it is not set."""
+        value = self.attributes.get(core_attribute_id)
+        assert value is not None, "core attributes are in memory"
+        return value
+
+    @property
+    def is_created(self) -> bool:
+        """Whether its creation is durable: every segment has attributes from then on."""
+        return bool(self.attributes.durable)
 
     @property
     def is_settled(self) -> bool:
@@ -99,7 +185,7 @@ class SegmentState:
 
     @property
     def type_bits(self) -> int:
-        return max(0, self.accepted_attributes.get(attr.SEGMENT_TYPE, 0))
+        return max(0, self.attributes.accepted.get(attr.SEGMENT_TYPE, 0))
 
     @property
     def is_table(self) -> bool:

@@ -1,4 +1,7 @@
-"""What each operation may do, and what it does: the only code that changes segment and container state.
+"""What each operation may do, and what it does.
+
+Together with the verbs of :class:`.SegmentState` and :class:`.ContainerState` that it uses, and that others
+use for what is no operation, this is the only code that changes what a container knows.
 
 Three steps, in this order, each a plain function:
 
@@ -13,11 +16,10 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from headrace.errors import (
-    AttributeMismatchError,
     ContainerOfflineError,
     DataCorruptionError,
     InvalidArgumentError,
@@ -29,23 +31,14 @@ from headrace.errors import (
     SegmentSealedError,
     SegmentTruncatedError,
     TooManyActiveSegmentsError,
-    TooManyAttributesError,
 )
-from headrace.limits import INT64_MAX, INT64_MIN
-from headrace.model import attributes as attr
-from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
+from headrace.model.attributes import AttributeUpdate
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer, Operation
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.eviction_plan import Candidate
 from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, encode_segment_row
 from headrace.segmentstore.state.segment_state import SegmentState
-
-TRANSIENT_ATTRIBUTES_MAX = 16
-SEGMENT_ATTRIBUTES_MAX = 250_000
-"""Each writer that a segment ever had is one; they are in memory, and in every checkpoint, with 26 bytes."""
-_UNMODIFIABLE = frozenset({attr.SEGMENT_TYPE, attr.ATTRIBUTE_ID_LENGTH})
-
 
 # ------------------------------------------------------------------------------------------ propose
 
@@ -73,60 +66,6 @@ def check_appendable(segment: SegmentState) -> None:
         raise SegmentSealedError(segment.name)
 
 
-def evaluate(segment: SegmentState, updates: Sequence[AttributeUpdate]) -> dict[bytes, int]:
-    """Return the values the updates lead to, evaluated in order, each against the previous result.
-
-    Raises:
-        AttributeMismatchError: a condition does not hold.
-        InvalidArgumentError: the attribute may not be changed, or the result leaves the 64-bit range.
-    """
-    values: dict[bytes, int] = {}
-    for update in updates:
-        key = update.attribute_id
-        if key in _UNMODIFIABLE:
-            raise InvalidArgumentError(f"attribute {key.hex()} is written once, at creation")
-        existing = values.get(key)
-        if existing is None:
-            existing = segment.accepted_attributes.get(key, ATTRIBUTE_NULL)
-        new = update.value
-        match update.kind:
-            case UpdateKind.SET_IF_ABSENT:
-                holds = existing == ATTRIBUTE_NULL
-            case UpdateKind.REPLACE:
-                holds = True
-            case UpdateKind.REPLACE_IF_GREATER:
-                holds = existing == ATTRIBUTE_NULL or new > existing
-            case UpdateKind.ACCUMULATE:
-                holds = True
-                new += 0 if existing == ATTRIBUTE_NULL else existing
-            case _:
-                holds = existing == update.expected
-        if not holds:
-            expected = update.expected if update.kind is UpdateKind.REPLACE_IF_EQUALS else new
-            raise AttributeMismatchError(segment.name, key, expected, existing)
-        if not INT64_MIN <= new <= INT64_MAX:
-            raise InvalidArgumentError(f"attribute {key.hex()} would become {new}")
-        values[key] = new
-    check_attribute_room(segment, values)
-    return values
-
-
-def check_attribute_room(segment: SegmentState, keys: Iterable[bytes]) -> None:
-    """Raise TooManyAttributesError if the segment has no room for those of ``keys`` that it does not hold."""
-    held = segment.accepted_attributes
-    added = [key for key in keys if key not in held]
-    if not added:
-        return
-    if segment.is_transient:
-        count = sum(not attr.is_core_attribute(key) for key in [*held, *added])
-        count_max = TRANSIENT_ATTRIBUTES_MAX
-    else:
-        count = len(held) + len(added)
-        count_max = SEGMENT_ATTRIBUTES_MAX
-    if count > count_max:
-        raise TooManyAttributesError(segment.name, count_max)
-
-
 def propose_append(
     segment: SegmentState,
     sequence: int,
@@ -135,7 +74,7 @@ def propose_append(
     expected_offset: int,
 ) -> ops.Append:
     check_appendable(segment)
-    values = evaluate(segment, updates)
+    values = segment.attributes.propose(segment.name, updates)
     if expected_offset >= 0 and expected_offset != segment.accepted_length:
         raise OffsetMismatchError(segment.name, expected_offset, segment.accepted_length)
     return ops.Append(sequence, segment.segment_id, segment.accepted_length, values, data)
@@ -163,7 +102,7 @@ def propose_merge(
     if not source.accepted_sealed:
         raise SegmentNotSealedError(source.name)
     check_whole(target, source)
-    values = evaluate(target, updates)
+    values = target.attributes.propose(target.name, updates)
     return ops.Merge(
         sequence,
         target.segment_id,
@@ -239,23 +178,11 @@ def propose_update(
     check_live(segment)
     if segment.accepted_sealed:
         raise SegmentSealedError(segment.name)
-    return ops.UpdateAttributes(sequence, segment.segment_id, evaluate(segment, updates))
+    values = segment.attributes.propose(segment.name, updates)
+    return ops.UpdateAttributes(sequence, segment.segment_id, values)
 
 
 # ------------------------------------------------------------------------------------------ accept
-
-
-def _set_values(attributes: dict[bytes, int], values: Mapping[bytes, int]) -> None:
-    for key, value in values.items():
-        if value == ATTRIBUTE_NULL:
-            attributes.pop(key, None)
-        else:
-            attributes[key] = value
-
-
-def _add_events(attributes: dict[bytes, int], count: int) -> None:
-    """What writers claim is believed, up to what an attribute holds. The append path does this inline."""
-    attributes[attr.EVENT_COUNT] = min(INT64_MAX, attributes.get(attr.EVENT_COUNT, 0) + count)
 
 
 def accept(container: ContainerState, operation: Operation) -> None:
@@ -270,7 +197,7 @@ def accept(container: ContainerState, operation: Operation) -> None:
             return
         case ops.MapSegment():
             state = SegmentState(operation.segment_id, operation.name, last_used=operation.sequence)
-            state.accepted_attributes = dict(operation.values)
+            state.attributes.accept(operation.values)
             container.insert(state)
             return
         case ops.ActivateSegment():
@@ -290,20 +217,19 @@ def accept(container: ContainerState, operation: Operation) -> None:
     segment.last_used = operation.sequence
     match operation:
         case ops.AppendRun():
-            segment.accepted_length += len(operation.data)
-            counts = segment.accepted_attributes
-            counts[operation.writer_id] = operation.last_event_number
-            _add_events(counts, operation.event_count)
+            segment.accept_block(
+                operation.writer_id, operation.last_event_number, operation.event_count, len(operation.data)
+            )
         case ops.Append():
             segment.accepted_length += len(operation.data)
-            _set_values(segment.accepted_attributes, operation.values)
+            segment.attributes.accept(operation.values)
         case ops.Seal():
             segment.accepted_sealed = True
         case ops.Truncate():
             segment.accepted_start_offset = operation.offset
         case ops.Merge():
             segment.accepted_length += operation.length
-            _set_values(segment.accepted_attributes, operation.values)
+            segment.attributes.accept(operation.values)
             source = container.by_id[operation.source_id]
             source.accepted_merged = True
             source.checkpoint_row = None
@@ -312,7 +238,7 @@ def accept(container: ContainerState, operation: Operation) -> None:
             segment.accepted_deleted = True
             container.depart(segment)
         case ops.UpdateAttributes():
-            _set_values(segment.accepted_attributes, operation.values)
+            segment.attributes.accept(operation.values)
 
 
 def activated(operation: ops.ActivateSegment) -> SegmentState:
@@ -324,8 +250,7 @@ def activated(operation: ops.ActivateSegment) -> SegmentState:
     state = decode_segment_row(operation.row)
     if state.segment_id != operation.segment_id:
         raise DataCorruptionError(f"segment {operation.segment_id} is activated by a row of another one")
-    state.stored_length = state.durable_length
-    state.stored_sealed = state.sealed
+    state.note_all_stored()
     state.last_used = operation.sequence
     state.checkpoint_row = bytes(operation.row)
     return state
@@ -370,20 +295,20 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
     segment.checkpoint_row = None  # one that was made since the operation was accepted has the former time
     match operation:
         case ops.AppendRun():
-            segment.durable_length = operation.offset + len(operation.data)
-            values = segment.attributes
-            values[operation.writer_id] = operation.last_event_number
-            _add_events(values, operation.event_count)
+            end = operation.offset + len(operation.data)
+            segment.apply_run(
+                operation.writer_id, operation.last_event_number, operation.event_count, end, time_ms
+            )
         case ops.Append():
             segment.durable_length = operation.offset + len(operation.data)
-            _set_values(segment.attributes, operation.values)
+            segment.attributes.apply(operation.values)
         case ops.Seal():
             segment.sealed = True
         case ops.Truncate():
             segment.start_offset = operation.offset
         case ops.Merge():
             segment.durable_length = operation.offset + operation.length
-            _set_values(segment.attributes, operation.values)
+            segment.attributes.apply(operation.values)
             source = container.by_id[operation.source_id]
             source.merged = True
             if container.by_name.get(source.name) is source:
@@ -392,10 +317,8 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
             segment.deleted = True
             if container.by_name.get(segment.name) is segment:
                 del container.by_name[segment.name]
-        case ops.MapSegment():
-            segment.attributes = dict(operation.values)
-        case ops.UpdateAttributes():
-            _set_values(segment.attributes, operation.values)
+        case ops.MapSegment() | ops.UpdateAttributes():
+            segment.attributes.apply(operation.values)
 
 
 # ------------------------------------------------------------------------------------------ replay
@@ -452,7 +375,7 @@ def _check_activation(container: ContainerState, operation: ops.ActivateSegment)
         and known.accepted_length == row.accepted_length
         and known.accepted_start_offset == row.accepted_start_offset
         and known.accepted_sealed == row.accepted_sealed
-        and known.accepted_attributes == row.accepted_attributes
+        and known.attributes.checkpoint_values() == row.attributes.checkpoint_values()
         and not (known.accepted_deleted or known.accepted_merged)
         and all(
             container.accepted_storage_rows.get(key) == value for key, value in operation.storage_rows.items()

@@ -28,7 +28,7 @@ def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) ->
             raise _contradiction(
                 segment, f"storage does not know it, {segment.stored_length} bytes were stored"
             )
-        segment.stored_sealed = segment.sealed and segment.durable_length == 0
+        segment.note_stored_seal(sealed=segment.sealed and segment.durable_length == 0)
         return 0
     else:
         length = info.length
@@ -40,7 +40,7 @@ def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) ->
             raise _contradiction(
                 segment, f"storage has it from {info.start_offset} on, the log from {segment.start_offset}"
             )
-        segment.stored_sealed = info.sealed
+        segment.note_stored_seal(sealed=info.sealed)
     if length > segment.durable_length:
         raise _contradiction(segment, f"storage has {length} bytes, the log {segment.durable_length}")
     if length < segment.stored_length:

@@ -120,7 +120,7 @@ class SegmentFlusher:
                 await self._truncate(aggregator, step)
             case DeleteStep():
                 await self._delete_from_storage(aggregator)
-                aggregator.segment.stored_deleted = True
+                aggregator.segment.note_stored_deletion()
                 # Also a source that was merged into a deleted target: its bytes would count as unstored.
                 self._read_index.drop(aggregator.segment)
                 aggregator.finish(step.item)
@@ -297,7 +297,7 @@ class SegmentFlusher:
     async def _seal(self, aggregator: SegmentAggregator, step: SealStep) -> None:
         if aggregator.in_storage:
             await self._storage.seal(aggregator.segment.storage_name)
-        aggregator.segment.stored_sealed = True
+        aggregator.segment.note_stored_seal(sealed=True)
         aggregator.finish(step.item)
 
     async def _truncate(self, aggregator: SegmentAggregator, step: TruncateStep) -> None:
@@ -329,7 +329,7 @@ class SegmentFlusher:
         segment = aggregator.segment
         aggregator.confirm(length)
         if length > segment.stored_length:
-            segment.stored_length = length
+            segment.note_stored(length)
             segment.check()
             self._read_index.on_changed(segment)
 
@@ -340,7 +340,7 @@ class SegmentFlusher:
         source.clear()
         source.in_storage = False
         source.target = None
-        source.segment.stored_deleted = True
+        source.segment.note_stored_deletion()
         self._read_index.complete_merge(aggregator.segment, source.segment)
         self._read_index.drop(source.segment)
         aggregator.finish(merge)

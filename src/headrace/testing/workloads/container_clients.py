@@ -171,7 +171,7 @@ class ContainerClient:
         key = draw_key(self._entropy)
 
         async def ask() -> ValueAnswer:
-            return ValueAnswer(self._container.attribute(await self._container.resolve(name), key))
+            return ValueAnswer(await self._container.read_attribute(name, key))
 
         await self._ask(GetAttributeCall(name, key), ask, lambda answer: answer)
 

@@ -11,6 +11,7 @@ from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryWal
@@ -90,7 +91,7 @@ def container():
         {"accepted_length": 9},
         {"accepted_length": 10, "accepted_start_offset": 1},
         {"accepted_length": 10, "accepted_sealed": True},
-        {"accepted_length": 10, "accepted_attributes": {bytes(16): 1}},
+        {"accepted_length": 10, "attributes": SegmentAttributes({bytes(16): 1})},
         {"accepted_length": 10, "name": "s/b"},
         {"accepted_length": 10, "segment_id": 6},
     ],

@@ -109,7 +109,7 @@ async def test_an_empty_source_that_could_not_be_sealed_is_not_deleted():
     merging = asyncio.ensure_future(container.merge(target, A, updates))
     await asyncio.sleep(0)
     give_memory()
-    await until(lambda: merging.done() or target.accepted_attributes.get(b"k" * 16))
+    await until(lambda: merging.done() or target.attributes.accepted.get(b"k" * 16))
     await append(container, A, b"acknowledged")
     with pytest.raises(ThrottledError):
         await merging
@@ -146,7 +146,7 @@ async def test_updates_of_an_empty_source_are_not_made_if_its_deletion_finds_no_
     with pytest.raises(ThrottledError):
         await merging
     assert await container.merge(target, A, updates) == 0
-    assert target.attributes[b"k" * 16] == 1
+    assert target.attributes.durable[b"k" * 16] == 1
     with pytest.raises(NoSuchSegmentError):
         await container.resolve(A)
     await bench.stop()

@@ -120,7 +120,7 @@ class Bench:
 
     def append(self, segment, owner, data, *, previous=None, last, count=1, expected=-1, request=0):
         if previous is None:
-            previous = segment.accepted_attributes.get(owner.writer_id, ATTRIBUTE_NULL)
+            previous = segment.attributes.accepted.get(owner.writer_id, ATTRIBUTE_NULL)
         self.log.processor.append_block(
             segment, owner, [memoryview(data)], len(data), previous, last, count, request, expected
         )

@@ -52,7 +52,7 @@ async def test_a_checkpoint_has_what_was_accepted_right_before_it_durable_or_not
         return {
             each.name: (
                 *(each.segment_id, each.start_offset, each.durable_length, each.accepted_length),
-                *(each.sealed, each.merged, each.deleted, each.attributes),
+                *(each.sealed, each.merged, each.deleted, each.attributes.durable),
             )
             for each in state.by_id.values()
         }

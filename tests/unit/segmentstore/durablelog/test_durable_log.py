@@ -33,7 +33,7 @@ from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.codec import RUN_EVENTS_MAX
-from headrace.segmentstore.state import transitions
+from headrace.segmentstore.state import segment_attributes, transitions
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
@@ -83,7 +83,7 @@ async def test_the_attribute_is_checked_before_the_offset():
     with pytest.raises(AttributeMismatchError):
         bench.append(segment, owner, b"a", previous=7, last=8, expected=99)
     assert segment.accepted_length == 0
-    assert owner.writer_id not in segment.accepted_attributes
+    assert owner.writer_id not in segment.attributes.accepted
 
 
 async def test_a_refused_block_leaves_its_neighbours_alone():
@@ -388,10 +388,10 @@ async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
                 bench.index.content(state),
                 state.start_offset,
                 state.sealed,
-                dict(state.attributes),
+                dict(state.attributes.durable),
             )
             for name, state in bench.state.by_name.items()
-            if state.attributes  # set when the mapping is durable
+            if state.attributes.durable  # set when the mapping is durable
         }
 
     models[len(bench.wal.stored)] = snapshot()
@@ -453,7 +453,12 @@ async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
             again = Bench(records=list(records), frame_bytes=2000, frames=60)
             await again.start()
             assert {
-                name: (again.index.content(state), state.start_offset, state.sealed, dict(state.attributes))
+                name: (
+                    again.index.content(state),
+                    state.start_offset,
+                    state.sealed,
+                    dict(state.attributes.durable),
+                )
                 for name, state in again.state.by_name.items()
             } == models[kept]
             again.state.check()
@@ -553,17 +558,17 @@ async def test_claimed_events_never_leave_the_fields_that_count_them(large):
     data = bytes(6000 if large else 1)
     with pytest.raises(InvalidArgumentError):
         bench.append(segment, owner, data, last=1, count=RUN_EVENTS_MAX + 1)
-    assert (segment.accepted_length, segment.accepted_attributes) == (0, {})
+    assert (segment.accepted_length, segment.attributes.accepted) == (0, {})
     for number in range(1, 5):
         bench.append(segment, owner, data, last=number, count=RUN_EVENTS_MAX)
         if large:
             await bench.settle()
     await bench.settle()
     assert segment.attribute(EVENT_COUNT) == 4 * RUN_EVENTS_MAX
-    segment.attributes[EVENT_COUNT] = segment.accepted_attributes[EVENT_COUNT] = INT64_MAX - 5
+    segment.attributes.durable[EVENT_COUNT] = segment.attributes.accepted[EVENT_COUNT] = INT64_MAX - 5
     bench.append(segment, owner, data, last=5, count=6)
     await bench.settle()
-    assert segment.attributes[EVENT_COUNT] == segment.accepted_attributes[EVENT_COUNT] == INT64_MAX
+    assert segment.attributes.durable[EVENT_COUNT] == segment.attributes.accepted[EVENT_COUNT] == INT64_MAX
     writing = asyncio.ensure_future(bench.log.write_checkpoint())
     while not writing.done():
         await bench.settle()
@@ -614,22 +619,22 @@ async def test_a_segment_whose_row_is_larger_than_all_frames_is_checkpointed_and
     await bench.log.acknowledge(bench.state.sequence)
     assert bench.log.truncated_sequence == begin
     recovered = await bench.recover()
-    assert recovered.state.get("s").accepted_attributes == segment.accepted_attributes
+    assert recovered.state.get("s").attributes.accepted == segment.attributes.accepted
     assert not bench.failed
 
 
 async def test_a_segment_takes_so_many_writers_and_no_more(monkeypatch):
-    monkeypatch.setattr(transitions, "SEGMENT_ATTRIBUTES_MAX", 4)
+    monkeypatch.setattr(segment_attributes, "SEGMENT_ATTRIBUTES_MAX", 4)
     bench = await Bench().start()
     segment = await bench.map("s")
     for number in range(1, 4):  # and the count of events
         bench.append(segment, Owner(number), b"x", last=1)
-    before = (segment.accepted_length, dict(segment.accepted_attributes), bench.state.sequence)
+    before = (segment.accepted_length, dict(segment.attributes.accepted), bench.state.sequence)
     with pytest.raises(TooManyAttributesError, match="scale its stream"):
         bench.append(segment, Owner(4), b"x", last=1)
     with pytest.raises(TooManyAttributesError):
-        transitions.evaluate(segment, [AttributeUpdate(bytes(16), UpdateKind.REPLACE, 1)])
-    assert before == (segment.accepted_length, segment.accepted_attributes, bench.state.sequence)
+        segment.attributes.propose("s", [AttributeUpdate(bytes(16), UpdateKind.REPLACE, 1)])
+    assert before == (segment.accepted_length, segment.attributes.accepted, bench.state.sequence)
     bench.append(segment, Owner(3), b"x", last=2)
     await bench.settle()
     assert segment.durable_length == 4
@@ -638,7 +643,7 @@ async def test_a_segment_takes_so_many_writers_and_no_more(monkeypatch):
 async def test_a_transient_segment_takes_sixteen_writers():
     bench = await Bench().start()
     segment = await bench.map("s")
-    segment.accepted_attributes[SEGMENT_TYPE] = TYPE_TRANSIENT
+    segment.attributes.accepted[SEGMENT_TYPE] = TYPE_TRANSIENT
     for number in range(1, 17):
         bench.append(segment, Owner(number), b"x", last=1)
     with pytest.raises(TooManyAttributesError):
@@ -736,10 +741,10 @@ async def test_a_block_for_which_there_is_no_memory_is_refused_and_changes_nothi
     if size == 200:
         bench.append(segment, other, b"y" * 150, last=1)
         length = 150
-    before = (segment.accepted_length, dict(segment.accepted_attributes), bench.state.sequence)
+    before = (segment.accepted_length, dict(segment.attributes.accepted), bench.state.sequence)
     with Shortage(bench, monkeypatch), pytest.raises(ThrottledError, match="no memory"):
         bench.append(segment, owner, b"x" * size, last=1)
-    assert before == (segment.accepted_length, segment.accepted_attributes, bench.state.sequence)
+    assert before == (segment.accepted_length, segment.attributes.accepted, bench.state.sequence)
     await bench.settle()
     assert not bench.failed
     bench.append(segment, owner, b"x" * size, last=1)

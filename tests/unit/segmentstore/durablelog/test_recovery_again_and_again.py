@@ -22,7 +22,7 @@ def picture(bench):
                 state.start_offset,
                 state.durable_length,
                 state.sealed,
-                dict(state.attributes),
+                dict(state.attributes.durable),
             )
             for name, state in bench.state.by_name.items()
         },
@@ -94,7 +94,7 @@ async def test_a_chain_of_owners_each_dying_at_any_frame_forgets_nothing_that_wa
         recovered = await Bench(records=list(records), frame_bytes=2000).start()
         expected = picture(recovered)
         for name, facts in picture(bench)[0].items():
-            if facts[2] or bench.state.by_name[name].attributes:
+            if facts[2] or bench.state.by_name[name].attributes.durable:
                 assert expected[0][name][2] >= facts[2], "what was durable is there"
 
 

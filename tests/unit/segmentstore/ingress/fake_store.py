@@ -32,17 +32,20 @@ class FakeTarget:
         self.users = 0
 
     def last_event_number(self, writer_id):
-        return self.state.attributes.get(writer_id, ATTRIBUTE_NULL)
+        return self.state.attributes.durable.get(writer_id, ATTRIBUTE_NULL)
 
     def accepted_event_number(self, writer_id):
-        return self.state.accepted_attributes.get(writer_id, ATTRIBUTE_NULL)
+        return self.state.attributes.accepted.get(writer_id, ATTRIBUTE_NULL)
+
+    def is_settled(self, writer_id):
+        return self.last_event_number(writer_id) == self.accepted_event_number(writer_id)
 
     def check_writer(self, writer_id):
-        if self.store.writers_refused is not None and writer_id not in self.state.accepted_attributes:
+        if self.store.writers_refused is not None and writer_id not in self.state.attributes.accepted:
             raise self.store.writers_refused
 
     async def settle(self, writer_id):
-        while self.last_event_number(writer_id) != self.accepted_event_number(writer_id):
+        while not self.is_settled(writer_id):
             await self.store.changed.wait()
 
     def can_accept(self, size_bytes, expected_offset=-1):
@@ -77,7 +80,7 @@ class FakeTarget:
             raise NoSuchSegmentError(state.name)
         if state.accepted_sealed:
             raise SegmentSealedError(state.name)
-        existing = state.accepted_attributes.get(owner.writer_id, ATTRIBUTE_NULL)
+        existing = state.attributes.accepted.get(owner.writer_id, ATTRIBUTE_NULL)
         if existing != previous_event_number:
             raise AttributeMismatchError(state.name, owner.writer_id, previous_event_number, existing)
         if expected_offset >= 0 and expected_offset != state.accepted_length:
@@ -86,9 +89,9 @@ class FakeTarget:
         assert last_event_number > previous_event_number
         self.data += b"".join(pieces)
         state.accepted_length += size
-        state.accepted_attributes[owner.writer_id] = last_event_number
-        events = state.accepted_attributes.get(EVENT_COUNT, 0) + event_count
-        state.accepted_attributes[EVENT_COUNT] = events
+        state.attributes.accepted[owner.writer_id] = last_event_number
+        events = state.attributes.accepted.get(EVENT_COUNT, 0) + event_count
+        state.attributes.accepted[EVENT_COUNT] = events
         if self.store.capacity is not None:
             self.store.capacity -= size
         pending = self.store.pending
@@ -178,7 +181,7 @@ class FakeStore:
                 count -= 1
             target = run["target"]
             target.state.durable_length = run["length"]
-            target.state.attributes[run["owner"].writer_id] = run["number"]
+            target.state.attributes.durable[run["owner"].writer_id] = run["number"]
             run["owner"].on_durable(run["number"], run["request_id"], run["length"])
         self.wake()
         self.give_capacity(self.capacity)
@@ -271,13 +274,13 @@ class FakeStore:
         if state.sealed:
             raise SegmentSealedError(source)
         for update in updates:
-            existing = state.attributes.get(update.attribute_id, ATTRIBUTE_NULL)
+            existing = state.attributes.durable.get(update.attribute_id, ATTRIBUTE_NULL)
             if update.kind is UpdateKind.REPLACE_IF_EQUALS and existing != update.expected:
                 raise AttributeMismatchError(target, update.attribute_id, update.expected, existing)
         into.data += self.segments.pop(source).data
         state.accepted_length = state.durable_length = len(into.data)
         for update in updates:
-            state.attributes[update.attribute_id] = update.value
+            state.attributes.durable[update.attribute_id] = update.value
         self.wake()
         return state.durable_length
 
@@ -294,16 +297,16 @@ class FakeStore:
 
     async def get_attribute(self, segment, attribute_id):
         await self._enter("get_attribute", segment)
-        return self._get(segment).state.attributes.get(attribute_id, ATTRIBUTE_NULL)
+        return self._get(segment).state.attributes.durable.get(attribute_id, ATTRIBUTE_NULL)
 
     async def update_attribute(self, segment, attribute_id, value, expected):
         await self._enter("update_attribute", segment)
         state = self._get(segment).state
         if state.sealed:
             raise SegmentSealedError(segment)
-        if state.attributes.get(attribute_id, ATTRIBUTE_NULL) != expected:
+        if state.attributes.durable.get(attribute_id, ATTRIBUTE_NULL) != expected:
             return False
-        state.attributes[attribute_id] = value
+        state.attributes.durable[attribute_id] = value
         return True
 
     # ---- reads

@@ -33,7 +33,7 @@ from tests.unit.segmentstore.ingress.world import (
 async def test_a_writer_is_told_its_durable_event_number(peer, store):
     assert await peer.set_up(request_id=5) == c.AppendSetup(5, SEGMENT, WRITER, NULL)
     state = store.segments[SEGMENT].state
-    state.attributes[OTHER] = state.accepted_attributes[OTHER] = 41
+    state.attributes.durable[OTHER] = state.attributes.accepted[OTHER] = 41
     assert await peer.set_up(OTHER) == c.AppendSetup(1, SEGMENT, OTHER, 41)
 
 
@@ -55,7 +55,7 @@ async def test_an_append_is_acknowledged_once_with_everything_the_client_checks(
     assert await peer.ask(append(2, b"hello", request_id=9)) == [acked(2, NULL, 5, request_id=9)]
     assert await peer.ask(block(5, b"world", request_id=10)) == [acked(5, 2, 10, request_id=10)]
     assert store.segments[SEGMENT].data == b"helloworld"
-    assert store.segments[SEGMENT].state.attributes[WRITER] == 5
+    assert store.segments[SEGMENT].state.attributes.durable[WRITER] == 5
 
 
 async def test_ten_thousand_blocks_in_one_stream_cost_few_calls_and_few_acknowledgements(peer, store):
@@ -300,7 +300,7 @@ async def test_the_end_of_a_segment_takes_precedence_over_the_offset(peer, store
 @pytest.mark.parametrize("offset", [77, -1])
 async def test_a_writer_conflict_takes_precedence_over_the_offset(peer, store, offset):
     await peer.set_up()
-    store.segments[SEGMENT].state.accepted_attributes[WRITER] = 9
+    store.segments[SEGMENT].state.attributes.accepted[WRITER] = 9
     assert await peer.ask(c.ConditionalBlockEnd(WRITER, 10, offset, b"abc", 1)) == [
         c.InvalidEventNumber(WRITER, 1, "", 10)
     ]
@@ -355,7 +355,7 @@ async def test_a_conflict_is_told_after_the_acknowledgements_before_it(home, sto
     peer = Peer(home)
     await peer.set_up()
     peer.feed(append(1))
-    store.segments[SEGMENT].state.accepted_attributes[WRITER] = 50
+    store.segments[SEGMENT].state.attributes.accepted[WRITER] = 50
     peer.feed(append(2, request_id=8), append(3, request_id=9))
     assert await peer.replies() == []
     assert not peer.closed
@@ -377,7 +377,7 @@ async def test_a_repeated_number_is_not_stored_twice_and_ends_the_connection(pee
 
 async def test_numbers_up_to_what_set_up_told_are_not_stored_again(peer, store):
     state = store.segments[SEGMENT].state
-    state.attributes[WRITER] = state.accepted_attributes[WRITER] = 10
+    state.attributes.durable[WRITER] = state.attributes.accepted[WRITER] = 10
     assert (await peer.set_up()).last_event_number == 10
     assert await peer.ask(append(7, b"old", request_id=6)) == [c.InvalidEventNumber(WRITER, 6, "", 7)]
     assert peer.closed
@@ -520,7 +520,7 @@ async def test_appends_accepted_before_a_disconnect_become_durable_and_are_answe
     peer.connection.connection_lost(None)
     store.commit()
     await peer.replies()
-    assert store.segments[SEGMENT].state.attributes[WRITER] == 1
+    assert store.segments[SEGMENT].state.attributes.durable[WRITER] == 1
     assert store.segments[SEGMENT].state.durable_length == 3
 
 

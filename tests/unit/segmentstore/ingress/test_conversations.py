@@ -226,7 +226,7 @@ def check_content(store, clients):
                 expected = sorted(writer.acked) if segment == writer.segment else []
                 assert numbers == expected
             if writer.acked:
-                attributes = store.segments[writer.segment].state.attributes
+                attributes = store.segments[writer.segment].state.attributes.durable
                 assert attributes.get(writer.writer_id, ATTRIBUTE_NULL) == max(writer.acked)
     for data in stored.values():
         assert re.fullmatch(rb"(<[0-9a-f]{32}:\d+\.*>)*", data)  # nothing torn, nothing else

@@ -14,6 +14,7 @@ from headrace.segmentstore.inspection.container_check import check_container
 from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.storage.metadata import rows as r
@@ -25,7 +26,7 @@ BEHIND = (ops.StorageRows(9),)
 
 def segment(number, name, length=0, **fields):
     """A segment as its row says it."""
-    accepted = {f"accepted_{key}": value for key, value in fields.items()}
+    accepted = {f"accepted_{key}": value for key, value in fields.items() if key != "attributes"}
     return SegmentState(number, name, durable_length=length, accepted_length=length, **fields, **accepted)
 
 
@@ -176,7 +177,7 @@ async def test_a_catalogue_that_does_not_decode_is_found_and_condemns_no_stored_
 
 
 async def test_a_table_that_does_not_decode_is_found_by_a_deep_look_only(place):
-    table = segment(TABLE, "demo/t", attributes={attr.SEGMENT_TYPE: attr.TYPE_TABLE})
+    table = segment(TABLE, "demo/t", attributes=SegmentAttributes({attr.SEGMENT_TYPE: attr.TYPE_TABLE}))
     content, _ = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"b", b"2")])
     await place.make(table, behind=[ops.Append(9, TABLE, 0, {}, content[:-1])])
     assert place.found() == []
@@ -186,7 +187,7 @@ async def test_a_table_that_does_not_decode_is_found_by_a_deep_look_only(place):
 
 
 async def test_a_table_is_counted_by_its_entries(place):
-    table = segment(TABLE, "demo/t", attributes={attr.SEGMENT_TYPE: attr.TYPE_TABLE})
+    table = segment(TABLE, "demo/t", attributes=SegmentAttributes({attr.SEGMENT_TYPE: attr.TYPE_TABLE}))
     content, _ = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"b", b"2")])
     await place.make(table, behind=[ops.Append(9, TABLE, 0, {}, content)])
     report = place.check(deep=True)
@@ -254,7 +255,7 @@ async def test_a_catalogue_whose_log_is_cut_behind_the_replay_is_read_of_the_nex
 @pytest.mark.parametrize("stored", [False, True])
 async def test_tables_are_read_as_they_are_when_all_chunks_were_read(running, monkeypatch, stored):
     """Which takes long: by then the log was cut, and the table compacted, so that its first chunk is gone."""
-    fields = {"attributes": {attr.SEGMENT_TYPE: attr.TYPE_TABLE}}
+    fields = {"attributes": SegmentAttributes({attr.SEGMENT_TYPE: attr.TYPE_TABLE})}
     entries = [TableEntry(b"a", b"1"), TableEntry(b"b", b"2")]
     content, _ = encode_entries(entries)
     size = len(content)

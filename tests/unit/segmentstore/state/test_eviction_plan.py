@@ -13,6 +13,7 @@ from headrace.segmentstore.container.config import EvictionConfig
 from headrace.segmentstore.container.evictions import Evictions
 from headrace.segmentstore.state import eviction_plan as plan
 from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 
 
@@ -47,7 +48,7 @@ def test_the_least_recently_used_go_first():
         {"accepted_sealed": True},
         {"accepted_deleted": True},
         {"accepted_sealed": True, "sealed": True, "accepted_merged": True},
-        {"accepted_attributes": {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT}},
+        {"attributes": SegmentAttributes({attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT})},
     ],
 )
 def test_a_segment_stays_that_is_used_or_not_stored_or_on_its_way(reason):
@@ -55,7 +56,7 @@ def test_a_segment_stays_that_is_used_or_not_stored_or_on_its_way(reason):
 
 
 def test_a_table_goes_only_when_nothing_uses_it():
-    table = segment(1, accepted_attributes={attr.SEGMENT_TYPE: attr.TYPE_TABLE})
+    table = segment(1, attributes=SegmentAttributes({attr.SEGMENT_TYPE: attr.TYPE_TABLE}))
     assert chosen([table], idle=False) == []
     assert chosen([table]) == [1]
     assert chosen([segment(2)], idle=False) == [2]
@@ -194,7 +195,7 @@ async def test_who_asks_for_room_while_the_log_fails_is_told_to_ask_again():
 async def test_a_segment_whose_row_the_log_cannot_take_stays_in_memory():
     state = ContainerState(0)
     writers = {number.to_bytes(16): 1 for number in range(40)}
-    found = segment(1, attributes=dict(writers), accepted_attributes=dict(writers))
+    found = segment(1, attributes=SegmentAttributes(writers))
     state.by_name[found.name] = state.by_id[1] = found
     surroundings = SimpleNamespace(is_table_idle=lambda _: True)
     supervisor, nothing = Supervisor("test"), None

@@ -14,6 +14,7 @@ from headrace.segmentstore.state.metadata_checkpoint import (
     install,
     join_rows,
 )
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 
 ROWS = st.lists(st.binary(min_size=1, max_size=60).map(lambda body: b"\x01" + body), max_size=8)
@@ -36,7 +37,7 @@ def test_a_row_without_its_end_is_corruption():
 
 
 def test_a_row_of_another_version_or_with_bytes_behind_it_is_corruption():
-    row = encode_segment_row(SegmentState(1, "s/a", accepted_attributes={bytes(16): 1}))
+    row = encode_segment_row(SegmentState(1, "s/a", attributes=SegmentAttributes({bytes(16): 1})))
     assert decode_segment_row(row).name == "s/a"
     for damaged in (b"\x02" + row[1:], row + b"\0"):
         with pytest.raises(DataCorruptionError):
@@ -47,7 +48,7 @@ def test_a_segment_of_ten_thousand_writers_fits_parts_of_any_size():
     state = ContainerState(1)
     writers = {number.to_bytes(16, "big"): number for number in range(10_000)}
     state.insert(SegmentState(1, "s/small"))
-    state.insert(SegmentState(2, "s/large", accepted_attributes=writers))
+    state.insert(SegmentState(2, "s/large", attributes=SegmentAttributes(writers)))
     state.insert(SegmentState(3, "s/last"))
     snapshot = CheckpointSnapshot(state)
     parts = [rows for rows, _ in snapshot.parts(1000)]
@@ -60,4 +61,4 @@ def test_a_segment_of_ten_thousand_writers_fits_parts_of_any_size():
     recovered = ContainerState(1)
     steps = install(recovered, join_rows(row for rows in parts for row in rows), {}, 2, 10**6)
     assert list(steps) == [None]
-    assert recovered.by_name["s/large"].accepted_attributes == writers
+    assert recovered.by_name["s/large"].attributes.accepted == writers

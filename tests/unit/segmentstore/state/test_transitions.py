@@ -18,17 +18,16 @@ from headrace.errors import (
     SegmentSealedError,
     SegmentTruncatedError,
     TooManyActiveSegmentsError,
-    TooManyAttributesError,
 )
-from headrace.limits import INT64_MAX, INT64_MIN
+from headrace.limits import INT64_MAX
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, encode_segment_row
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.state.transitions import TRANSIENT_ATTRIBUTES_MAX, evaluate
 
 KEY, OTHER, WRITER = b"k" * 16, b"o" * 16, b"w" * 16
 SEQUENCE = 100
@@ -38,10 +37,11 @@ NOW_MS = 1234
 def segment(number=1, length=10, **both):
     """A segment of which nothing is stored; fields of the durable side are accepted as well."""
     state = SegmentState(number, f"s/{number}", durable_length=length, accepted_length=length)
+    state.attributes = SegmentAttributes(both.pop("attributes", {}))
     for name, value in both.items():
         setattr(state, name, value)
         if not name.startswith("accepted_"):
-            setattr(state, f"accepted_{name}", dict(value) if isinstance(value, dict) else value)
+            setattr(state, f"accepted_{name}", value)
     return state
 
 
@@ -59,124 +59,6 @@ def update(kind, value, expected=ATTRIBUTE_NULL, key=KEY):
 
 SET = update(UpdateKind.REPLACE, 5)
 REFUSED = update(UpdateKind.REPLACE_IF_EQUALS, 5, expected=4)
-
-
-# ---- conditions of attributes
-
-
-@pytest.mark.parametrize(
-    ("kind", "existing", "value", "result"),
-    [
-        (UpdateKind.SET_IF_ABSENT, None, 5, 5),
-        (UpdateKind.SET_IF_ABSENT, 0, 5, None),
-        (UpdateKind.REPLACE, None, 5, 5),
-        (UpdateKind.REPLACE, 7, 5, 5),
-        (UpdateKind.REPLACE_IF_GREATER, None, -5, -5),
-        (UpdateKind.REPLACE_IF_GREATER, 5, 6, 6),
-        (UpdateKind.REPLACE_IF_GREATER, 5, 5, None),
-        (UpdateKind.REPLACE_IF_GREATER, 5, 4, None),
-        (UpdateKind.ACCUMULATE, None, 5, 5),
-        (UpdateKind.ACCUMULATE, 7, -9, -2),
-    ],
-)
-def test_each_kind_of_update_has_its_condition_and_its_result(kind, existing, value, result):
-    state = segment(attributes={} if existing is None else {KEY: existing})
-    if result is not None:
-        assert evaluate(state, [update(kind, value)]) == {KEY: result}
-        return
-    with pytest.raises(AttributeMismatchError) as refused:
-        evaluate(state, [update(kind, value)])
-    assert (refused.value.expected, refused.value.actual) == (value, existing)
-
-
-@pytest.mark.parametrize(
-    ("existing", "expected", "holds"),
-    [(4, 4, True), (4, 5, False), (None, ATTRIBUTE_NULL, True), (None, 0, False), (4, ATTRIBUTE_NULL, False)],
-)
-def test_replace_if_equals_compares_with_what_it_expects_and_not_with_what_it_sets(existing, expected, holds):
-    state = segment(attributes={} if existing is None else {KEY: existing})
-    request = update(UpdateKind.REPLACE_IF_EQUALS, 9, expected)
-    if holds:
-        assert evaluate(state, [request]) == {KEY: 9}
-        return
-    with pytest.raises(AttributeMismatchError) as refused:
-        evaluate(state, [request])
-    actual = ATTRIBUTE_NULL if existing is None else existing
-    assert (refused.value.attribute_id, refused.value.expected, refused.value.actual) == (
-        KEY,
-        expected,
-        actual,
-    )
-
-
-def test_a_condition_looks_at_what_was_accepted_not_only_at_what_is_durable():
-    state = segment(attributes={KEY: 1})
-    state.accepted_attributes[KEY] = 2
-    assert evaluate(state, [update(UpdateKind.REPLACE_IF_EQUALS, 3, expected=2)]) == {KEY: 3}
-    assert evaluate(state, [update(UpdateKind.ACCUMULATE, 3)]) == {KEY: 5}
-
-
-def test_each_update_sees_the_result_of_the_one_before_it():
-    state = segment(attributes={KEY: 1})
-    add = update(UpdateKind.ACCUMULATE, 10)
-    assert evaluate(state, [add, add]) == {KEY: 21}
-    removed = update(UpdateKind.REPLACE, ATTRIBUTE_NULL)
-    absent = update(UpdateKind.SET_IF_ABSENT, 3)
-    assert evaluate(state, [removed, absent]) == {KEY: 3}
-    with pytest.raises(AttributeMismatchError):
-        evaluate(state, [removed, absent, absent])
-    assert state.accepted_attributes == {KEY: 1}, "nothing has changed yet"
-
-
-@pytest.mark.parametrize(
-    ("existing", "kind", "value"),
-    [
-        (INT64_MAX, UpdateKind.ACCUMULATE, 1),
-        (INT64_MIN + 1, UpdateKind.ACCUMULATE, -2),
-        (0, UpdateKind.REPLACE, INT64_MAX + 1),
-        (0, UpdateKind.REPLACE, INT64_MIN - 1),
-    ],
-)
-def test_a_value_never_leaves_64_bits(existing, kind, value):
-    with pytest.raises(InvalidArgumentError):
-        evaluate(segment(attributes={KEY: existing}), [update(kind, value)])
-
-
-@pytest.mark.parametrize(("existing", "value", "result"), [(1, INT64_MAX - 1, INT64_MAX), (-1, -5, -6)])
-def test_a_value_may_be_as_large_as_64_bits_hold(existing, value, result):
-    state = segment(attributes={KEY: existing})
-    assert evaluate(state, [update(UpdateKind.ACCUMULATE, value)]) == {KEY: result}
-
-
-@pytest.mark.parametrize("key", [attr.SEGMENT_TYPE, attr.ATTRIBUTE_ID_LENGTH])
-def test_what_is_written_at_creation_is_never_changed(key):
-    with pytest.raises(InvalidArgumentError, match="at creation"):
-        evaluate(segment(), [update(UpdateKind.SET_IF_ABSENT, 1, key=key)])
-
-
-def test_a_transient_segment_holds_few_attributes_beside_the_core_ones():
-    full = {bytes([number]) * 16: 1 for number in range(TRANSIENT_ATTRIBUTES_MAX)}
-    state = segment(attributes={attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT} | full)
-    more = update(UpdateKind.REPLACE, 1, key=OTHER)
-    again = update(UpdateKind.REPLACE, 2, key=bytes(16))
-    core = update(UpdateKind.REPLACE, 2, key=attr.EVENT_COUNT)
-    assert evaluate(state, [again, core]) == {bytes(16): 2, attr.EVENT_COUNT: 2}
-    with pytest.raises(TooManyAttributesError, match="holds 16 attributes"):
-        evaluate(state, [more])
-    assert evaluate(segment(attributes=full), [more]) == {OTHER: 1}, "others hold many more"
-
-
-def test_any_other_segment_holds_many_attributes_and_keeps_changing_those(monkeypatch):
-    monkeypatch.setattr(transitions, "SEGMENT_ATTRIBUTES_MAX", 4)
-    full = {number.to_bytes(16): 1 for number in range(4)}
-    state = segment(attributes=full)
-    again = update(UpdateKind.REPLACE, 2, key=bytes(16))
-    assert evaluate(state, [again]) == {bytes(16): 2}
-    for key in (OTHER, attr.EVENT_COUNT):
-        with pytest.raises(TooManyAttributesError):
-            evaluate(state, [again, update(UpdateKind.REPLACE, 1, key=key)])
-    monkeypatch.setattr(transitions, "SEGMENT_ATTRIBUTES_MAX", 3)
-    assert evaluate(state, [again]) == {bytes(16): 2}, "one from before there was a bound"
 
 
 # ---- proposals
@@ -216,7 +98,7 @@ def test_an_operation_takes_its_place_behind_everything_accepted():
     assert propose("delete", target) == ops.Delete(SEQUENCE, 7)
     assert propose("update", target, [SET]) == ops.UpdateAttributes(SEQUENCE, 7, {KEY: 5})
     assert target.accepted_length == 25
-    assert not target.accepted_attributes, "nothing has changed yet"
+    assert not target.attributes.accepted, "nothing has changed yet"
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -379,9 +261,9 @@ def sides(state):
             state.accepted_length,
             state.accepted_start_offset,
             state.accepted_sealed,
-            state.accepted_attributes,
+            state.attributes.accepted,
         ),
-        (state.durable_length, state.start_offset, state.sealed, state.attributes),
+        (state.durable_length, state.start_offset, state.sealed, state.attributes.durable),
     )
 
 
@@ -423,9 +305,9 @@ def test_events_are_counted_up_to_what_an_attribute_holds():
     container = container_of(state)
     run = ops.AppendRun(101, 1, 10, WRITER, 1, 3, b"abc")
     accept(container, run)
-    assert state.accepted_attributes[EVENTS] == INT64_MAX
+    assert state.attributes.accepted[EVENTS] == INT64_MAX
     apply(container, run)
-    assert state.attributes[EVENTS] == INT64_MAX
+    assert state.attributes.durable[EVENTS] == INT64_MAX
 
 
 @pytest.mark.parametrize(
@@ -467,7 +349,11 @@ def test_a_merge_gives_the_target_its_bytes_and_takes_the_source_s_name_once_it_
     assert list(container.departing) == [source]
     assert container.by_name["s/2"] is source, "readers of it go on"
     apply(container, merge)
-    assert (target.durable_length, target.attributes, target.last_modified_ms) == (14, {KEY: 5}, NOW_MS)
+    assert (target.durable_length, target.attributes.durable, target.last_modified_ms) == (
+        14,
+        {KEY: 5},
+        NOW_MS,
+    )
     assert source.merged
     assert "s/2" not in container.by_name
     assert container.by_id[2] is source, "until storage has let go of it"
@@ -494,13 +380,13 @@ def test_a_new_segment_has_its_attributes_on_both_sides_and_shares_them_with_nob
     accept(container, created)
     state = container.by_name["s/new"]
     assert (state.segment_id, state.last_used) == (101, 101)
-    assert (state.accepted_attributes, state.attributes) == ({KEY: 1}, {})
+    assert (state.attributes.accepted, state.attributes.durable) == ({KEY: 1}, {})
     apply(container, created)
-    assert state.attributes == {KEY: 1}
+    assert state.attributes.durable == {KEY: 1}
     assert state.last_modified_ms == NOW_MS
     changed = ops.UpdateAttributes(102, 101, {KEY: 2})
     accept(container, changed)
-    assert state.attributes == {KEY: 1}
+    assert state.attributes.durable == {KEY: 1}
     apply(container, changed)
     assert created.values == {KEY: 1}
 

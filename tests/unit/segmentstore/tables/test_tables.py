@@ -487,10 +487,10 @@ async def test_asking_for_no_items_is_refused(tables, count):
 async def test_creating_a_table_marks_its_segment(tables, access):
     await tables.create_table("fixed", 16, 1234)
     segment = access.get_segment("fixed")
-    assert segment.attributes[SEGMENT_TYPE] == 5
-    assert segment.attributes[ATTRIBUTE_ID_LENGTH] == 16
-    assert segment.attributes[ROLLOVER_SIZE] == 1234
-    assert access.get_segment(T).attributes[SEGMENT_TYPE] == 1
+    assert segment.attributes.durable[SEGMENT_TYPE] == 5
+    assert segment.attributes.durable[ATTRIBUTE_ID_LENGTH] == 16
+    assert segment.attributes.durable[ROLLOVER_SIZE] == 1234
+    assert access.get_segment(T).attributes.durable[SEGMENT_TYPE] == 1
     with pytest.raises(SegmentExistsError):
         await tables.create_table(T)
     for key_length, rollover_bytes in [(-1, 0), (257, 0), (0, -1)]:
