@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.limits import GIB, KIB, MIB
-from headrace.runtime.settings import tunable
+from headrace.runtime.settings import internal, tunable
 from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
@@ -31,17 +31,13 @@ class EvictionConfig:
         simulate=(0.2, 2.0),
         help="A stored segment that was idle for this long is evicted until it is used again.",
     )
-    eviction_batch: int = tunable(
+    eviction_batch: int = internal(
         2500,
-        low=1,
-        high=100_000,
         simulate=(1, 10),
         help="Segments evicted in one batch, least recently used first.",
     )
-    eviction_cut_s: float = tunable(
+    eviction_cut_s: float = internal(
         10.0,
-        low=0.1,
-        high=600.0,
         help="How long evictions for another segment may wait for storage, so that the log can be truncated.",
     )
 
@@ -50,15 +46,11 @@ class EvictionConfig:
 class ContainerConfig:
     """Bounds of one container, and how often it writes a metadata checkpoint."""
 
-    memory_log_max: int = tunable(
+    memory_log_max: int = internal(
         1_000_000,
-        low=1000,
-        high=100_000_000,
         help="Operations in memory that the storage writer has not taken; more are not accepted.",
     )
-    requests_max: int = tunable(
-        10_000, low=16, high=1_000_000, help="Operations that wait to be accepted; more are refused."
-    )
+    requests_max: int = internal(10_000, help="Operations that wait to be accepted; more are refused.")
     unstored_bytes_max: int = tunable(
         192 * MIB,
         low=1 * MIB,
@@ -66,25 +58,20 @@ class ContainerConfig:
         help="Unstored bytes; with more, nothing is accepted.",
     )
     throttle: ThrottleConfig = field(default_factory=ThrottleConfig)
-    checkpoint_frames: int = tunable(
-        4096, low=1, high=1_000_000, help="A metadata checkpoint is written after so many frames of the log,"
-    )
     checkpoint_bytes: int = tunable(
-        64 * MIB, low=64 * KIB, high=64 * GIB, help="or after so many bytes, whichever comes first,"
+        64 * MIB,
+        low=4 * KIB,
+        high=64 * GIB,
+        help="A metadata checkpoint is written after so many bytes of the log, if not before for its frames.",
     )
-    checkpoint_departures: int = tunable(
+    checkpoint_frames: int = internal(4096, help="It is written after so many frames,")
+    checkpoint_departures: int = internal(
         25_000,
-        low=1,
-        high=10_000_000,
-        help="or after so many segments were deleted or merged, and as many bytes as the last one had.",
+        help="or so many segments that were deleted or merged, and as many bytes as the last one had.",
     )
-    checkpoint_part_bytes: int = tunable(
-        256 * KIB, low=4 * KIB, high=1 * MIB, help="A checkpoint travels in parts of this size."
-    )
-    replay_operations: int = tunable(
+    checkpoint_part_bytes: int = internal(256 * KIB, help="A checkpoint travels in parts of this size.")
+    replay_operations: int = internal(
         500,
-        low=1,
-        high=1_000_000,
         help="Operations of the log that recovery replays before it yields to the loop.",
     )
     eviction: EvictionConfig = field(default_factory=EvictionConfig)

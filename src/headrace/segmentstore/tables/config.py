@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.limits import GIB, KIB, MIB
-from headrace.runtime.settings import tunable
+from headrace.runtime.settings import internal, tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,25 +40,19 @@ class TablesConfig:
         simulate=(0, 4 * KIB),
         help="Memory of all indexes. Idle tables beyond it drop theirs and rebuild it when used again.",
     )
-    page_bytes_max: int = tunable(
+    page_bytes_max: int = internal(
         2 * MIB,
-        low=1,
-        high=8 * MIB,
         simulate=(1, 200),
         help="Keys and values in one answer of an iterator; at least one item is in it. Clients get 2 MiB at "
         "most.",
     )
-    compaction_bytes_max: int = tunable(
+    compaction_bytes_max: int = internal(
         4 * MIB,
-        low=1,
-        high=1 * GIB,
         simulate=(50, 2 * KIB),
         help="How much of a log one round reads, and the least number of dead bytes it starts for.",
     )
-    utilization_percent_min: int = tunable(
+    utilization_percent_min: int = internal(
         75,
-        low=0,
-        high=90,
         simulate=(50, 90),
         help="A log of which fewer bytes are live is compacted.",
     )
