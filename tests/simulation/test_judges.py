@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from headrace.errors import AttributeMismatchError, CorruptionError, FencedOutError
+from headrace.errors import AttributeMismatchError, CorruptionError, FencedOutError, NoSuchSegmentError
 from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
 from headrace.model.tables import NO_VERSION, TableEntry
 from headrace.segmentstore.container.container import SegmentContainer
@@ -237,11 +237,18 @@ def refuse_what_is_not_durable(monkeypatch):
 
 
 def merge_what_somebody_deletes(monkeypatch):
-    async def answer(merges, target, source):
-        await merges._log.flush()
-        return None, target.durable_length
+    honest = SegmentMerges._finish
 
-    monkeypatch.setattr(SegmentMerges, "_answer_repeated", answer)
+    async def finish(merges, target, source, *rest):
+        try:
+            return await honest(merges, target, source, *rest)
+        except NoSuchSegmentError as error:
+            if error.segment != source.name:
+                raise
+            await merges._log.flush()
+            return None
+
+    monkeypatch.setattr(SegmentMerges, "_finish", finish)
 
 
 def judge_tables_by_what_is_durable(monkeypatch):

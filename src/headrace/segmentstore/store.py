@@ -188,7 +188,8 @@ class SegmentStore:
         """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target.
 
         Raises:
-            InvalidArgumentError: they are too many, or one of them cannot be merged; nothing was.
+            InvalidArgumentError: they are too many, or one of them cannot be merged; nothing was, but for
+                what the container had merged in portions before it met that one.
         """
         check_count(sources)  # before 65,536 names are looked at
         await self._check_sources(target, sources)

@@ -79,7 +79,7 @@ class SegmentContainer:
             self.tiers.stored_length,
         )
         self._changes = SegmentChanges(self._log)
-        self._merges = SegmentMerges(self._directory, self._log, self._tenure)
+        self._merges = SegmentMerges(self._directory, self._log, self._tenure, self._active_segments_max)
 
     # -------------------------------------------------------------------------------------- life
 
@@ -274,8 +274,6 @@ class SegmentContainer:
         """Append the whole content of a source to ``target``, atomically, and remove the source.
 
         Answers the length of the target right after. A source that was merged before counts as done.
-        One that is empty is deleted; with updates that is right behind them, and they are an operation of
-        their own: a crash in between leaves the updates, and the source for the next attempt.
 
         Raises:
             NoSuchSegmentError: the source is unknown (or the target is gone).
@@ -288,8 +286,8 @@ class SegmentContainer:
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
         """Merge sources in this order, many in flight at once; a source that is gone is skipped.
 
-        Answers the length of the target after each. Raises as :meth:`merge`, for the target only. What
-        refuses the rest of a batch of several portions leaves those in front of it merged.
+        Answers the length of the target after each. Raises as :meth:`merge`, for the target only. A source
+        that cannot be merged refuses its portion of the batch; those in front of it are merged.
         """
         self._tenure.check_online()
         return await self._merges.merge_batch(target, source_names)

@@ -101,10 +101,13 @@ def make_visible(
         case ops.Merge():
             segment = container.by_id[operation.segment_id]
             source = container.by_id[operation.source_id]
-            read_index.begin_merge(segment, operation.offset, source, operation.length)
-            memory_log.add(
-                StoredMerge(operation.sequence, segment, source, operation.offset, operation.length)
-            )
+            if operation.length:
+                read_index.begin_merge(segment, operation.offset, source, operation.length)
+                memory_log.add(
+                    StoredMerge(operation.sequence, segment, source, operation.offset, operation.length)
+                )
+            else:  # there is nothing to join
+                memory_log.add(StoredDelete(operation.sequence, source))
             touched[source] = None
         case ops.Delete():
             segment = container.by_id[operation.segment_id]

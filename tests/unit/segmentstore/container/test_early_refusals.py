@@ -144,23 +144,6 @@ async def test_a_truncation_that_is_not_durable_spoils_no_merge(world, verb):
         await merge
 
 
-async def test_a_truncation_in_front_of_a_batch_in_the_line_refuses_all_of_it(world):
-    """The sources in front of it were merged, and the answer said that nothing was."""
-    await world.container.create("s/b", {})
-    for name in (A, "s/b"):
-        await append(world.container, name, b"data")
-    asks = [lambda: world.store.truncate_segment(A, 1), lambda: world.store.merge_batch(T, ["s/b", A])]
-    truncation, merging = await world.ask_while_the_line_is_held(*asks, operations=5)
-    world.wal.go_on()
-    await truncation
-    with pytest.raises(InvalidArgumentError):
-        await merging
-    assert await read_all(world.container, T) == b""
-    assert await read_all(world.container, "s/b") == b"data"
-    for name in (A, "s/b"):
-        assert not (await world.store.segment_info(name)).sealed
-
-
 @pytest.mark.parametrize("verb", MERGES)
 async def test_a_truncation_that_failed_with_the_log_has_spoilt_no_merge(world, verb):
     await append(world.container, A, b"data")
@@ -236,39 +219,31 @@ async def test_a_batch_keeps_its_order_though_its_first_source_looks_empty(world
     assert await read_all(world.container, T) == b"firstsecond"
 
 
-async def test_an_empty_source_is_merged_in_its_turn(world):
-    asks = [lambda: world.store.merge_segments(T, A), lambda: world.store.delete_segment(A)]
+async def test_an_empty_source_is_merged_with_updates_in_its_turn(world):
+    updates = [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)]
+    asks = [lambda: world.store.merge_segments(T, A, updates), lambda: world.store.delete_segment(A)]
     merging, deleting = await world.ask_while_the_line_is_held(*asks, operations=3)
     assert not merging.done()
     world.wal.go_on()
     assert await merging == 0
     with pytest.raises(NoSuchSegmentError):
         await deleting
-
-
-async def test_an_empty_source_is_either_merged_with_updates_or_deleted(world):
-    updates = [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)]
-    asks = [lambda: world.store.merge_segments(T, A, updates), lambda: world.store.delete_segment(A)]
-    merging, deleting = await world.ask_while_the_line_is_held(*asks, operations=3)
-    assert not merging.done()
-    world.wal.go_on()
-    await deleting
-    with pytest.raises(NoSuchSegmentError):
-        await merging
-    assert await world.store.get_attribute(T, KEY) == ATTRIBUTE_NULL
+    assert await world.store.get_attribute(T, KEY) == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"data"])
 async def test_a_merge_made_before_the_target_was_sealed_counts_for_who_asks_again(world, data):
     await append(world.container, A, data)
+    updates = [AttributeUpdate(KEY, UpdateKind.ACCUMULATE, 1)]
     asks = [
-        lambda: world.store.merge_segments(T, A),
+        lambda: world.store.merge_segments(T, A, updates),
         lambda: world.store.seal_segment(T),
-        lambda: world.store.merge_segments(T, A),
+        lambda: world.store.merge_segments(T, A, updates),
     ]
     merging, sealing, again = await world.ask_while_the_line_is_held(*asks, operations=5)
     world.wal.go_on()
     assert [await task for task in (merging, sealing, again)] == 3 * [len(data)]
+    assert await world.store.get_attribute(T, KEY) == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"data"])
@@ -283,22 +258,6 @@ async def test_a_source_that_was_deleted_is_gone_also_for_a_target_sealed_since(
     with pytest.raises(NoSuchSegmentError) as caught:
         await merging
     assert caught.value.segment == A
-
-
-async def test_updates_for_an_empty_source_that_are_decided_behind_a_seal_are_refused(world):
-    updates = [AttributeUpdate(KEY, UpdateKind.REPLACE, 1)]
-    asks = [
-        lambda: world.store.merge_segments(T, A, updates),
-        lambda: world.store.seal_segment(T),
-        lambda: world.store.merge_segments(T, A, updates),
-    ]
-    tasks = await world.ask_while_the_line_is_held(*asks, operations=5)
-    world.wal.go_on()
-    merging, sealing, again = await asyncio.gather(*tasks, return_exceptions=True)
-    assert sealing == 0
-    assert isinstance(again, SegmentSealedError)
-    assert isinstance(merging, SegmentSealedError)  # or the other one would have been told that it is done
-    assert (await world.store.segment_info(A)).sealed
 
 
 async def test_an_empty_source_is_not_merged_if_an_update_is_refused(world):
