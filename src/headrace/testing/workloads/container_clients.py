@@ -144,7 +144,7 @@ class ContainerClient:
         call = CreateSegmentCall(name, transient)
         await self._ask(call, lambda: self._container.create(name, attributes))
 
-    async def append(self, name: str, *, expected_offset: int = -1) -> bool:
+    async def append(self, name: str, *, expected_offset: int = -1) -> None:
         """Append with attribute updates, perhaps conditionally."""
         data = self._entropy.token(draw_size(self._entropy))
         updates = draw_updates(self._entropy) if self._entropy.randbelow(3) == 0 else ()
@@ -155,7 +155,7 @@ class ContainerClient:
             offset = await self._container.append(state, data, updates, expected_offset)
             return LengthAnswer(offset + len(data))
 
-        return await self._ask(call, ask, lambda answer: answer)
+        await self._ask(call, ask, lambda answer: answer)
 
     async def update(self, name: str) -> None:
         """Update a few attributes by any verb."""
@@ -254,9 +254,8 @@ class ContainerClient:
             self._transactions += 1
             source = f"{target}#transaction.{self.name}.{self._transactions}"
             await self.create(source, transient=draw(4) == 0)
-            appended = False
             for _ in range(draw(4)):
-                appended = await self.append(source) or appended
+                await self.append(source)
             if self._chains:
                 await self._merge_chain(source, 3)
             if draw(6) == 0:
@@ -266,7 +265,7 @@ class ContainerClient:
                 await self.seal(source)
             if draw(12) == 0:
                 await self.truncate(source, 1)
-            updates = draw_updates(self._entropy) if appended and draw(4) == 0 else ()
+            updates = draw_updates(self._entropy) if draw(4) == 0 else ()
             if draw(3) == 0:
                 await asyncio.sleep(self._entropy.random() * 0.2)
             await self.merge(target, source, updates)

@@ -151,7 +151,7 @@ def draw_attribute_update(entropy: SeededEntropy, name: str) -> Question:
 
 
 def merge(target: str, source: str, updates: tuple[AttributeUpdate, ...] = ()) -> Question:
-    """Merge a source into a target. The merge of an empty one is not atomic with its updates."""
+    """Merge a source into a target."""
     return Question(
         MergeSegmentsCall(target, source, updates),
         lambda i: c.MergeSegments(i, target, source, "", list(updates)),

@@ -166,7 +166,7 @@ class StoreClient:
         await self._connection.put(questions.draw_attribute_update(self._entropy, name))
 
     async def merge(self, target: str, source: str, updates: tuple[AttributeUpdate, ...] = ()) -> None:
-        """Merge a source into a target. The merge of an empty one is not atomic with its updates."""
+        """Merge a source into a target."""
         await self._connection.put(questions.merge(target, source, updates))
 
     # ---- several verbs
@@ -214,7 +214,6 @@ class StoreClient:
         draw = self._entropy.randbelow
         sources: list[str] = []
         full: set[str] = set()
-        filled: set[str] = set()
         for _ in range(1 + draw(3)):
             transient = draw(4) == 0
             if transient:
@@ -234,8 +233,6 @@ class StoreClient:
                 await writer.write(
                     await self._connection.connect(), [1 + draw(900) for _ in range(1 + draw(3))]
                 )
-            if writer.appended:
-                filled.add(source)
             if writer.appended and not transient:
                 full.add(source)
             if draw(8) == 0:
@@ -249,7 +246,7 @@ class StoreClient:
             batch = MergeBatch(target, tuple(sources), frozenset(full))
             await self._connection.put_all([batch], patient=True)
         for source in sources:
-            updates = draw_updates(self._entropy) if source in filled and draw(3) == 0 else ()
+            updates = draw_updates(self._entropy) if draw(3) == 0 else ()
             await self.merge(target, source, updates)
 
     # ---- inside
