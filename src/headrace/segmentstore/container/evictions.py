@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
 from headrace.errors import (
-    ClosedError,
     ContainerOfflineError,
     CorruptionError,
     HeadraceError,
     NoSuchSegmentError,
-    WalWriteError,
 )
 from headrace.limits import KIB
 from headrace.runtime.supervisor import Supervisor
@@ -30,6 +28,7 @@ from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_
 from headrace.segmentstore.container.config import EvictionConfig
 from headrace.segmentstore.container.leaving_rows import are_current, find_leaving_rows
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
+from headrace.segmentstore.container.shared_runs import SharedRuns
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.state import eviction_plan as plan
 from headrace.segmentstore.state import transitions
@@ -46,6 +45,9 @@ _ATTRIBUTE_BYTES_MIN: Final = 10
 
 _LOOKED_AT_AT_ONCE: Final = 1000
 """Segments of which it is seen whether they are idle, without letting others run: each takes 1 to 2 us."""
+
+_RUN: Final = "idle segments"
+"""There is one at a time, whatever it was begun for."""
 
 _DELETED_AT_ONCE: Final = 100
 """Scratch segments whose deletions wait for the log together."""
@@ -93,7 +95,7 @@ class Evictions:
         self._batch_bytes = batch_bytes
         self._row_bytes_max = min(ROW_BYTES_MAX, row_bytes_max)
         self._previous_sequence = 0
-        self._running: asyncio.Future[int] | None = None
+        self._runs = SharedRuns[int](supervisor, "eviction of")
         self._log_cut = asyncio.Event()
         self.runs = 0
         self.forced_runs = 0
@@ -119,54 +121,13 @@ class Evictions:
         Answers how many segments left.
         """
         pressed = plan.is_under_pressure(len(self._state.by_name), self._state.active_max)
-        return await self._share(partial(self._run_periodic, pressed=pressed))
+        return await self._runs.join(_RUN, partial(self._run_periodic, pressed=pressed))
 
     async def make_room(self) -> bool:
         """Evict what is idle just now, because there are too many active segments; say whether it helped."""
-        if self._running is not None:
-            await self._share(self._run_forced)
-        return not self._state.is_full or await self._share(self._run_forced) > 0
-
-    async def _share(self, run: Callable[[], Awaitable[int]]) -> int:
-        """Start ``run``, or join the one under way."""
-        if self._running is None:
-            done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            try:
-                task = self._supervisor.spawn("eviction", self._perform(run, done))
-            except ClosedError as error:
-                raise ContainerOfflineError("the container has stopped") from error
-            self._running = done
-            task.add_done_callback(lambda _: self._end_run(done))
-        return await asyncio.shield(self._running)
-
-    async def _perform(self, run: Callable[[], Awaitable[int]], done: asyncio.Future[int]) -> None:
-        try:
-            count = await run()
-        except WalWriteError as error:
-            # What of it is durable is nothing that whoever asks for room could see.
-            offline = ContainerOfflineError(f"the container ended while segments were evicted: {error}")
-            offline.__cause__ = error
-            self._fail(done, offline)
-        except HeadraceError as error:
-            self._fail(done, error)
-        except BaseException:
-            self._end_run(done)
-            raise
-        else:
-            done.set_result(count)
-        finally:
-            self._running = None
-
-    def _end_run(self, done: asyncio.Future[int]) -> None:
-        """Tell those who share a run that was cancelled, even before its first step: it ran nothing then."""
-        if not done.done():
-            self._running = None
-            self._fail(done, ContainerOfflineError("the container has stopped"))
-
-    @staticmethod
-    def _fail(done: asyncio.Future[int], error: HeadraceError) -> None:
-        done.set_exception(error)
-        done.exception()  # nobody may be left to look
+        if _RUN in self._runs:
+            await self._runs.join(_RUN, self._run_forced)
+        return not self._state.is_full or await self._runs.join(_RUN, self._run_forced) > 0
 
     # -------------------------------------------------------------------------------------- runs
 

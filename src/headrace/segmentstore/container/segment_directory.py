@@ -12,17 +12,15 @@ from functools import partial
 from typing import Any
 
 from headrace.errors import (
-    ContainerOfflineError,
     DataCorruptionError,
     NoSuchSegmentError,
     SegmentExistsError,
     TooManyActiveSegmentsError,
-    WalWriteError,
 )
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container.activations import Activations
 from headrace.segmentstore.container.catalogue_row import CatalogueRow
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
+from headrace.segmentstore.container.shared_runs import SharedRuns
 from headrace.segmentstore.contract import SegmentInfo
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import Propose
@@ -56,7 +54,7 @@ class SegmentDirectory:
         self._make_room = make_room
         self._stored_length = stored_length
         self._creating: dict[str, asyncio.Future[None]] = {}
-        self.activations = Activations(supervisor, self._activate)
+        self.activations = SharedRuns[SegmentState](supervisor, "activation of")
 
     # -------------------------------------------------------------------------------------- look-up
 
@@ -67,15 +65,16 @@ class SegmentDirectory:
             NoSuchSegmentError: there is certainly none.
         """
         state = self._state.find(name)
-        if state is not None and not self.activations.is_inactive(name):
+        if name in self.activations:
+            return None
+        if state is not None:
             self._check_visible(state)
-            return state
-        if state is None and name not in self.activations and self._catalogue.is_absent(name):
+        elif self._catalogue.is_absent(name):
             raise NoSuchSegmentError(name)
-        return None
+        return state
 
     async def resolve(self, name: str) -> SegmentState:
-        """Return the live segment, back in memory if it was not. Calls for one name go on in their order.
+        """Return the live segment, back in memory if it was not.
 
         Raises:
             NoSuchSegmentError: there is none.
@@ -86,9 +85,9 @@ class SegmentDirectory:
         """
         state = self._state.find(name)
         if state is None or name in self.activations:
-            if state is None and name not in self.activations and self._catalogue.is_absent(name):
+            if name not in self.activations and self._catalogue.is_absent(name):
                 raise NoSuchSegmentError(name)
-            state = await self.activations.wait(name)
+            state = await self.activations.join(name, partial(self._activate, name))
             state.touch(self._state.sequence)
         self._check_visible(state)
         return state
@@ -231,11 +230,6 @@ class SegmentDirectory:
             except TooManyActiveSegmentsError:
                 if not await self._make_room():  # others may have taken it, but somebody got it
                     raise
-            except WalWriteError as error:
-                # Whether it is back is nothing that whoever asks could see: to them nothing has happened.
-                raise ContainerOfflineError(
-                    f"the container ended while {name!r} was activated: {error}"
-                ) from error
         state = self._state.by_id[row.segment.segment_id]
         state.note_catalogue_row(row.data)
         return state

@@ -8,9 +8,9 @@ import pytest
 from headrace.errors import ContainerOfflineError, NoSuchSegmentError, WalWriteError
 from headrace.model import attributes as attr
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container.activations import Activations
 from headrace.segmentstore.container.config import EvictionConfig
 from headrace.segmentstore.container.evictions import Evictions
+from headrace.segmentstore.container.shared_runs import SharedRuns
 from headrace.segmentstore.state import eviction_plan as plan
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
@@ -74,7 +74,7 @@ class Loader:
         self.calls = 0
         self.answer = None
 
-    async def __call__(self, name):
+    async def __call__(self):
         self.calls += 1
         self.answer = asyncio.get_running_loop().create_future()
         return await self.answer
@@ -85,38 +85,29 @@ async def settle():
         await asyncio.sleep(0)
 
 
-async def test_who_comes_while_others_are_released_goes_on_behind_them():
-    loader, order = Loader(), []
-    supervisor = Supervisor("test")
-    activations = Activations(supervisor, loader)
-
-    async def call(number):
-        await activations.wait("a")
-        order.append(number)
-        if number < 3:
-            await activations.wait("a")
-            order.append(number + 10)
-
-    calls = [asyncio.ensure_future(call(number)) for number in range(5)]
+async def test_a_caller_that_gives_up_leaves_the_activation_to_the_others():
+    loader = Loader()
+    activations = SharedRuns(Supervisor("test"), "activation of")
+    calls = [asyncio.ensure_future(activations.join("a", loader)) for _ in range(3)]
     await settle()
-    calls[1].cancel()
-    loader.answer.set_result(segment(1))
+    calls[0].cancel()
     await settle()
-    assert order == [0, 2, 3, 4, 10, 12]
+    found = segment(1)
+    loader.answer.set_result(found)
+    assert await asyncio.gather(*calls[1:]) == [found] * 2
     assert loader.calls == 1
     assert not len(activations)
-    await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_later():
     loader = Loader()
-    activations = Activations(Supervisor("test"), loader)
+    activations = SharedRuns(Supervisor("test"), "activation of")
 
     async def call():
         try:
-            return await activations.wait("a")
+            return await activations.join("a", loader)
         except NoSuchSegmentError:
-            return await activations.wait("a")  # query, create, query again
+            return await activations.join("a", loader)  # query, create, query again
 
     first = [asyncio.ensure_future(call()) for _ in range(3)]
     await settle()
@@ -130,22 +121,22 @@ async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_later():
 
 
 async def test_the_end_of_the_container_ends_those_who_wait():
-    supervisor = Supervisor("test")
-    activations = Activations(supervisor, Loader())
-    waiting = asyncio.ensure_future(activations.wait("a"))
+    supervisor, loader = Supervisor("test"), Loader()
+    activations = SharedRuns(supervisor, "activation of")
+    waiting = asyncio.ensure_future(activations.join("a", loader))
     await settle()
     await supervisor.stop()
     with pytest.raises(ContainerOfflineError):
         await waiting
     with pytest.raises(ContainerOfflineError):
-        await activations.wait("a")
+        await activations.join("a", loader)
     assert not len(activations)
 
 
 async def test_the_end_of_the_container_before_an_activation_has_begun_ends_those_who_wait():
     supervisor, loader = Supervisor("test"), Loader()
-    activations = Activations(supervisor, loader)
-    waiting = asyncio.ensure_future(activations.wait("a"))
+    activations = SharedRuns(supervisor, "activation of")
+    waiting = asyncio.ensure_future(activations.join("a", loader))
     await asyncio.sleep(0)  # the activation is a task now, and has not had its first step
     await supervisor.stop()
     assert not loader.calls
