@@ -73,7 +73,6 @@ def main(arguments: list[str] | None = None) -> None:
     seconds, interval = (1.0, 0.3) if args.smoke else (args.seconds, 10.0)
     # Truncated chunks go after five seconds instead of a minute: at these rates a minute is 50 GB.
     os.environ["HEADRACE_CONTAINER__STORAGE__GARBAGE_DELAY_S"] = "5"
-    os.environ["HEADRACE_CONTAINER__STORAGE_WRITER__GARBAGE_INTERVAL_S"] = "2"
     with BenchServer() as server:
         rate, sampled = asyncio.run(ingest(server, seconds, interval))
         peak = server.rss_mib(peak=True)

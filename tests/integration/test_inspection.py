@@ -24,6 +24,7 @@ from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.integration.inspected_data import (
     CONTAINERS,
     EAGER,
+    EVENT,
     LATE_EVENTS,
     SETTINGS,
     STORED_EVENTS,
@@ -35,7 +36,7 @@ from tests.integration.server_process import ServerProcess
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 SEGMENT = "demo/orders/0.#epoch.0"
-EVENT_BYTES = 8 + 500
+EVENT_BYTES = 8 + len(EVENT)
 HEADRACE = (sys.executable, "-m", "headrace.cli.main")
 
 
@@ -422,13 +423,13 @@ def test_a_chunk_that_goes_while_a_segment_is_looked_at_is_no_damage(damaged, ru
 def test_a_flipped_bit_in_a_chunk_is_found_by_reading_it(damaged, run, ask):
     chunk = ask(damaged.data, "inspect", "segment", SEGMENT)[0]["chunks"][0]
     path = Path(chunk["path"])
-    flip(path, 9000)
+    flip(path, 70_000)
     assert run(damaged.data, "check", "container")[0] == 0
     code, out, _ = run(damaged.data, "check", "container", "--deep")
     assert code == 6
-    assert f"{path} at offset 8192" in out
+    assert f"{path} at offset 65536" in out
     found = ask(damaged.data, "inspect", "segment", SEGMENT, "--deep", code=6)[0]
-    assert [each["state"] for each in found["chunks"]][:2] == ["damaged at 8192", "verified"]
+    assert [each["state"] for each in found["chunks"]][:2] == ["damaged at 65536", "verified"]
 
 
 def test_objects_that_no_row_names_are_garbage_and_no_damage(damaged, run, ask):

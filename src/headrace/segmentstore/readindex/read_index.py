@@ -6,7 +6,6 @@ It decides nothing itself: ``read_plan`` says what a read needs, ``segment_index
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from headrace.errors import (
     SegmentTruncatedError,
 )
 from headrace.limits import KIB, MIB
-from headrace.runtime.settings import internal, tunable
+from headrace.runtime.settings import internal
 from headrace.segmentstore.contract import ReadResult, StorageReader
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX, BlockCache
 from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes, tell_readers
@@ -55,11 +54,8 @@ class ReadIndexConfig:
         16, help="Storage reads in flight, of at most 2 MiB each; half of them at most for reading ahead."
     )
     read_ahead: bool = internal(default=True, help="Read ahead of sequential readers.")
-    storage_timeout_s: float = tunable(
-        30.0,
-        low=0.001,
-        high=3600.0,
-        help="Timeout of a storage read, its wait for a slot included; the next one is shorter.",
+    storage_timeout_s: float = internal(
+        30.0, help="Timeout of a storage read, its wait for a slot included; the next one is shorter."
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, KIB, MIB
-from headrace.runtime.settings import tunable
+from headrace.runtime.settings import internal, tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,20 +27,12 @@ class StorageWriterConfig:
         simulate=(0.0, 0.05),
         help="A segment whose oldest unstored byte is older than this is flushed.",
     )
-    change_age_s: float = tunable(
-        2.0,
-        low=0.0,
-        high=600.0,
-        simulate=(0.0, 0.05),
-        help="The same for a seal, merge or truncation, if less: they wait this long for each other.",
-    )
-    checkpoint_age_s: float = tunable(
-        2.0,
-        low=0.0,
-        high=600.0,
-        simulate=(0.0, 0.05),
-        help="A checkpoint that waits longer to truncate the log flushes the segments that prevent it.",
-    )
+    change_age_s: float = internal(2.0, simulate=(0.0, 0.05))
+    """The same for a seal, merge or truncation, if less: they wait this long for each other."""
+
+    checkpoint_age_s: float = internal(2.0, simulate=(0.0, 0.05))
+    """A checkpoint that waits longer to truncate the log flushes the segments that prevent it."""
+
     checkpoint_distance_bytes: int = tunable(
         128 * MIB,
         low=1,
@@ -55,13 +47,9 @@ class StorageWriterConfig:
         simulate=(8 * KIB,),
         help="Largest write to storage; while storage is behind, writes grow up to it.",
     )
-    pressure_bytes: int = tunable(
-        32 * MIB,
-        low=1,
-        high=16 * GIB,
-        simulate=(16 * KIB,),
-        help="With this many unstored bytes in all, the segments with the most are flushed at any age.",
-    )
+    pressure_bytes: int = internal(32 * MIB, simulate=(16 * KIB,))
+    """With this many unstored bytes in all, the segments with the most are flushed at any age."""
+
     flushes_max: int = tunable(
         16,
         low=1,
@@ -69,69 +57,33 @@ class StorageWriterConfig:
         simulate=(1, 2),
         help="Segments flushed at the same time; as many again that failed before or are slow.",
     )
-    slow_flush_s: float = tunable(
-        2.0,
-        low=0.0,
-        high=600.0,
-        simulate=(0.0, 0.1),
-        help="A flush that takes longer releases its slot to another segment.",
-    )
-    take_operations_max: int = tunable(
-        1000,
-        low=1,
-        high=100_000,
-        simulate=(1, 7),
-        help="Operations taken from the memory log in one batch.",
-    )
-    take_interval_s: float = tunable(
-        0.01,
-        low=0.0,
-        high=1.0,
-        simulate=(0.0, 0.005),
-        help="Pause between two batches, unless the cache runs out: consecutive appends are joined.",
-    )
-    take_timeout_s: float = tunable(
-        0.25,
-        low=0.001,
-        high=60.0,
-        simulate=(0.01,),
-        help="How long to wait for operations; a clean stop waits as long for the last ones.",
-    )
-    pending_operations_max: int = tunable(
-        200_000,
-        low=1,
-        high=10_000_000,
-        simulate=(5, 50),
-        help="Operations waiting here; more stay in the memory log, whose bound then blocks the container.",
-    )
-    retry_initial_s: float = tunable(
-        0.1,
-        low=0.001,
-        high=60.0,
-        simulate=(0.01,),
-        help="Pause of a segment after its first failure; doubled by each further one.",
-    )
-    retry_max_s: float = tunable(
-        30.0,
-        low=0.001,
-        high=3600.0,
-        simulate=(1.0,),
-        help="Longest pause of a segment between attempts.",
-    )
-    acknowledge_interval_s: float = tunable(
-        0.2,
-        low=0.0,
-        high=60.0,
-        simulate=(0.0, 0.01),
-        help="Pause between two checks of how far the log may be truncated; each visits every segment.",
-    )
-    garbage_interval_s: float = tunable(
-        10.0,
-        low=0.001,
-        high=3600.0,
-        simulate=(0.05,),
-        help="Pause between two rounds of deleting garbage.",
-    )
+    slow_flush_s: float = internal(2.0, simulate=(0.0, 0.1))
+    """A flush that takes longer releases its slot to another segment."""
+
+    take_operations_max: int = internal(1000, simulate=(1, 7))
+    """Operations taken from the memory log in one batch."""
+
+    take_interval_s: float = internal(0.01, simulate=(0.0, 0.005))
+    """Pause between two batches, unless the cache runs out: consecutive appends are joined."""
+
+    take_timeout_s: float = internal(0.25, simulate=(0.01,))
+    """How long to wait for operations; a clean stop waits as long for the last ones."""
+
+    pending_operations_max: int = internal(200_000, simulate=(5, 50))
+    """Operations waiting here; more stay in the memory log, whose bound then blocks the container."""
+
+    retry_initial_s: float = internal(0.1, simulate=(0.01,))
+    """Pause of a segment after its first failure; doubled by each further one."""
+
+    retry_max_s: float = internal(30.0, simulate=(1.0,))
+    """Longest pause of a segment between attempts."""
+
+    acknowledge_interval_s: float = internal(0.2, simulate=(0.0, 0.01))
+    """Pause between two checks of how far the log may be truncated; each visits every segment."""
+
+    garbage_interval_s: float = internal(10.0, simulate=(0.05,))
+    """Pause between two rounds of deleting garbage."""
+
     stop_flush_s: float = tunable(
         10.0,
         low=0.0,
@@ -144,5 +96,3 @@ class StorageWriterConfig:
         """Check relations between settings."""
         if self.flush_bytes > self.write_bytes_max:
             raise InvalidArgumentError("flush_bytes exceeds write_bytes_max")
-        if self.retry_initial_s > self.retry_max_s:
-            raise InvalidArgumentError("retry_initial_s exceeds retry_max_s")

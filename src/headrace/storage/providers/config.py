@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.runtime.settings import tunable
+from headrace.runtime.settings import internal, tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,4 @@ class ChunkThreadsConfig:
         4, low=1, high=256, simulate=(1, 2), help="Threads that create chunk files and append to them."
     )
     reads: int = tunable(4, low=1, high=256, simulate=(1, 2), help="Threads that read chunk files.")
-    chores: int = tunable(
-        1, low=1, high=64, simulate=(1,), help="Threads that delete, list and inspect chunk files."
-    )
+    chores: int = internal(1, help="Threads that delete, list and inspect chunk files.")

@@ -24,7 +24,7 @@ from headrace.errors import ChunkOffsetError, ClosedError, MailboxFullError
 from headrace.limits import GIB, MIB
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
 from headrace.runtime.open_file import OpenFile
-from headrace.runtime.settings import tunable
+from headrace.runtime.settings import internal, tunable
 from headrace.storage.providers.chunk_files import (
     KeptDescriptor,
     Wanted,
@@ -62,13 +62,9 @@ class FilesystemProviderConfig:
         simulate=(1, 3),
         help="Files open for reads; fewer if the limit of open files is low.",
     )
-    read_at_once_bytes_max: int = tunable(
-        MIB,
-        low=0,
-        high=64 * MIB,
-        simulate=(0, 100),
-        help="Longer reads go to a thread even if they are warm: copying would block the loop.",
-    )
+    read_at_once_bytes_max: int = internal(MIB, simulate=(0, 100))
+    """Longer reads go to a thread even if they are warm: copying would block the loop."""
+
     written_cache_bytes: int = tunable(
         GIB,
         low=0,
