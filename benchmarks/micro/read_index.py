@@ -27,7 +27,7 @@ UNSTORED_BYTES = 8 * MIB
 class NoStorage:
     """Nothing here may come from storage."""
 
-    async def read_stored(self, segment: str, offset: int, length: int) -> bytes:
+    async def read_some(self, segment: str, offset: int, length: int) -> bytes:
         raise AssertionError((segment, offset, length))
 
     def read_at_once(

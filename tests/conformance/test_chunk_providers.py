@@ -1,5 +1,7 @@
 """The chunk providers we ship keep the contract."""
 
+import itertools
+
 import pytest
 
 from headrace.runtime.blocking import BlockingPool
@@ -8,13 +10,16 @@ from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.metadata.joint_store import JointRowStore
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
+from headrace.storage.providers.measured import MeasuredChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.storage.providers.retrying import RetryingChunkProvider
 from headrace.testing.conformance.chunk_provider import ChunkProviderContract
 from headrace.testing.conformance.row_store import RowStoreContract
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.testing.memory_row_store import MemoryRowStore
-from headrace.testing.storage_faults import FaultyChunkProvider, FaultyRowStore
+from headrace.testing.storage_faults import FaultyChunkProvider, FaultyRowStore, fail_reads
+from tests.unit.storage.chunks_at_hand import ChunksAtHand
 
 
 class TestMemoryProvider(ChunkProviderContract):
@@ -35,10 +40,50 @@ class TestMemoryProviderWithoutAppend(ChunkProviderContract):
         return self.provider
 
 
+class TestMeasuredProvider(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        self.provider = MeasuredChunkProvider(ChunksAtHand(MemoryChunkProvider()))
+
+    async def make(self):
+        return self.provider
+
+
 class TestFaultyProviderWithoutFaults(ChunkProviderContract):
     @pytest.fixture(autouse=True)
     def _objects(self):
         self.provider = FaultyChunkProvider(MemoryChunkProvider())
+
+    async def make(self):
+        return self.provider
+
+
+class TestFaultyProviderWithoutFaultsOrAppend(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        self.provider = FaultyChunkProvider(MemoryChunkProvider(supports_append=False))
+
+    async def make(self):
+        return self.provider
+
+
+class TestRetryingProvider(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        self.provider = RetryingChunkProvider(MemoryChunkProvider(), timeout_s=60.0)
+
+    async def make(self):
+        return self.provider
+
+
+class TestRetryingProviderOnOneThatFailsEveryOtherRead(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self, monkeypatch):
+        monkeypatch.setattr("headrace.storage.providers.retrying.PAUSES_S", (0.0, 0.0))
+        faulty = FaultyChunkProvider(MemoryChunkProvider())
+        fails = itertools.cycle([True, False])
+        faulty.on_read = lambda name: fail_reads(name) if next(fails) else None
+        self.provider = RetryingChunkProvider(faulty, timeout_s=60.0)
 
     async def make(self):
         return self.provider
@@ -80,6 +125,13 @@ class TestFilesystemProviderOnASimulatedDisk(TestFilesystemProvider):
         provider = FilesystemChunkProvider("/chunks", self.files, ChunkThreads.shared(self.pool))
         self.providers.append(provider)
         return provider
+
+
+class TestMeasuredAndRetryingFilesystemProvider(TestFilesystemProvider):
+    """As a container has it."""
+
+    async def make(self):
+        return RetryingChunkProvider(MeasuredChunkProvider(await super().make()), timeout_s=60.0)
 
 
 class TestMemoryRowStore(RowStoreContract):

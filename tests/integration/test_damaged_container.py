@@ -26,6 +26,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal import FileWal, MemoryLogStore, MemoryWal, WalConfig
+from tests.unit.storage.chunks_at_hand import ChunksAtHand
 
 SEGMENT = "scope/stream/0.#epoch.0"
 CONFIG = replace(
@@ -45,7 +46,8 @@ class Host:
 
     def __init__(self, make_wal, chunks=None):
         self.make_wal = make_wal
-        self.chunks = MemoryChunkProvider() if chunks is None else chunks
+        self.objects = MemoryChunkProvider()
+        self.chunks = ChunksAtHand(self.objects) if chunks is None else chunks
         self.container = None
 
     async def start(self):
@@ -115,7 +117,7 @@ def chunks_of(host):
     while offset < len(CONTENT):
         name, data = next(
             (name, data)
-            for name, data in host.chunks.objects.items()
+            for name, data in host.objects.objects.items()
             if data and bytes(data) == CONTENT[offset : offset + len(data)]
         )
         found.append((name, offset, data))
@@ -141,11 +143,11 @@ async def test_no_bit_of_a_chunk_can_flip_unnoticed_and_healing_it_is_enough(sto
 async def test_a_chunk_cut_at_any_byte_is_damage_not_an_end(stored):
     for name, start, data in chunks_of(stored):
         for length in range(len(data)):
-            stored.chunks.objects[name] = data[:length]
+            stored.objects.objects[name] = data[:length]
             assert await outcome(stored, start) == "corrupt"
-        del stored.chunks.objects[name]
+        del stored.objects.objects[name]
         assert await outcome(stored, start) == "corrupt"
-        stored.chunks.objects[name] = data
+        stored.objects.objects[name] = data
     assert await outcome(stored) == CONTENT
 
 
@@ -154,9 +156,9 @@ async def test_a_chunk_in_place_of_another_is_noticed(stored):
     for name, start, data in chunks:
         for _, _, other in chunks:
             if other is not data:
-                stored.chunks.objects[name] = bytearray(other)
+                stored.objects.objects[name] = bytearray(other)
                 assert await outcome(stored, start) == "corrupt"
-        stored.chunks.objects[name] = data
+        stored.objects.objects[name] = data
     assert await outcome(stored) == CONTENT
 
 

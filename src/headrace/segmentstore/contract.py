@@ -130,8 +130,10 @@ class MemoryLog(Protocol):
 class StorageReader(Protocol):
     """Reads bytes that are in long-term storage."""
 
-    async def read_stored(self, segment: str, offset: int, length: int) -> bytes | bytearray | memoryview:
-        """Return exactly ``length`` bytes of ``segment`` from ``offset``.
+    async def read_some(self, segment: str, offset: int, length: int) -> bytes | bytearray | memoryview:
+        """Return ``length`` bytes of ``segment`` from ``offset``.
+
+        Fewer, but one at least, if something behind these cannot be read.
 
         Raises:
             NoSuchSegmentError: long-term storage does not know the segment.
@@ -146,7 +148,7 @@ class StorageReader(Protocol):
 
         Returns:
             ``(begin, end, span)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]``
-            those in front of it. An empty range says nothing but that ``read_stored`` has to be asked.
+            those in front of it. An empty range says nothing but that ``read_some`` has to be asked.
             ``span``: the file, if it is one, out of which the former were read; good in this turn of the
             loop. Never raises.
         """

@@ -26,6 +26,7 @@ from headrace.standalone.descriptor_plan import DescriptorPlan
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.measured import MeasuredChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
@@ -74,7 +75,8 @@ class DataPlane:
         self._chunk_threads: ChunkThreads | None = None
         self.hangs = False
         """After a stop: a thread is in a call that the file system does not answer; it would outlive us."""
-        self._provider: ChunkProvider | None = None
+        self._provider: MeasuredChunkProvider | None = None
+        self._chunk_files: FilesystemChunkProvider | None = None
         self._listener: Listener | None = None
         self._cache = BlockCache(
             CacheConfig(bytes_max=config.cache_bytes, soft_bytes_max=config.cache_soft_bytes)
@@ -88,7 +90,7 @@ class DataPlane:
 
     async def start(self) -> None:
         """Recover every container. Raises what the first that fails raises."""
-        self._provider = self._make_provider()
+        self._provider = MeasuredChunkProvider(self._make_provider())
         self._frames = FrameMemory(self._wal_config.frame_bytes_max)
         try:
             await self.registry.start()
@@ -111,13 +113,14 @@ class DataPlane:
             make_chunk_root(files, self._config.data_dir)
         self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
         kept = replace(self._config.chunk_files, descriptors_max=self._descriptors.chunk_files_max)
-        return FilesystemChunkProvider(
+        self._chunk_files = FilesystemChunkProvider(
             chunk_root(self._config.data_dir),
             files,
             self._chunk_threads,
             kept,
             proof=proof_of(self._config.data_dir),
         )
+        return self._chunk_files
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
         assert self._provider is not None
@@ -163,6 +166,8 @@ class DataPlane:
         found["loop_writes"] = self._loop_writes.statistics()
         if self._provider is not None:
             found["chunks"] = self._provider.statistics()
+        if self._chunk_files is not None:
+            found["chunk_files"] = self._chunk_files.statistics()
         if self._chunk_threads is not None:
             found["storage_threads"] = self._chunk_threads.statistics()
         if self._listener is not None:

@@ -63,10 +63,11 @@ class FakeStorage:
         self.reads: list[tuple[str, int, int]] = []
         self.failures = 0
         self.short_answers = 0
+        """So many answers are half of what was asked for."""
         self.bytes_per_s = 0
         """How fast it answers; 0: at once."""
         self.damaged_at = -1
-        """No read that spans this offset of any segment succeeds."""
+        """This byte of any segment cannot be read; answers end in front of it."""
         self.warm_bytes = 0
         """Bytes at the beginning of every segment that can be read without waiting."""
         self.warm_period = 0
@@ -87,7 +88,7 @@ class FakeStorage:
     def let_go(self) -> None:
         self._gate.set()
 
-    async def read_stored(self, segment: str, offset: int, length: int) -> bytes:
+    async def read_some(self, segment: str, offset: int, length: int) -> bytes:
         self.reads.append((segment, offset, length))
         await asyncio.sleep(length / self.bytes_per_s if self.bytes_per_s else 0)
         await self._gate.wait()
@@ -99,13 +100,15 @@ class FakeStorage:
         start = self.starts.get(segment, 0)
         if offset < start:
             raise SegmentTruncatedError(segment, start, offset)
-        if offset <= self.damaged_at < offset + length:
+        if self.damaged_at == offset:
             raise DataCorruptionError("not what was written", path=segment, offset=self.damaged_at)
         data = bytes(self.segments[segment][offset : offset + length])
         assert len(data) == length, "the read index asked for bytes that are not stored"
+        if offset < self.damaged_at < offset + length:
+            return data[: self.damaged_at - offset]
         if self.short_answers:
             self.short_answers -= 1
-            return data[:-1]
+            return data[: max(1, len(data) // 2)]
         return data
 
     def read_at_once(

@@ -10,14 +10,15 @@ something to survive but to detect, and tests do that by damaging ``MemoryChunkP
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from headrace.errors import StorageFullError, StorageReadError, StorageWriteError, WalWriteError
-from headrace.runtime.open_file import OpenFile
 from headrace.storage.metadata.contract import RowStore
-from headrace.storage.providers.contract import Buffer, ChunkObject, ChunkProvider, ProviderStatistics
+from headrace.storage.providers.contract import Buffer, ChunkProvider
+from headrace.storage.providers.local_chunks import LocalChunks
+from headrace.storage.providers.wrapper import ChunkProviderWrapper
 from headrace.testing.failures import ProcessGoneError
 
 
@@ -49,19 +50,19 @@ def no_faults(_: ModifyingCall) -> Fault | None:
     return None
 
 
-class FaultyChunkProvider:
-    """Wraps a provider. ``inject`` decides about modifying calls; ``on_read`` is called before each read."""
+class FaultyChunkProvider(ChunkProviderWrapper):
+    """``inject`` decides about modifying calls; ``on_read`` is called before each read."""
 
     def __init__(self, provider: ChunkProvider, inject: Injector = no_faults) -> None:
-        self.provider = provider
+        super().__init__(provider)
         self.inject = inject
         self.on_read: Callable[[str], None] = _accept
         self.delay_s: Callable[[str], float] = _no_delay
         self.calls: list[ModifyingCall] = []
 
     @property
-    def supports_append(self) -> bool:
-        return self.provider.supports_append
+    def local(self) -> LocalChunks | None:
+        return None  # every read goes where faults and delays are
 
     async def create(
         self, name: str, buffers: Sequence[Buffer] = (), beside: Callable[[], None] | None = None
@@ -93,30 +94,6 @@ class FaultyChunkProvider:
         await asyncio.sleep(self.delay_s(name))
         self.on_read(name)
         return await self.provider.read(name, offset, length)
-
-    def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:  # noqa: ARG002
-        return 0  # every read goes where faults and delays are
-
-    def open_file(self, name: str) -> OpenFile | None:  # noqa: ARG002
-        return None
-
-    def reopen(self, name: str) -> None:
-        self.provider.reopen(name)
-
-    async def info(self, name: str) -> ChunkObject:
-        return await self.provider.info(name)
-
-    async def exists(self, name: str) -> bool:
-        return await self.provider.exists(name)
-
-    def list(self, prefix: str = "") -> AsyncIterator[list[ChunkObject]]:
-        return self.provider.list(prefix)
-
-    async def close(self) -> None:
-        await self.provider.close()
-
-    def statistics(self) -> ProviderStatistics:
-        return self.provider.statistics()
 
     async def _begin(self, kind: str, name: str) -> Fault | None:
         await asyncio.sleep(self.delay_s(name))

@@ -113,7 +113,7 @@ async def test_what_is_set_about_chunk_files_reaches_them(tmp_path):
     container = plane.registry.running()[0]
     await container.append(await container.create("s/a", {}), b"x" * 100_000)
     async with asyncio.timeout(20):
-        while plane.statistics()["chunks"].bytes_dropped < 100_000:  # noqa: ASYNC110 - a gauge tells nobody
+        while plane.statistics()["chunk_files"].bytes_dropped < 100_000:  # noqa: ASYNC110 - a gauge tells nobody
             await asyncio.sleep(0)
     await plane.stop()
 

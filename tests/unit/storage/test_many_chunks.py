@@ -11,6 +11,7 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.memory_row_store import MemoryRowStore
+from tests.unit.storage.chunks_at_hand import ChunksAtHand
 
 CHUNKS = 2000
 CHUNK = 4
@@ -64,7 +65,11 @@ class Store:
         settings = {"block_bytes": CHUNK, "rollover_bytes": CHUNK, "garbage_delay_s": 0.0}
         settings |= {"walk_rows_max": PORTION, "concat_copy_bytes_max": 16} | config
         return ChunkedSegmentStorage(
-            self.objects, self.rows, epoch, SeededEntropy(epoch), SegmentStorageConfig(**settings)
+            ChunksAtHand(self.objects),
+            self.rows,
+            epoch,
+            SeededEntropy(epoch),
+            SegmentStorageConfig(**settings),
         )
 
     async def fill(self, name="s", chunks=CHUNKS):

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from headrace.errors import (
+    ChecksumMismatchError,
     ContainerOfflineError,
     DataCorruptionError,
     FencedOutError,
@@ -31,9 +32,11 @@ from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.storage.providers.wrapper import ChunkProviderWrapper
 from headrace.testing.memory_row_store import MemoryRowStore
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, FaultyRowStore, fail_reads
+from tests.unit.storage.chunks_at_hand import ChunksAtHand
 
 CONFIG = SegmentStorageConfig(
     rollover_bytes=100, block_bytes=8, concat_copy_bytes_max=20, garbage_delay_s=0, read_parallel_max=2
@@ -172,7 +175,7 @@ async def test_a_large_segment_is_read_across_many_chunks_and_blocks():
 
 async def test_what_is_read_at_once_is_whole_blocks_around_the_offset():
     store = Store()
-    store.provider = store.objects
+    store.provider = ChunksAtHand(store.objects)
     storage = store.owner(1)
     content = bytes(number % 251 for number in range(3021))
     await storage.write("s", 0, [content[:2001]], create=True)
@@ -222,7 +225,7 @@ async def test_the_span_of_what_is_read_at_once_holds_the_same_bytes(tmp_path):
 
 async def test_a_range_read_at_once_is_not_cut_if_the_buffer_has_room_to_spare():
     store = Store()
-    store.provider = store.objects
+    store.provider = ChunksAtHand(store.objects)
     storage = store.owner(1)
     content = bytes(range(99))
     await storage.write("s", 0, [content], create=True)
@@ -240,7 +243,7 @@ async def test_a_range_read_at_once_is_not_cut_if_the_buffer_has_room_to_spare()
 
 async def test_nothing_behind_a_bit_that_flipped_is_read_at_once():
     store = Store()
-    store.provider = store.objects
+    store.provider = ChunksAtHand(store.objects)
     storage = store.owner(1)
     content = bytes(range(96))
     await storage.write("s", 0, [content], create=True)
@@ -591,6 +594,52 @@ async def test_a_full_store_refuses_and_the_same_chunk_goes_on_later():
     await storage.write("s", 3, [b"def"])
     assert len(storage.chunks("s")) == 1
     assert await read_all(storage, "s") == b"abcdef"
+
+
+async def test_bytes_in_front_of_what_cannot_be_read_are_read():
+    store = Store()
+    storage = store.owner(1)
+    content = bytes(range(250))
+    await storage.write("s", 0, [content], create=True)
+    chunks = [store.objects.objects[chunk.name] for chunk in storage.chunks("s")]
+    for bad in range(0, 250, 5):
+        chunks[bad // 100][bad % 100] ^= 1
+        block = bad - bad % 100 % 8
+        for offset in range(0, 250, 3):
+            if block <= offset < block + 8 and offset // 100 == bad // 100:
+                with pytest.raises(ChecksumMismatchError):
+                    await storage.read_some("s", offset, 250 - offset)
+                continue
+            data = await storage.read_some("s", offset, 250 - offset)
+            assert 0 < len(data) <= (block if offset < block else 250) - offset
+            assert data == content[offset : offset + len(data)]
+        chunks[bad // 100][bad % 100] ^= 1
+
+
+def test_a_store_too_slow_for_a_whole_range_answers_with_its_beginning():
+    async def scenario(_):
+        store = Store()
+        storage = store.owner(1)
+        content = bytes(range(250))
+        await storage.write("s", 0, [content], create=True)
+
+        class Slow(ChunkProviderWrapper):
+            async def read(self, name, offset, length):
+                await asyncio.sleep(length / 4)  # a block takes two seconds, a chunk 25
+                return await super().read(name, offset, length)
+
+        store.provider = Slow(store.objects)
+        storage = store.owner(2)
+        loop = asyncio.get_running_loop()
+        found = b""
+        while len(found) < 250:
+            begun = loop.time()
+            found += await storage.read_some("s", len(found), 250 - len(found))
+            assert loop.time() - begun < 30
+        assert found == content
+        assert await storage.read_stored("s", 0, 250) == content
+
+    simulate(0, scenario)
 
 
 async def test_a_failed_read_is_an_error_to_be_retried():

@@ -12,11 +12,11 @@ class LateStorage:
 
     target: StorageReader | None = None
 
-    async def read_stored(self, segment: str, offset: int, length: int) -> bytes | bytearray | memoryview:
-        """See :meth:`StorageReader.read_stored`."""
+    async def read_some(self, segment: str, offset: int, length: int) -> bytes | bytearray | memoryview:
+        """See :meth:`StorageReader.read_some`."""
         if self.target is None:
             raise ContainerOfflineError("the container is still recovering")
-        return await self.target.read_stored(segment, offset, length)
+        return await self.target.read_some(segment, offset, length)
 
     def read_at_once(
         self, segment: str, offset: int, length: int, buffer: memoryview

@@ -43,12 +43,6 @@ Extent = tuple[int, int] | None
 """Where in the target a merge begins and ends; None if nothing was to do."""
 
 
-class Tenure(Protocol):
-    """What a merge needs of the container besides."""
-
-    async def check_owner(self) -> None: ...
-
-
 class SegmentMerges:
     """The merges of one container.
 

@@ -54,9 +54,8 @@ class ReadIndexConfig:
         16, help="Storage reads in flight, of at most 2 MiB each; half of them at most for reading ahead."
     )
     read_ahead: bool = internal(default=True, help="Read ahead of sequential readers.")
-    storage_timeout_s: float = internal(
-        30.0, help="Timeout of a storage read, its wait for a slot included; the next one is shorter."
-    )
+    storage_timeout_s: float = internal(30.0, help="Timeout of a storage read, its wait for a slot included.")
+    """Storage gives up on a range sooner, so that the first block of it can still be read."""
 
 
 @dataclass(slots=True)
@@ -339,6 +338,8 @@ class ContainerReadIndex:
                         await self._wait(plan.index.parked, offset)
                     continue
                 check_read(segment, offset, length_max)
+                if not data:
+                    continue  # it was read for somebody in front of this, and came to an end there
                 end, length = offset + len(data), segment.durable_length
                 return ReadResult(
                     offset, [data], end == length and not segment.sealed, end == length and segment.sealed
@@ -364,7 +365,8 @@ class ContainerReadIndex:
         data = data[: plan.length]
         if 2 * len(data) <= len(memoryview(data.obj)):
             data = memoryview(bytes(data))  # who sends it may have it for long, and counts only this much
-        self._read_ahead(index, plan.offset, len(data))
+        if data:
+            self._read_ahead(index, plan.offset, len(data))
         return data
 
     def _read_ahead(self, index: SegmentIndex, offset: int, size: int) -> None:

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from headrace.errors import (
     ContainerOfflineError,
-    CorruptionError,
     DataCorruptionError,
     HeadraceError,
     StorageReadError,
@@ -19,9 +18,6 @@ from headrace.limits import READ_BYTES_MAX
 from headrace.segmentstore.contract import StorageReader
 from headrace.segmentstore.readindex.prefetch_policy import PIECE_BYTES
 from headrace.segmentstore.readindex.segment_index import SegmentIndex
-
-SPAN_FACTOR: Final = 4
-"""How much less of a segment is read at once after a failure, and how much more after a swift answer."""
 
 
 class Spawner(Protocol):
@@ -60,10 +56,6 @@ class StorageFetches:
     At most ``fetches_max`` run at a time; further readers wait in line. Waiting and reading together take
     ``timeout_s`` at most, or have failed. Reading ahead never waits and never makes anybody wait: it is left
     out when half of the places are taken.
-
-    The more a read spans, the more objects must answer for it to succeed, in time and undamaged. So a segment
-    of which a read has failed is read in shorter spans, down to a byte, until storage answers swiftly again:
-    who asks again is not refused for ever because of bytes that nobody has asked for.
     """
 
     def __init__(self, storage: StorageReader, spawner: Spawner, fetches_max: int, timeout_s: float) -> None:
@@ -72,17 +64,16 @@ class StorageFetches:
         self._fetches_max = fetches_max
         self._timeout_s = timeout_s
         self._pending: dict[SegmentIndex, list[Fetch]] = {}
-        self._spans: dict[SegmentIndex, int] = {}  # bytes one read may span, of segments in trouble
         self._places = asyncio.Semaphore(fetches_max)
         self._ahead = 0  # reads ahead that have not ended
         self._closed = False
         self.statistics = FetchStatistics()
 
     async def fetch(self, index: SegmentIndex, offset: int, end: int) -> memoryview:
-        """Return bytes of ``[offset, end)`` from ``offset`` on: at least one, maybe fewer than all.
+        """Return bytes of ``[offset, end)`` from ``offset`` on, maybe fewer than all.
 
-        Who begins inside a range that is on its way gets its part of it. Cancelling a caller does not stop
-        the read.
+        A caller that begins inside a range on its way gets its part of it: none, if storage had only bytes
+        in front of it; then it has to ask again. Cancelling a caller does not stop the read.
         """
         fetch = self._find(index, offset)
         if fetch is None:
@@ -119,7 +110,6 @@ class StorageFetches:
 
     def forget(self, index: SegmentIndex, error: HeadraceError) -> None:
         """The segment is gone: who waits for it gets ``error``, and what still arrives is not cached."""
-        self._spans.pop(index, None)
         for fetch in self._pending.pop(index, ()):
             self._fail(fetch, error)
 
@@ -144,7 +134,7 @@ class StorageFetches:
     def _start(self, index: SegmentIndex, start: int, end: int, *, foreground: bool) -> Fetch:
         assert start < end
         assert not self._closed
-        end = min(end, start + self._spans.get(index, READ_BYTES_MAX))
+        end = min(end, start + READ_BYTES_MAX)
         done: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         fetch = Fetch(index, start, end, done, foreground)
         self._pending.setdefault(index, []).append(fetch)
@@ -162,53 +152,33 @@ class StorageFetches:
         """Perform one read and settle everybody who waits for it. Only a cancellation leaves it."""
         statistics = self.statistics
         try:
-            data, taken_s = await self._read(fetch)
+            data = await self._read(fetch)
         except asyncio.CancelledError:
             self._remove(fetch)
             self._fail(fetch, ContainerOfflineError("the container stops"))
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the readers' answer
             statistics.failures += 1
-            if self._remove(fetch) and fetch.asked and isinstance(error, StorageReadError | CorruptionError):
-                self._narrow(fetch)
+            self._remove(fetch)
             self._fail(fetch, error)
         else:
             statistics.reads += 1
             statistics.bytes_read += len(data)
             if self._remove(fetch):
-                self._widen(fetch, taken_s)
                 fetch.done.set_result(data)
                 fetch.index.insert_history(fetch.start, data)
         finally:
             self._ahead -= not fetch.foreground
 
-    def _narrow(self, fetch: Fetch) -> None:
-        """Let the next reads of the segment span less than this one, which has failed."""
-        span = max(1, (fetch.end - fetch.start) // SPAN_FACTOR)
-        self._spans[fetch.index] = min(span, self._spans.get(fetch.index, span))
-
-    def _widen(self, fetch: Fetch, taken_s: float) -> None:
-        """Let them span more than this one, if that much more would be answered in time as well."""
-        span = self._spans.get(fetch.index)
-        if span is None or taken_s * SPAN_FACTOR >= self._timeout_s:
-            return
-        span = max(span, (fetch.end - fetch.start) * SPAN_FACTOR)
-        if span < READ_BYTES_MAX:
-            self._spans[fetch.index] = span
-        else:
-            del self._spans[fetch.index]
-
-    async def _read(self, fetch: Fetch) -> tuple[memoryview, float]:
-        """Return the bytes of a fetch, and how many seconds storage took."""
+    async def _read(self, fetch: Fetch) -> memoryview:
+        """Return the bytes of a fetch, or those in front of what storage cannot read."""
         name, size = fetch.index.state.storage_name, fetch.end - fetch.start
-        time = asyncio.get_running_loop().time
         try:
             # Readers wait for a place as they wait for storage: both together have one limit.
             async with asyncio.timeout(self._timeout_s):
                 await self._take_place(fetch)
-                begun_s = time()
                 try:
-                    data = memoryview(await self._storage.read_stored(name, fetch.start, size)).toreadonly()
+                    data = memoryview(await self._storage.read_some(name, fetch.start, size)).toreadonly()
                 finally:
                     self.statistics.in_flight -= 1
                     self._places.release()
@@ -217,11 +187,11 @@ class StorageFetches:
             raise StorageReadError(
                 f"{name!r} at {fetch.start}: no {lacking} in {self._timeout_s} s"
             ) from error
-        if len(data) != size:
+        if not 0 < len(data) <= size:
             raise DataCorruptionError(
-                f"storage answered {len(data)} instead of {size} bytes", path=name, offset=fetch.start
+                f"storage answered {len(data)} of {size} bytes", path=name, offset=fetch.start
             )
-        return data, time() - begun_s
+        return data
 
     async def _take_place(self, fetch: Fetch) -> None:
         statistics = self.statistics
@@ -255,4 +225,3 @@ class StorageFetches:
             ordered = sorted(fetches, key=lambda fetch: fetch.start)
             assert all(fetch.index is index for fetch in ordered)
             assert all(left.end <= right.start for left, right in pairwise(ordered))
-        assert all(0 < span < READ_BYTES_MAX for span in self._spans.values())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import InvalidArgumentError, SegmentTruncatedError
 from headrace.storage.chunks.checksum_groups import ChecksumGroups
@@ -29,6 +29,12 @@ class ReadPiece:
     take: int
     block_bytes: int
     checksums: array[int]
+
+    def first_block(self) -> ReadPiece:
+        """Return as much of this as one block holds: no smaller piece can be verified."""
+        length = min(self.length, self.block_bytes)
+        take = min(self.take, length - self.skip)
+        return replace(self, length=length, take=take, checksums=self.checksums[:1])
 
 
 def plan_read(

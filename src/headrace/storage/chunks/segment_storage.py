@@ -53,6 +53,7 @@ from headrace.storage.metadata.rows import (
     GarbageRow,
 )
 from headrace.storage.providers.contract import Buffer, ChunkProvider
+from headrace.storage.providers.retrying import RetryingChunkProvider
 
 _logger = logging.getLogger(__name__)
 
@@ -123,7 +124,8 @@ class ChunkedSegmentStorage:
         self._rows = JointRowStore(rows, self._config.commit_bytes_max)
         self._epoch = epoch
         self._io = ChunkIO(
-            provider, timeout_s=self._config.provider_timeout_s, parallel_max=self._config.read_parallel_max
+            RetryingChunkProvider(provider, self._config.provider_timeout_s),
+            parallel_max=self._config.read_parallel_max,
         )
         self._locks = SegmentLocks()
         self._layouts = KeptLayouts(rows.get, epoch, self._config)
@@ -207,7 +209,20 @@ class ChunkedSegmentStorage:
         )
 
     async def read_stored(self, segment: str, offset: int, length: int) -> memoryview:
-        """Return exactly ``length`` bytes of ``segment`` from ``offset``, verified against their checksums.
+        """Return exactly ``length`` bytes of ``segment`` from ``offset``. Raises as :meth:`read_some`."""
+        data = await self.read_some(segment, offset, length)
+        if len(data) == length:
+            return data
+        parts, done = [data], len(data)
+        while done < length:
+            parts.append(await self.read_some(segment, offset + done, length - done))
+            done += len(parts[-1])
+        return memoryview(b"".join(parts))
+
+    async def read_some(self, segment: str, offset: int, length: int) -> memoryview:
+        """Return ``length`` bytes of ``segment`` from ``offset``, verified against their checksums.
+
+        Fewer, but one at least, if something behind these cannot be read.
 
         Raises:
             NoSuchSegmentError: storage does not know the segment.
@@ -227,7 +242,7 @@ class ChunkedSegmentStorage:
                     raise DataCorruptionError(f"segment {segment!r}: {error}", path=error.chunk) from error
                 continue
             self._statistics.reads += 1
-            self._statistics.bytes_read += length
+            self._statistics.bytes_read += len(data)
             return data
         raise DataCorruptionError(f"segment {segment!r}: its chunks are deleted while they are read")
 
@@ -247,8 +262,11 @@ class ChunkedSegmentStorage:
         Returns:
             ``(begin, end, span)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]``
             those in front; ``span`` is where else the former lie, for this turn of the loop, if that is an
-            open file. An empty range says nothing but that :meth:`read_stored` has to be asked. Never raises.
+            open file. An empty range says nothing but that :meth:`read_some` has to be asked. Never raises.
         """
+        local = self._io.local
+        if local is None:
+            return 0, 0, None
         try:
             found = self._layouts.reach_at_once(segment, offset, offset + 1)
             if found is None:
@@ -256,15 +274,15 @@ class ChunkedSegmentStorage:
             locate = self._layouts.locator(*found)
             piece = plan_at_once(found[0], locate, offset, length, len(buffer), self._checksums)
         except HeadraceError:
-            return 0, 0, None  # read_stored will say it
+            return 0, 0, None  # read_some will say it
         if piece is None:
             return 0, 0, None
-        end = self._io.read_at_once(piece, buffer)
+        end = self._io.read_at_once(local, piece, buffer)
         if end <= piece.skip:
             return 0, 0, None
         self._statistics.reads += 1
         self._statistics.bytes_read += end - piece.skip
-        file = self._io.open_file(piece.chunk)
+        file = local.open_file(piece.chunk)
         span = None if file is None else FileSpan(file, piece.offset + piece.skip)
         return piece.skip, end, span
 

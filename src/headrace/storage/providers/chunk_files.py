@@ -302,15 +302,14 @@ def stat_file(files: Filesystem, name: str, path: str) -> int:
         raise StorageReadError(f"{name}: {error}") from error
 
 
-def delete_file(files: Filesystem, name: str, path: str) -> bool:
+def delete_file(files: Filesystem, name: str, path: str) -> None:
     """Remove the file. Its name may reappear after a power failure, as an unreferenced object."""
     try:
         files.unlink(path)
     except FileNotFoundError:
-        return False
+        return
     except OSError as error:
         raise StorageWriteError(f"{name}: {error}") from error
-    return True
 
 
 def list_some(files: Filesystem, root: str, pending: list[str], prefix: str) -> list[ChunkObject]:

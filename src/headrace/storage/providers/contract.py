@@ -2,7 +2,8 @@
 
 An object is created once, grows at its end if the provider can append, and is deleted; nothing else.
 Providers do not fence, lock or remember: names are unique per container epoch, so two owners never write one
-object. Every implementation passes ``headrace.testing.conformance.chunk_provider``.
+object. Every implementation passes ``headrace.testing.conformance.chunk_provider``, and so does every wrapper
+(:mod:`.wrapper`). What only files can do is a capability of its own, :mod:`.local_chunks`.
 
 Outcomes:
 
@@ -15,6 +16,13 @@ StorageReadError            the read did not happen; ask again
 cancelled                   as StorageWriteError: the work may go on behind the caller's back
                             (an object that a cancelled create makes may be removed again)
 ==========================  ============================================================================
+
+An unknown outcome is no failure, and such a call is never retried on the same object: its first attempt may
+still be in flight, and may undo what it did. A provider that retries requests by itself, or whose library
+does, has to tell its own object from another's before it raises ChunkExistsError.
+
+A store that cannot append says so (``supports_append``); append is emulated only where what an object held
+stays durable whatever becomes of the call. A store that takes fewer names than these encodes them.
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.errors import InvalidArgumentError
-from headrace.runtime.open_file import OpenFile
+from headrace.storage.providers.local_chunks import LocalChunks
 
 Buffer = bytes | bytearray | memoryview
 
@@ -41,27 +49,16 @@ class ChunkObject:
     length: int
 
 
-@dataclass(slots=True)
-class ProviderStatistics:
-    """Counts since creation."""
-
-    objects_created: int = 0
-    objects_deleted: int = 0
-    bytes_written: int = 0
-    bytes_read: int = 0
-    reads: int = 0
-    reads_at_once: int = 0
-    """Reads answered without leaving the loop."""
-    bytes_dropped: int = 0
-    """Of what was written, that the system was told to forget: later reads of them go to the medium."""
-
-
 class ChunkProvider(Protocol):
     """Objects in one store. Calls run on the event loop; several may be in progress, also on one object."""
 
     @property
     def supports_append(self) -> bool:
         """Whether ``append`` works; if not, every write is a new object."""
+
+    @property
+    def local(self) -> LocalChunks | None:
+        """What can be done with objects that are files here; None for all other stores."""
 
     async def create(
         self, name: str, buffers: Sequence[Buffer] = (), beside: Callable[[], None] | None = None
@@ -98,21 +95,6 @@ class ChunkProvider(Protocol):
             StorageReadError: the store did not answer.
         """
 
-    def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:
-        """Copy what can be had without waiting from ``offset`` on; return how many bytes that were.
-
-        0 says nothing about the object, only that ``read`` has to be asked. Never raises.
-        """
-
-    def open_file(self, name: str) -> OpenFile | None:
-        """Return the file whose content is the object's, if there is one and it is open.
-
-        Good in this turn of the loop, for who has just read from it.
-        """
-
-    def reopen(self, name: str) -> None:
-        """Read the object anew from now on: it may have been replaced by a good copy of itself."""
-
     async def delete(self, name: str) -> None:
         """Delete the object; fine if it does not exist. Reads in progress may still succeed."""
 
@@ -124,18 +106,17 @@ class ChunkProvider(Protocol):
             StorageReadError: the store did not answer.
         """
 
-    async def exists(self, name: str) -> bool: ...
-
     def list(self, prefix: str = "") -> AsyncIterator[list[ChunkObject]]:
         """Iterate the objects whose names begin with ``prefix``, in pages and in no order.
 
-        Objects created or deleted meanwhile may or may not appear.
+        Objects created or deleted meanwhile may or may not appear. A prefix may end anywhere in a name.
+
+        Raises:
+            StorageReadError: the store did not answer; what was listed so far is right.
         """
 
     async def close(self) -> None:
         """Let go of descriptors and connections. Idempotent."""
-
-    def statistics(self) -> ProviderStatistics: ...
 
 
 def check_chunk_name(name: str) -> None:

@@ -42,9 +42,9 @@ from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import (
     Buffer,
     ChunkObject,
-    ProviderStatistics,
     check_chunk_name,
 )
+from headrace.storage.providers.local_chunks import LocalChunks
 from headrace.storage.providers.written_window import WrittenWindow
 
 _SYNCED_DIRECTORIES_MAX: Final = 10_000
@@ -72,6 +72,14 @@ class FilesystemProviderConfig:
         simulate=(0, 4096),
         help="Newest written bytes that stay in the page cache; older ones are read from the disk.",
     )
+
+
+@dataclass(slots=True)
+class ChunkFilesStatistics:
+    """Counts since creation."""
+
+    bytes_dropped: int = 0
+    """Of what was written, that the system was told to forget: later reads of them go to the medium."""
 
 
 class FilesystemChunkProvider:
@@ -104,11 +112,15 @@ class FilesystemChunkProvider:
         """Chunks of which something is leaving the page cache, in a thread."""
         # The simulated disk has no page cache to ask.
         self._reads_at_once = bool(_RWF_NOWAIT) and isinstance(filesystem, OsFilesystem)
-        self._statistics = ProviderStatistics()
+        self._statistics = ChunkFilesStatistics()
 
     @property
     def supports_append(self) -> bool:
         return True
+
+    @property
+    def local(self) -> LocalChunks:
+        return self
 
     # ---------------------------------------------------------------------------------- writing
 
@@ -130,7 +142,6 @@ class FilesystemChunkProvider:
         if len(self._synced_directories) >= _SYNCED_DIRECTORIES_MAX:
             self._synced_directories.clear()
         self._synced_directories.add(directory)
-        self._statistics.objects_created += 1
         self._note_written(name, 0, sum(map(len, buffers)))
 
     async def append(
@@ -142,12 +153,10 @@ class FilesystemChunkProvider:
 
     async def delete(self, name: str) -> None:
         self._forget(name)
-        removed = await self._threads.remove(delete_file, self._files, name, self._path(name))
+        await self._threads.remove(delete_file, self._files, name, self._path(name))
         self._forget(name)  # a read may have opened it meanwhile, or a late write have noted it
-        self._statistics.objects_deleted += removed
 
     def _note_written(self, name: str, offset: int, length: int) -> None:
-        self._statistics.bytes_written += length
         self._written.note(name, offset, length)
         stale = self._written.take_stale() if not self._dropping else []
         if not stale:
@@ -169,11 +178,9 @@ class FilesystemChunkProvider:
         view, done = self._read_cached(name, offset, length)
         if done < length:
             view, more = await self._read_in_thread(name, view, done, offset, length)
-            self._statistics.bytes_read += more
             done += more
         if done < length:
             raise ChunkOffsetError(name, offset + length, offset + done)
-        self._statistics.reads += 1
         return view
 
     async def _read_in_thread(
@@ -222,9 +229,6 @@ class FilesystemChunkProvider:
                 self._close_files()
             return 0  # not cached, or a failure the thread will meet and translate
         self._open.move_to_end(name)
-        statistics = self._statistics
-        statistics.reads_at_once += done == len(buffer)
-        statistics.bytes_read += done
         return done
 
     def open_file(self, name: str) -> OpenFile | None:
@@ -241,9 +245,6 @@ class FilesystemChunkProvider:
     async def info(self, name: str) -> ChunkObject:
         length = await self._threads.look(stat_file, self._files, name, self._path(name))
         return ChunkObject(name, length)
-
-    async def exists(self, name: str) -> bool:
-        return await self._threads.look(self._files.exists, self._path(name))
 
     async def list(self, prefix: str = "") -> AsyncIterator[list[ChunkObject]]:
         pending = [prefix_directory(prefix)]
@@ -266,7 +267,7 @@ class FilesystemChunkProvider:
         descriptor, file.descriptor = file.descriptor, -1
         close_quietly(self._files, descriptor)
 
-    def statistics(self) -> ProviderStatistics:
+    def statistics(self) -> ChunkFilesStatistics:
         return replace(self._statistics)
 
     # ---------------------------------------------------------------------------------- inside

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 
 from headrace.errors import (
     ChunkExistsError,
@@ -13,14 +12,13 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.limits import INT64_MAX
-from headrace.runtime.open_file import OpenFile
 from headrace.storage.providers.contract import (
     LIST_PAGE_OBJECTS_MAX,
     Buffer,
     ChunkObject,
-    ProviderStatistics,
     check_chunk_name,
 )
+from headrace.storage.providers.local_chunks import LocalChunks
 
 
 class MemoryChunkProvider:
@@ -31,11 +29,14 @@ class MemoryChunkProvider:
         self._supports_append = supports_append
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._statistics = ProviderStatistics()
 
     @property
     def supports_append(self) -> bool:
         return self._supports_append
+
+    @property
+    def local(self) -> LocalChunks | None:
+        return None
 
     async def create(
         self, name: str, buffers: Sequence[Buffer] = (), beside: Callable[[], None] | None = None
@@ -47,7 +48,6 @@ class MemoryChunkProvider:
         if beside is not None:
             beside()
         self.objects[name] = bytearray().join(buffers)
-        self._statistics.objects_created += 1
 
     async def append(
         self, name: str, offset: int, buffers: Sequence[Buffer], beside: Callable[[], None] | None = None
@@ -67,38 +67,15 @@ class MemoryChunkProvider:
         content = self._get(name)
         if offset < 0 or length < 0 or offset + length > len(content):
             raise ChunkOffsetError(name, offset + length, len(content))
-        self._statistics.reads += 1
-        self._statistics.bytes_read += length
         return memoryview(bytes(content[offset : offset + length]))
-
-    def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:
-        content = self.objects.get(name)
-        if content is None or not 0 <= offset < len(content):
-            return 0
-        with memoryview(content) as view:
-            size = min(len(buffer), len(content) - offset)
-            buffer[:size] = view[offset : offset + size]
-        self._statistics.reads_at_once += 1
-        self._statistics.bytes_read += size
-        return size
-
-    def reopen(self, name: str) -> None:
-        """Nothing is kept open."""
-
-    def open_file(self, name: str) -> OpenFile | None:  # noqa: ARG002
-        return None
 
     async def delete(self, name: str) -> None:
         content = self.objects.pop(name, None)
         if content is not None:
             self._bytes -= len(content)
-            self._statistics.objects_deleted += 1
 
     async def info(self, name: str) -> ChunkObject:
         return ChunkObject(name, len(self._get(name)))
-
-    async def exists(self, name: str) -> bool:
-        return name in self.objects
 
     async def list(self, prefix: str = "") -> AsyncIterator[list[ChunkObject]]:
         found = [
@@ -109,9 +86,6 @@ class MemoryChunkProvider:
 
     async def close(self) -> None:
         """Nothing to let go of."""
-
-    def statistics(self) -> ProviderStatistics:
-        return replace(self._statistics)
 
     def _get(self, name: str) -> bytearray:
         try:
@@ -124,4 +98,3 @@ class MemoryChunkProvider:
         if self._bytes + size > self._bytes_max:
             raise StorageFullError(f"{self._bytes} of {self._bytes_max} bytes are in use")
         self._bytes += size
-        self._statistics.bytes_written += size

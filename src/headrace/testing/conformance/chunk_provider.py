@@ -142,42 +142,6 @@ class ChunkProviderContract:
             await provider.delete(name)
         assert await list_names(provider) == []
 
-    async def test_what_is_read_at_once_is_right_as_far_as_it_goes(self) -> None:
-        provider = await self.make()
-        content = bytes(range(200))
-        await provider.create("c", [content])
-        assert await read_bytes(provider, "c", 0, 200) == content  # may make later reads cheap
-        for offset, size in [
-            (0, 200),
-            (0, 1),
-            (150, 100),
-            (199, 1),
-            (200, 10),
-            (10**9, 10),
-            (-1, 10),
-            (5, 0),
-        ]:
-            buffer = bytearray(b"?" * size)
-            done = provider.read_at_once("c", offset, memoryview(buffer))
-            assert 0 <= done <= max(0, min(size, 200 - offset))
-            assert buffer[:done] == content[offset : offset + done]
-        assert provider.read_at_once("missing", 0, memoryview(bytearray(10))) == 0
-
-    async def test_an_open_file_holds_the_object_until_it_is_deleted(self) -> None:
-        provider = await self.make()
-        assert provider.open_file("c") is None
-        await provider.create("c", [b"one"])
-        await read_bytes(provider, "c", 0, 3)
-        if provider.supports_append:
-            await provider.append("c", 3, [b"two"])
-        file = provider.open_file("c")
-        if file is None:
-            return
-        assert os.pread(file.descriptor, 100, 0) == (b"onetwo" if provider.supports_append else b"one")
-        await provider.delete("c")
-        assert provider.open_file("c") is None
-        assert file.descriptor == -1
-
     async def test_thousands_of_buffers_are_written_in_order(self) -> None:
         provider = await self.make()
         buffers = [b"%05d" % number for number in range(3000)]
@@ -267,7 +231,6 @@ class ChunkProviderContract:
         assert caught.value.chunk == "a/c"
         with pytest.raises(NoSuchChunkError):
             await provider.info("a/c")
-        assert not await provider.exists("a/c")
 
     # ---- delete, info, list
 
@@ -280,15 +243,16 @@ class ChunkProviderContract:
         await provider.delete("never there")
         with pytest.raises(NoSuchChunkError):
             await provider.read("c", 0, 3)
-        assert not await provider.exists("c")
+        with pytest.raises(NoSuchChunkError):
+            await provider.info("c")
 
-    async def test_info_and_exists_tell_what_is_there(self) -> None:
+    async def test_info_tells_what_is_there(self) -> None:
         provider = await self.make()
         await provider.create("a/c", [b"abc"])
         info = await provider.info("a/c")
         assert (info.name, info.length) == ("a/c", 3)
-        assert await provider.exists("a/c")
-        assert not await provider.exists("a")
+        with pytest.raises(NoSuchChunkError):
+            await provider.info("a")
 
     async def test_a_list_has_every_object_with_the_prefix_and_its_length(self) -> None:
         provider = await self.make()
@@ -309,6 +273,64 @@ class ChunkProviderContract:
         await asyncio.gather(*(provider.create(name) for name in names))
         assert await list_names(provider) == sorted(names)
 
+    # ---- what only files can do
+
+    async def test_what_is_read_at_once_is_right_as_far_as_it_goes(self) -> None:
+        provider = await self.make()
+        local = provider.local
+        if local is None:
+            return
+        content = bytes(range(200))
+        await provider.create("c", [content])
+        assert await read_bytes(provider, "c", 0, 200) == content  # may make later reads cheap
+        for offset, size in [
+            (0, 200),
+            (0, 1),
+            (150, 100),
+            (199, 1),
+            (200, 10),
+            (10**9, 10),
+            (-1, 10),
+            (5, 0),
+        ]:
+            buffer = bytearray(b"?" * size)
+            done = local.read_at_once("c", offset, memoryview(buffer))
+            assert 0 <= done <= max(0, min(size, 200 - offset))
+            assert buffer[:done] == content[offset : offset + done]
+        assert local.read_at_once("missing", 0, memoryview(bytearray(10))) == 0
+
+    async def test_an_open_file_holds_the_object_until_it_is_deleted(self) -> None:
+        provider = await self.make()
+        local = provider.local
+        if local is None:
+            return
+        assert local.open_file("c") is None
+        await provider.create("c", [b"one"])
+        await read_bytes(provider, "c", 0, 3)
+        if provider.supports_append:
+            await provider.append("c", 3, [b"two"])
+        file = local.open_file("c")
+        if file is None:
+            return
+        assert os.pread(file.descriptor, 100, 0) == (b"onetwo" if provider.supports_append else b"one")
+        await provider.delete("c")
+        assert local.open_file("c") is None
+        assert file.descriptor == -1
+
+    async def test_an_object_that_is_read_anew_is_whatever_it_is_now(self) -> None:
+        provider = await self.make()
+        local = provider.local
+        if local is None:
+            return
+        await provider.create("c", [b"abc"])
+        await read_bytes(provider, "c", 0, 3)
+        local.reopen("c")
+        local.reopen("missing")
+        assert local.open_file("c") is None
+        assert await read_bytes(provider, "c", 0, 3) == b"abc"
+
+    # ---- instances
+
     async def test_another_instance_sees_what_was_written(self) -> None:
         provider = await self.make()
         await provider.create("c", [b"abc"])
@@ -323,12 +345,3 @@ class ChunkProviderContract:
         await provider.read("c", 0, 3)
         await provider.close()
         await provider.close()
-
-    async def test_statistics_count(self) -> None:
-        provider = await self.make()
-        await provider.create("c", [b"abc"])
-        await provider.read("c", 0, 2)
-        await provider.delete("c")
-        counted = provider.statistics()
-        assert (counted.objects_created, counted.objects_deleted) == (1, 1)
-        assert (counted.bytes_written, counted.bytes_read, counted.reads) == (3, 2, 1)

@@ -22,5 +22,6 @@ async def test_a_slow_segment_moves_over_as_soon_as_there_is_a_place_among_the_s
         assert world.segments["slower"].stored_length == 0, "it hangs"
         assert world.segments["quick"].stored_length == 1000
         await asyncio.sleep(100.0)
+    delays.clear()
     await world.check_stored()
     assert world.writer.statistics().flushes_active == 0

@@ -292,6 +292,7 @@ async def test_many_hanging_segments_do_not_take_the_places_of_the_others():
         assert sum(segment.stored_length for segment in world.segments.values()) == 5000
         assert world.writer.statistics().segments_suspect >= 3
         await asyncio.sleep(200.0)
+    world.provider.delay_s = lambda _: 0.0
     await world.check_stored()
     assert world.writer.statistics().flushes_active == 0
 

@@ -50,7 +50,8 @@ async def test_a_full_disk_refuses_a_create_and_leaves_no_file():
     _, provider = on_disk(DiskConfig(capacity_bytes=10_000))
     with pytest.raises(StorageFullError):
         await provider.create("a/c", [b"x" * 8000, b"y" * 8000])
-    assert not await provider.exists("a/c")
+    with pytest.raises(NoSuchChunkError):
+        await provider.info("a/c")
     await provider.create("a/c", [b"x" * 8000])
 
 
@@ -122,7 +123,7 @@ async def test_a_failing_disk_fails_info_list_and_delete():
     disk.fail("unlink")
     with pytest.raises(StorageWriteError):
         await provider.delete("c")
-    assert await provider.exists("c")
+    assert (await provider.info("c")).name == "c"
 
 
 @pytest.mark.parametrize(("operation", "error"), [("fdatasync", errno.EIO), ("pwritev", errno.ENOSPC)])
@@ -144,7 +145,8 @@ async def test_what_failed_before_a_file_was_closed_is_what_a_create_says():
     disk.fail("close")
     with pytest.raises(StorageFullError):
         await provider.create("c", [b"x"])
-    assert not await provider.exists("c")
+    with pytest.raises(NoSuchChunkError):
+        await provider.info("c")
 
 
 async def test_an_append_to_a_file_of_another_length_is_refused_even_if_it_cannot_be_closed():
@@ -188,14 +190,22 @@ def open_descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_warm_reads_stay_on_the_loop_up_to_their_bound(local):
-    await local.create("c", [b"x" * 1000])
-    await local.read("c", 0, 100)
-    assert local.statistics().reads_at_once == 0
-    await local.read("c", 0, 100)
-    assert local.statistics().reads_at_once == 1
-    await local.read("c", 0, 101)
-    assert local.statistics().reads_at_once == 1
+async def test_warm_reads_stay_on_the_loop_up_to_their_bound(tmp_path):
+    class CountedWork(InlineWork):
+        calls = 0
+
+        async def run(self, fn, *args):
+            self.calls += 1
+            return await super().run(fn, *args)
+
+    work = CountedWork()
+    config = FilesystemProviderConfig(read_at_once_bytes_max=100)
+    provider = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), ChunkThreads.shared(work), config)
+    await provider.create("c", [b"x" * 1000])
+    for size, calls in [(100, 2), (100, 2), (101, 3), (1, 3)]:
+        assert await provider.read("c", 0, size) == b"x" * size
+        assert work.calls == calls
+    await provider.close()
 
 
 async def test_a_read_beyond_the_end_of_an_open_file_is_refused(local):
@@ -274,7 +284,8 @@ async def test_an_open_file_that_cannot_be_closed_is_no_reason_to_fail(local, mo
 
     monkeypatch.setattr(OsFilesystem, "close", close)
     await local.delete("c")
-    assert not await local.exists("c")
+    with pytest.raises(NoSuchChunkError):
+        await local.info("c")
 
 
 async def test_files_of_others_below_the_root_are_left_alone(local, tmp_path):
