@@ -7,6 +7,7 @@ however many of these there are, the others do not wait for them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from math import inf
@@ -64,9 +65,6 @@ class Flushing:
         self._on_progress = on_progress
         self._progress_unsaid = False
         self._wake = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        """Not asked of the timer: what some loops return for one that is due already cannot tell."""
         self._active = {False: 0, True: 0}
         """Flushes under way of segments that are no suspects, and of suspects."""
         self._begun: dict[SegmentAggregator, float] = {}
@@ -93,36 +91,23 @@ class Flushing:
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Start flushes in ``tasks`` as they become due, for ever."""
         loop = asyncio.get_running_loop()
-        try:
-            while True:
-                self._wake.clear()
-                now = loop.time()
-                self._schedule.advance(now + _EARLY_S)
-                self._find_slow(now + _EARLY_S)
-                for suspect in (False, True):
-                    self._start_flushes(tasks, now, suspect=suspect)
-                self._set_timer(loop)
-                await self._wake.wait()
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
+        while True:
+            self._wake.clear()
+            now = loop.time()
+            self._schedule.advance(now + _EARLY_S)
+            self._find_slow(now + _EARLY_S)
+            for suspect in (False, True):
+                self._start_flushes(tasks, now, suspect=suspect)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._wake_at()):
+                    await self._wake.wait()
 
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake up when the next segment is due or the oldest flush slow; too early does not matter."""
+    def _wake_at(self) -> float | None:
+        """Return when the next segment is due or the oldest flush slow; None if neither will be."""
         at = self._schedule.wake_at()
         if self._begun and self._has_place(suspect=True):  # else the end of a flush wakes us
             at = min(at, next(iter(self._begun.values())) + self._config.slow_flush_s)
-        if at == inf or (self._timer is not None and self._timer_at <= at):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = loop.call_at(at, self._on_timer)
-        self._timer_at = at
-
-    def _on_timer(self) -> None:
-        """It may be early: whoever is woken sets it anew then, so that nothing that is due is forgotten."""
-        self._timer = None
-        self._wake.set()
+        return None if at == inf else at
 
     def _start_flushes(self, tasks: asyncio.TaskGroup, now: float, *, suspect: bool) -> None:
         while self._has_place(suspect=suspect):
