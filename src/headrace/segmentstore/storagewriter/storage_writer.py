@@ -118,7 +118,7 @@ class StorageWriter:
         self._ended = False
 
     async def run(self) -> None:
-        """Work until cancelled or ``stop``.
+        """Work until cancelled or ``end``.
 
         Raises:
             FencedOutError: a newer owner has the container.
@@ -162,19 +162,6 @@ class StorageWriter:
             self._quiet_waiters.remove(waiter)
             self._schedule.forced = bool(self._quiet_waiters)
 
-    async def stop(self) -> None:
-        """Flush for at most ``stop_flush_s``, then end ``run``. What is left is recovered from the log."""
-        if self._running is None:
-            self._ended = True
-            return
-        if not self._ended:
-            try:
-                async with asyncio.timeout(self._config.stop_flush_s):
-                    await self.flush_all()
-            except (TimeoutError, ContainerOfflineError):
-                _logger.info("storage writer stops with unstored bytes of %d segments", len(self._pending))
-        await self.end()
-
     async def end(self) -> None:
         """End ``run`` now. What is left is recovered from the log."""
         if self._running is None:
@@ -182,11 +169,6 @@ class StorageWriter:
             return
         self._running.cancel()
         await asyncio.wait([self._running])
-
-    @property
-    def unstored_bytes(self) -> int:
-        """Appended bytes that were taken from the memory log and are not stored; by whole items. O(1)."""
-        return self._pending.queued_bytes
 
     def statistics(self) -> StorageWriterStatistics:
         """Look at every segment that owes something."""
