@@ -59,8 +59,6 @@ class SegmentCatalogue:
         self._segment: SegmentState | None = None
         self._losses = 0
         """How often rows were removed, or replaced by those of other segments."""
-        self.puts = 0
-        """How often rows were written; no segment leaves memory but behind that."""
 
     async def open(self, container: Creator) -> None:
         """Find the table, or make it in a new container; keep it in memory from now on."""
@@ -78,6 +76,11 @@ class SegmentCatalogue:
         if segment is None or not segment.accepted_length:
             return True  # nothing was ever evicted, or this is the catalogue's own creation
         return self._tables.contains_nowait(segment, name.encode()) is False
+
+    async def load(self) -> None:
+        """Have it known of every name whether there is a row. Raises as :meth:`find`."""
+        if self.count() < 0:
+            await self._tables.table_get(self.name, [self.name.encode()])
 
     async def find(self, name: str) -> CatalogueRow | None:
         """Return the row of a segment.
@@ -105,7 +108,6 @@ class SegmentCatalogue:
             replaces = any(each.catalogue_row is None and not self.is_absent(each.name) for each, _ in rows)
             await self._tables.table_update(self.name, entries)
             self._losses += replaces
-            self.puts += 1
             for segment, row in rows:
                 segment.note_catalogue_row(row)
 

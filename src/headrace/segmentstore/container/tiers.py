@@ -111,7 +111,7 @@ class ContainerTiers:
             state.epoch,
             components.entropy,
             self._config.storage,
-            ArchivedChunks(self._catalogue, rows.get),
+            ArchivedChunks(self._catalogue, state),
         )
         self._late_storage.target = self.storage
         self.writer = StorageWriter(
