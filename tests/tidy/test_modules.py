@@ -14,12 +14,6 @@ KIT = "headrace.testing"
 IN_KIT = r"(headrace\.testing(?:\.\w+)*)(?: import (\([^)]*\)|[^\n]*))?"
 
 KNOWN_CYCLES = {
-    "headrace.wal.frame",
-    "headrace.wal.file.segment_files",
-    "headrace.segmentstore.durablelog.log_replay",
-    "headrace.segmentstore.durablelog.replay_portion",
-    "headrace.segmentstore.readindex.redirects",
-    "headrace.segmentstore.readindex.segment_index",
     "headrace.segmentstore.ingress.connection",
     "headrace.segmentstore.ingress.connection_writers",
     "headrace.segmentstore.ingress.home",
@@ -29,15 +23,7 @@ KNOWN_CYCLES = {
 """Being broken."""
 
 KNOWN_BLOCKS = {
-    "headrace.wal.frame",
-    "headrace.segmentstore.durablelog.replay_portion",
     "headrace.segmentstore.ingress.home",
-    "headrace.segmentstore.readindex.cache.cache",
-    "headrace.segmentstore.readindex.read_index",
-    "headrace.segmentstore.readindex.read_plan",
-    "headrace.segmentstore.readindex.redirects",
-    "headrace.segmentstore.readindex.segment_index",
-    "headrace.segmentstore.readindex.storage_fetches",
 }
 """Being mended."""
 
