@@ -80,13 +80,13 @@ async def test_what_was_overdrawn_is_used_again_and_not_overdrawn_twice():
     world = World(cache)
     segments = [world.create(f"s{number}") for number in range(100)]
     overdrawn = []
-    for _ in range(60):
+    for _ in range(80):
         for segment in segments:
             world.append(segment, BLOCK)
         overdrawn.append(cache.statistics().overdrawn_bytes)
         for segment in segments:
             world.store(segment)
-    assert overdrawn[-1] == overdrawn[30] <= (2 * len(segments) - 64) * BLOCK
+    assert overdrawn[-1] <= overdrawn[60] <= (2 * len(segments) - 64) * BLOCK
     await end(cache, [world])
 
 
