@@ -99,7 +99,6 @@ def measure(server: BenchServer, sender: Sender, size: int, seconds: float) -> N
     blocks = 0
     pieces_of = max(1, min(20_000, (32 << 20) // size))
     sender.send(sender.blocks(size, max(1, pieces_of // 4)), size)  # warm: files, arenas, code
-    assert server.process is not None
     clock = ThreadClock(server.process.pid)
     loop_user = loop_system = total = elapsed = 0.0
     while elapsed < seconds or not rounds:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,16 +32,8 @@ def mappings(pid: int) -> Iterator[tuple[str, dict[str, int], bool]]:
             name, fields = " ".join(words[5:]), {}
 
 
-def statistics(server: BenchServer) -> dict:
-    with urllib.request.urlopen(
-        f"http://{server.addresses['rest']}/v1/debug/statistics", timeout=10
-    ) as answer:
-        return json.load(answer)
-
-
 def resident(server: BenchServer) -> dict[str, float]:
     """Resident MiB by kind. Frames are what they say they keep; the other huge pages are the cache."""
-    assert server.process is not None
     found = dict.fromkeys(KINDS, 0)
     for name, fields, huge in mappings(server.process.pid):
         if huge:
@@ -57,7 +47,7 @@ def resident(server: BenchServer) -> dict[str, float]:
         else:
             kind = "other"
         found[kind] += fields["Rss"]
-    frames = statistics(server)["frames"]
+    frames = server.statistics()["frames"]
     found["frames"] = min(found["cache"], frames["bytes_kept"] >> 10)
     found["cache"] -= found["frames"]
     return {kind: size / 1024 for kind, size in found.items()}
@@ -83,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not args.smoke:
             time.sleep(25)  # frames that nobody needs go back after two looks, ten seconds apart
             show("at rest", server)
-        lent = statistics(server)["frames"]["frames_lent_max"]
+        lent = server.statistics()["frames"]["frames_lent_max"]
         print(
             f"{row['mb_s']:.0f} MB/s, {row['server_cpu_us_per_event'] / 10:.2f} ms of server CPU per MB; "
             f"{lent} frames lent at a time, at most"

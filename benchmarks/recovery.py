@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     asyncio.run(fill(server, operations))
     server.kill()
-    size, floor = read_log(server.root)
+    size, floor = read_log(server.directory)
     began = now()
     server.start(timeout_s=300)
     acked = asyncio.run(first_ack(server))
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
         f"(floor, reading the files: {floor:.2f} s)",
         flush=True,
     )
-    server.__exit__()
+    server.close()
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def main() -> int:
     folder = tempfile.mkdtemp(prefix="headrace-spark-bench-")
     try:
         spark = make_session()
-        rates = Rates(spark, f"tcp://{server.addresses['controller']}", folder, args.events, args.size)
+        rates = Rates(spark, server.uri, folder, args.events, args.size)
         rates.prepare()
         work = {
             "read Parquet (uncompressed)": rates.read_parquet,
@@ -149,7 +149,7 @@ def main() -> int:
         rates.check_written()
         spark.stop()
     finally:
-        server.stop()
+        server.close()
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{args.events:,} events of {args.size} bytes, two segments, two cores, best of {args.rounds}")
     for name, seconds in best.items():

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from headrace.testing import LocalServer
 
 
 @contextmanager
@@ -18,17 +15,5 @@ def server_uri() -> Iterator[str]:
     if len(sys.argv) > 1:
         yield sys.argv[1]
         return
-    with tempfile.TemporaryDirectory() as directory:
-        ready = Path(directory) / "ready.json"
-        ports = [word for part in ("controller", "segmentstore", "rest") for word in (f"--{part}-port", "0")]
-        command = [sys.executable, "-m", "headrace.cli.main", "standalone", "--in-memory"]
-        server = subprocess.Popen([*command, "--ready-file", str(ready), *ports], stderr=subprocess.DEVNULL)
-        try:
-            while not (ready.exists() and ready.stat().st_size):
-                if server.poll() is not None:
-                    raise SystemExit("the server did not start")
-                time.sleep(0.05)
-            yield f"tcp://{json.loads(ready.read_text())['controller']}"
-        finally:
-            server.terminate()
-            server.wait()
+    with LocalServer(None, "--in-memory") as server:
+        yield server.uri

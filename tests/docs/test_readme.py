@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -16,7 +16,7 @@ README = Path(__file__).parents[2] / "README.md"
 def test_the_ten_lines_of_python_work(tmp_path):
     code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert code is not None
-    with ServerProcess(tmp_path) as server:
+    with LocalServer(tmp_path) as server:
         program = code.group(1).replace("tcp://localhost:9090", server.uri)
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from headrace.client import connect
+from headrace.testing import LocalServer, ServerDiedError
 from tests.docs.source_texts import is_said
 from tests.integration.inspected_data import make_killed_server
-from tests.integration.server_process import ServerDiedError, ServerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating" / "runbook.md"
 TEXT = PAGE.read_text()
@@ -98,7 +98,7 @@ def directory(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(directory):
     """A server with its own data: commands that need one are sent there."""
-    with ServerProcess(directory / "running") as server:
+    with LocalServer(directory / "running") as server:
         yield server
 
 
@@ -159,7 +159,7 @@ def test_every_number_it_names_is_counted(server, name):
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_lost_log_directory_is_noticed_by_a_check_and_by_a_start(tmp_path):
-    server = ServerProcess(tmp_path, "--containers", "2")
+    server = LocalServer(tmp_path, "--containers", "2")
     with server:
         assert server.stop() == 0
     (tmp_path / "data" / "wal" / "container-1").rename(tmp_path / "aside")
@@ -191,7 +191,7 @@ async def test_a_reader_of_a_damaged_chunk_goes_on_when_the_file_is_put_back(tmp
     chunk = min((killed.data / "chunks" / "demo" / "orders").rglob("*.chunk"))
     whole = chunk.read_bytes()
     chunk.write_bytes(whole[:9000] + bytes([whole[9000] ^ 1]) + whole[9001:])
-    server = ServerProcess(tmp_path / "server", "--data-dir", str(killed.data))
+    server = LocalServer(tmp_path / "server", "--data-dir", str(killed.data))
     with server:
         reading = asyncio.ensure_future(count_events(server.uri))
         await asyncio.to_thread(server.wait_for_log, "a block fails its checksum")

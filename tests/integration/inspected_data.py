@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.client import connect
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 CONTAINERS = 2
 SETTINGS = {
@@ -72,7 +72,7 @@ def wait_until_evicted(server, segments, timeout_s=60.0):
 
 async def make_killed_server(directory):
     """Write data of every kind, stored and not, then kill the server as a power failure would."""
-    server = ServerProcess(directory, "--containers", str(CONTAINERS), environment={**SETTINGS, **EAGER})
+    server = LocalServer(directory, "--containers", str(CONTAINERS), environment={**SETTINGS, **EAGER})
     server.start()
     try:
         await _write_history(server)

@@ -21,10 +21,10 @@ from headrace.model.segment_id import make_segment_id
 from headrace.model.tables import NO_VERSION, TableEntry, TableKey
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
+from headrace.testing import LocalServer
 from headrace.wire import commands as c
 from headrace.wire.catalogue import VERSION, VERSION_OLDEST
 from headrace.wire.frames import FrameDecoder, encode
-from tests.integration.server_process import ServerProcess
 
 pytestmark = pytest.mark.cluster
 
@@ -37,7 +37,7 @@ HEAD = struct.Struct(">ii")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with ServerProcess(tmp_path_factory.mktemp("bad-input"), "--containers", "2") as running:
+    with LocalServer(tmp_path_factory.mktemp("bad-input"), "--containers", "2") as running:
         yield running
         assert running.process.poll() is None
         assert "Traceback" not in running.log()

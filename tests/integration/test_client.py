@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import socket
 
 import pytest
 
@@ -28,27 +27,14 @@ from headrace.errors import (
     StreamSealedError,
 )
 from headrace.model.key_space import FULL_RANGE, split_evenly
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 pytestmark = pytest.mark.cluster
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def on_fixed_ports(directory) -> ServerProcess:
-    """Return a server that is found again at its old address after a restart."""
-    ports = {part: str(free_port()) for part in ("controller", "segmentstore", "rest")}
-    arguments = [argument for part, port in ports.items() for argument in (f"--{part}-port", port)]
-    return ServerProcess(directory, *arguments)
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with ServerProcess(tmp_path_factory.mktemp("standalone")) as running:
+    with LocalServer(tmp_path_factory.mktemp("standalone")) as running:
         yield running
 
 
@@ -287,8 +273,8 @@ async def test_byte_streams_survive_as_bytes(client, stream):
 
 async def test_exactly_once_and_in_order_through_kills(tmp_path):
     """The server is killed while blocks, acknowledgements, reads and a scale are under way."""
-    server = on_fixed_ports(tmp_path)
-    server.start(ports=False)
+    server = LocalServer(tmp_path)
+    server.start()
     chance = random.Random(5)
     counters, found = {}, []
     try:
@@ -316,8 +302,7 @@ async def test_exactly_once_and_in_order_through_kills(tmp_path):
                 for round_number in range(4):
                     writing = asyncio.ensure_future(write(writer, 3000))
                     await asyncio.sleep(chance.random() * 0.2)
-                    server.kill()
-                    await asyncio.to_thread(server.start, ports=False)
+                    await asyncio.to_thread(server.restart)
                     await writing
                     if round_number == 1:
                         await client.scale_stream("test", "kills", [0, 1], split_evenly(FULL_RANGE, 3))
@@ -327,4 +312,4 @@ async def test_exactly_once_and_in_order_through_kills(tmp_path):
             assert per_key(found) == {key: list(range(last + 1)) for key, last in counters.items()}
             assert server.starts == 5
     finally:
-        server.stop()
+        server.close()

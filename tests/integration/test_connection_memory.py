@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.model.tables import TableEntry, TableKey
+from headrace.testing import LocalServer
 from headrace.wire import commands as c
 from headrace.wire.frames import FrameDecoder, encode
-from tests.integration.server_process import ServerProcess
 
 pytestmark = pytest.mark.cluster
 
@@ -27,7 +27,7 @@ def server(tmp_path):
         "HEADRACE_CONNECTION_MEMORY__UNSENT_BYTES_MAX": "16 MiB",
         "HEADRACE_CONNECTION_MEMORY__TABLE_REPLY_BYTES_MAX": "32 MiB",
     }
-    with ServerProcess(tmp_path, "--containers", "1", environment=environment) as running:
+    with LocalServer(tmp_path, "--containers", "1", environment=environment) as running:
         yield running
         assert running.stop() == 0
 

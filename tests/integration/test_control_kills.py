@@ -16,8 +16,7 @@ from headrace.client import (
 )
 from headrace.errors import HeadraceError
 from headrace.model.key_space import FULL_RANGE, split_evenly
-from tests.integration.server_process import ServerProcess
-from tests.integration.test_kill import free_ports
+from headrace.testing import LocalServer
 
 pytestmark = pytest.mark.cluster
 
@@ -131,10 +130,8 @@ async def check(client, work):
 @pytest.mark.parametrize("seed", [20130101])
 async def test_kills_leave_every_change_done_once_or_not_at_all(tmp_path, seed):
     chance = random.Random(seed)
-    ports = free_ports(3)
-    arguments = zip(("--controller-port", "--segmentstore-port", "--rest-port"), map(str, ports), strict=True)
-    server = ServerProcess(tmp_path, *itertools.chain.from_iterable(arguments))
-    server.start(ports=False)
+    server = LocalServer(tmp_path)
+    server.start()
     try:
         async with connect(server.uri, PATIENT) as client:
             await client.create_scope("demo")
@@ -154,8 +151,7 @@ async def test_kills_leave_every_change_done_once_or_not_at_all(tmp_path, seed):
                     while work.steps < goal:
                         work.stepped.clear()
                         await work.stepped.wait()
-                    await asyncio.to_thread(server.kill)
-                    await asyncio.to_thread(server.start, 30.0, ports=False)
+                    await asyncio.to_thread(server.restart)
                     await check(client, work)
                 goal = work.steps + 20
                 while work.steps < goal or not (work.scales and work.aborted and work.committed):
@@ -180,5 +176,4 @@ async def test_kills_leave_every_change_done_once_or_not_at_all(tmp_path, seed):
         assert server.stop() == 0
         assert "Traceback" not in server.log()
     finally:
-        if server.process.poll() is None:
-            server.kill()
+        server.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.client import connect
+from headrace.testing import LocalServer, ServerDiedError
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
-from tests.integration.server_process import ServerDiedError, ServerProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -49,15 +49,14 @@ def overwrite(path, offset, data):
 
 @pytest.fixture
 async def killed(tmp_path):
-    server = ServerProcess(tmp_path, "--containers", "1")
+    server = LocalServer(tmp_path, "--containers", "1")
     server.start()
     try:
         await fill(server.uri)
     finally:
         server.kill()
     yield server
-    if server.process.poll() is None:
-        server.kill()
+    server.close()
 
 
 async def test_garbage_behind_the_last_record_is_cut_and_every_event_is_there(killed):

@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from headrace.client import connect
-from tests.integration.server_process import ServerDiedError, ServerProcess
+from headrace.testing import LocalServer, ServerDiedError
+from headrace.testing.local_server import HEADRACE
 
 pytestmark = pytest.mark.cluster
 
@@ -33,9 +34,14 @@ def closed(sockets):
     return count
 
 
+def with_files(soft, hard):
+    """Return a command whose process the system lets open so many files."""
+    return ("sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh", *HEADRACE)
+
+
 async def test_a_storm_of_connections_takes_no_descriptor_that_a_log_needs(tmp_path):
     """It used to take all of them: the log found none for its next file, and its container ended."""
-    with ServerProcess(tmp_path, "--containers", "2", files_max=(LIMIT // 2, LIMIT)) as server:
+    with LocalServer(tmp_path, "--containers", "2", command=with_files(LIMIT // 2, LIMIT)) as server:
         assert f"lets this process open {LIMIT} files" in server.log()
         async with connect(server.uri) as client:
             await client.create_scope("demo")
@@ -62,7 +68,7 @@ async def test_a_storm_of_connections_takes_no_descriptor_that_a_log_needs(tmp_p
 
 
 def test_a_server_with_too_few_descriptors_says_so_and_does_not_start(tmp_path):
-    server = ServerProcess(tmp_path, "--containers", "4", files_max=(128, 128))
+    server = LocalServer(tmp_path, "--containers", "4", command=with_files(128, 128))
     with pytest.raises(ServerDiedError, match="lets this process open 128 files; 4 containers need"):
         server.start()
     assert not (tmp_path / "data" / "wal").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 pytestmark = pytest.mark.cluster
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with ServerProcess(tmp_path_factory.mktemp("examples"), "--in-memory") as running:
+    with LocalServer(tmp_path_factory.mktemp("examples"), "--in-memory") as running:
         yield running
 
 

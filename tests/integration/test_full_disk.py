@@ -10,7 +10,7 @@ import pytest
 
 from headrace.client import WriterConfig, connect
 from headrace.client.connections.reconnect_policy import ReconnectPolicy
-from tests.integration.server_process import ServerDiedError, ServerProcess
+from headrace.testing import LocalServer, ServerDiedError
 
 pytestmark = pytest.mark.cluster
 
@@ -48,11 +48,10 @@ def disk(tmp_path):
 
 @pytest.fixture
 def server(disk, tmp_path):
-    server = ServerProcess(tmp_path / "server", "--containers", "1", "--data-dir", str(disk.path / "data"))
+    server = LocalServer(tmp_path / "server", "--containers", "1", "--data-dir", str(disk.path / "data"))
     server.start()
     yield server
-    if server.process.poll() is None:
-        server.kill()
+    server.close()
 
 
 class Filler:

@@ -10,7 +10,7 @@ import pytest
 from headrace.client import ReaderConfig, connect
 from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.errors import HeadraceError
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 pytestmark = pytest.mark.cluster
 
@@ -30,11 +30,10 @@ written_cache_bytes = "1 MiB"
 def server(tmp_path):
     config = tmp_path / "headrace.toml"
     config.write_text(SETTINGS)
-    server = ServerProcess(tmp_path / "server", "--containers", "1", "--config", str(config))
+    server = LocalServer(tmp_path / "server", "--containers", "1", "--config", str(config))
     server.start()
     yield server
-    if server.process.poll() is None:
-        server.kill()
+    server.close()
 
 
 def blocks(count, seed=1):

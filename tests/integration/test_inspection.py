@@ -20,6 +20,7 @@ from headrace.cli.inspect_data import InspectedData
 from headrace.cli.main import main
 from headrace.client import connect
 from headrace.segmentstore.inspection.segment_view import view_segment
+from headrace.testing import LocalServer
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.integration.inspected_data import (
     CONTAINERS,
@@ -31,7 +32,6 @@ from tests.integration.inspected_data import (
     make_killed_server,
     statistics,
 )
-from tests.integration.server_process import ServerProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -543,7 +543,7 @@ def test_tables_that_are_not_checked_are_told(damaged, ask, run):
 
 async def test_a_running_server_is_looked_at_without_being_disturbed(tmp_path):
     directory = tmp_path / "data"
-    with ServerProcess(tmp_path, "--containers", "1", environment={**SETTINGS, **EAGER}) as server:
+    with LocalServer(tmp_path, "--containers", "1", environment={**SETTINGS, **EAGER}) as server:
         async with connect(server.uri) as client:
             await client.create_scope("demo")
             await client.create_stream("demo", "orders")
@@ -569,7 +569,7 @@ async def test_a_running_server_is_looked_at_without_being_disturbed(tmp_path):
 async def test_damage_of_a_chunk_that_grows_is_told_of_a_running_server(tmp_path):
     directory = tmp_path / "data"
     large = {"HEADRACE_CONTAINER__STORAGE__ROLLOVER_BYTES": str(1 << 30)}
-    with ServerProcess(tmp_path, "--containers", "1", environment={**SETTINGS, **EAGER, **large}) as server:
+    with LocalServer(tmp_path, "--containers", "1", environment={**SETTINGS, **EAGER, **large}) as server:
         async with connect(server.uri) as client:
             await client.create_scope("demo")
             await client.create_stream("demo", "orders")
@@ -620,7 +620,7 @@ def look(directory, *words):
 
 
 async def test_a_running_server_tells_its_statistics(tmp_path, capfd):
-    with ServerProcess(tmp_path, "--containers", "2") as server:
+    with LocalServer(tmp_path, "--containers", "2") as server:
         rest = server.addresses["rest"]
         assert main(["inspect", "cache", "--rest", rest, "--json"]) == 0
         found = json.loads(capfd.readouterr().out)

@@ -7,29 +7,16 @@ is not there in the end.
 import asyncio
 import collections
 import random
-import socket
 
 import pytest
 
 from headrace.client import connect
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 WRITERS = 8
 READERS = 4
 KILLS = 20
-
-
-def free_ports(count):
-    """Ports that stay the same over restarts, so that clients find the server again."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 async def write_until(client, number, acked, stopping, on_ack):
@@ -88,17 +75,8 @@ async def read_until_sealed(client, seen):
 @pytest.mark.timeout(600)
 async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
     rng = random.Random(20130101)
-    controller, store, rest = free_ports(3)
-    server = ServerProcess(
-        tmp_path,
-        "--controller-port",
-        str(controller),
-        "--segmentstore-port",
-        str(store),
-        "--rest-port",
-        str(rest),
-    )
-    server.start(ports=False)
+    server = LocalServer(tmp_path)
+    server.start()
     try:
         acked = collections.defaultdict(lambda: -1)
         counted = 0
@@ -126,8 +104,7 @@ async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
                     wanted.clear()
                     goal = counted + rng.randint(500, 6000)
                     await asyncio.wait_for(wanted.wait(), 60)
-                    await asyncio.to_thread(server.kill)
-                    await asyncio.to_thread(server.start, 30.0, ports=False)
+                    await asyncio.to_thread(server.restart)
                 wanted.clear()
                 goal = counted + 2000
                 await asyncio.wait_for(wanted.wait(), 60)
@@ -150,5 +127,4 @@ async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
         assert server.starts == KILLS + 1
         assert server.stop() == 0
     finally:
-        if server.process.poll() is None:
-            server.kill()
+        server.close()

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from headrace.client import connect
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 pytestmark = pytest.mark.cluster
 
@@ -39,7 +39,7 @@ async def write_and_read(uri):
 @pytest.mark.parametrize("bytes_max", ["0", "16 KiB"])
 def test_what_the_loop_may_write_is_set_and_all_events_come_back(tmp_path, bytes_max):
     environment = {"HEADRACE_LOOP_WRITES__LOG_WRITE_BYTES_MAX": bytes_max}
-    with ServerProcess(tmp_path, "--containers", "1", environment=environment) as server:
+    with LocalServer(tmp_path, "--containers", "1", environment=environment) as server:
         assert asyncio.run(write_and_read(server.uri)) == list(range(EVENTS))
         found, of_logs, writes = statistics(server)
         assert writes >= EVENTS

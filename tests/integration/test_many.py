@@ -12,8 +12,8 @@ import pytest
 from headrace.client import ScalingPolicy, StreamConfiguration, connect
 from headrace.model.key_space import FULL_RANGE, split_evenly
 from headrace.model.tables import NO_VERSION, TableEntry
+from headrace.testing import LocalServer
 from headrace.wire import commands as c
-from tests.integration.server_process import ServerProcess
 from tests.integration.test_bad_input import Raw
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -50,7 +50,7 @@ class Meter:
 
 @pytest.fixture
 def server(tmp_path):
-    with ServerProcess(tmp_path) as running:
+    with LocalServer(tmp_path) as running:
         yield running
         assert running.stop() == 0
         running.start()  # and recovery takes all of it

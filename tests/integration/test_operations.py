@@ -15,7 +15,7 @@ import pytest
 
 from headrace.client import ScalingPolicy, StreamConfiguration, WriterConfig, connect
 from headrace.client.connections.reconnect_policy import ReconnectPolicy
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 pytestmark = pytest.mark.cluster
 
@@ -25,10 +25,9 @@ ANY_PORTS = ["--controller-port", "0", "--segmentstore-port", "0", "--rest-port"
 
 @pytest.fixture
 def server(tmp_path):
-    server = ServerProcess(tmp_path, "--containers", "2")
+    server = LocalServer(tmp_path, "--containers", "2")
     yield server
-    if server.process is not None and server.process.poll() is None:
-        server.kill()
+    server.close()
 
 
 def refused(*arguments, timeout_s=30):

@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    with ServerProcess(tmp_path_factory.mktemp("interop")) as running:
+    with LocalServer(tmp_path_factory.mktemp("interop")) as running:
         yield running
         assert running.stop() == 0
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.client import ScalingPolicy, StreamConfiguration
 from headrace.client.blocking import connect
-from tests.integration.server_process import ServerProcess
+from headrace.testing import LocalServer
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -39,7 +39,7 @@ def spark():
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    with ServerProcess(tmp_path_factory.mktemp("server")) as process:
+    with LocalServer(tmp_path_factory.mktemp("server")) as process:
         yield process
 
 

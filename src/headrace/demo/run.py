@@ -13,9 +13,9 @@ from headrace.demo import flights as data
 from headrace.demo.ingest import DELAYS, FLIGHTS, SCOPE, prepare, write_flights
 from headrace.demo.pipeline import run_pipeline, start_spark, totals_of_parquet, totals_of_stream
 from headrace.demo.report import Report, carriers_table, origins_line, save_plot
-from headrace.demo.server import DemoServer
 from headrace.demo.totals import check_order, differences, expected_totals
 from headrace.limits import MIB
+from headrace.testing import LocalServer
 
 if TYPE_CHECKING:  # PySpark takes seconds to import: that happens beside the server's start
     from pyspark.sql import SparkSession
@@ -37,14 +37,15 @@ def run(*, keep: bool, directory: str | None) -> int:
     output = Path(directory or DIRECTORY).absolute()
     output.mkdir(parents=True, exist_ok=True)
     working = Path(tempfile.mkdtemp(prefix="run-", dir=output))
-    server = DemoServer(working)
+    # A session of its own: Ctrl-C in the demo must not reach a server that is to be kept.
+    server = LocalServer(working, own_session=True)
     try:
         passed = _Demo(server, output, working).run()
         if keep:
             _explain(server)
             server.leave_running()
     finally:
-        server.stop()
+        server.close()
         if not keep:
             shutil.rmtree(working, ignore_errors=True)
     return 0 if passed else 1
@@ -53,7 +54,7 @@ def run(*, keep: bool, directory: str | None) -> int:
 class _Demo:
     """The steps in order. Spark takes its time to start, so it does that beside the first ones."""
 
-    def __init__(self, server: DemoServer, output: Path, working: Path) -> None:
+    def __init__(self, server: LocalServer, output: Path, working: Path) -> None:
         self._server = server
         self._output = output
         self._working = working
@@ -149,7 +150,7 @@ def _near(path: Path) -> Path:
         return path
 
 
-def _explain(server: DemoServer) -> None:
+def _explain(server: LocalServer) -> None:
     report = Report()
     report.say("[bold]The server is still running.[/] Explore it:\n")
     for line in (
@@ -158,7 +159,7 @@ def _explain(server: DemoServer) -> None:
         f"headrace stream describe {SCOPE}/{FLIGHTS}",
         f"headrace event read {SCOPE}/{FLIGHTS} --count 5",
         f"headrace event read {SCOPE}/{DELAYS} --count 5",
-        f"kill {server.pid}    # stop it; its data are in {_near(server.directory)}",
+        f"kill {server.addresses['pid']}    # stop it; its data are in {_near(server.directory)}",
     ):
         report.console.print("  " + line, markup=False, soft_wrap=True)
     report.say("")

@@ -1,5 +1,10 @@
-"""The test kit, shipped for people who write providers, logs or applications: simulated time, disks and
-networks, histories with their checkers, and conformance kits.
+"""The test kit, shipped for people who write providers, logs or applications: a local server, simulated time,
+disks and networks, histories with their checkers, and conformance kits.
 
-Nothing in the product imports it. ``docs/contributing/simulation.md`` says how to use it.
+Nothing in the product imports it but the demo, which starts a local server.
+``docs/contributing/simulation.md`` says how to simulate.
 """
+
+from headrace.testing.local_server import LocalServer, ServerDiedError
+
+__all__ = ["LocalServer", "ServerDiedError"]

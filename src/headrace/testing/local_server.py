@@ -1,0 +1,233 @@
+"""A real server for tests, examples and programs: ``headrace standalone`` in a process of its own.
+
+>>> with LocalServer() as server, connect(server.uri) as client:
+...     client.create_scope("mine")
+
+It is an asynchronous context manager as well; its other calls block, for ``asyncio.to_thread``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from headrace.errors import HeadraceError
+
+HEADRACE: Final = (sys.executable, "-m", "headrace.cli.main")
+"""The program, before its verb."""
+
+_START_S: Final = 120.0
+_STOP_S: Final = 60.0
+_POLL_S: Final = 0.005
+_SHOWN_CHARS: Final = 3_000
+
+
+class ServerDiedError(HeadraceError):
+    """The server ended before clients could connect, or was not ready in time; holds what it said last."""
+
+
+class LocalServer:
+    """One server process at a time on one directory.
+
+    Its ports are free ones, chosen at the first start, and stay the same when it is started again: clients
+    that knew it find it. Its data are in ``data`` below the directory, what it says in ``server.log``.
+
+    The end of the context kills it: what was acknowledged is durable, and a next start recovers. If no
+    directory was given, the temporary one goes with it.
+
+    Its calls are for one thread at a time. ``stop`` and ``kill`` may come during a ``start``, which then
+    raises.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str | None = None,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = HEADRACE,
+        own_session: bool = False,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            directory: where data and log are; made if missing. None: a temporary one.
+            arguments: further ones of ``headrace standalone``, such as ``"--containers", "2"``; of an option
+                that is given twice the last one counts, so these overrule the ones from here.
+            environment: added to that of this process.
+            command: what is run, before ``standalone``.
+            own_session: keep Ctrl-C in this program's terminal from the server.
+        """
+        self.arguments = arguments
+        self.environment = dict(environment or {})
+        self.addresses: dict[str, Any] = {}
+        """What the server listens on, by part, and its ``pid``; from the last start that became ready."""
+        self.starts = 0
+        self.ready_s = 0.0
+        """What the last start took, until clients could connect."""
+        self._command = tuple(command)
+        self._own_session = own_session
+        self._directory = None if directory is None else Path(directory)
+        self._is_temporary = directory is None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # ------------------------------------------------------------------------------------- where it is
+
+    @property
+    def directory(self) -> Path:
+        """Where data and log are."""
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="headrace-"))
+        return self._directory
+
+    @property
+    def log_path(self) -> Path:
+        """The file with everything it said, over all starts."""
+        return self.directory / "server.log"
+
+    @property
+    def uri(self) -> str:
+        """Where clients connect, once it has been started."""
+        return f"tcp://{self.addresses['controller']}"
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of the last start."""
+        if self._process is None:
+            raise HeadraceError("the server was not started")
+        return self._process
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        """Return everything it said, over all starts."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    # ------------------------------------------------------------------------------------- life
+
+    def start(self, timeout_s: float = _START_S) -> dict[str, Any]:
+        """Start it and wait until clients can connect; return its addresses by part.
+
+        Raises:
+            ServerDiedError: it ended, or was not ready in time and was killed.
+        """
+        if self.is_running:
+            raise HeadraceError("the server runs already")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.starts += 1
+        ready = self.directory / f"ready-{self.starts}.json"
+        ready.unlink(missing_ok=True)  # of another instance on this directory
+        began = time.monotonic()
+        with self.log_path.open("ab") as log:
+            process = self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
+                [*self._command, "standalone", *self._options(ready), *self.arguments],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
+                start_new_session=self._own_session,
+            )
+        pause = threading.Event()
+        while not ready.exists():
+            if process.poll() is not None:
+                raise ServerDiedError(f"exit {process.returncode}: {self.log()[-_SHOWN_CHARS:]}")
+            if time.monotonic() - began > timeout_s:
+                self.kill()
+                raise ServerDiedError(f"not ready within {timeout_s:g} s: {self.log()[-_SHOWN_CHARS:]}")
+            pause.wait(_POLL_S)  # nothing announces a new file on every platform
+        self.ready_s = time.monotonic() - began
+        self.addresses = json.loads(ready.read_text())
+        return self.addresses
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does, and wait until it is gone. Idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self, timeout_s: float = _STOP_S) -> int | None:
+        """Ask it to end, with SIGTERM, and return its exit code; None if it was never started. Idempotent.
+
+        Raises:
+            subprocess.TimeoutExpired: it goes on.
+        """
+        if self._process is None:
+            return None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(timeout_s)
+
+    def restart(self) -> dict[str, Any]:
+        """Kill it and start it again, on the same ports."""
+        self.kill()
+        return self.start()
+
+    def leave_running(self) -> None:
+        """Forget the process, whose pid is in ``addresses``, and keep its directory."""
+        self._process = None
+        self._is_temporary = False
+
+    def close(self) -> None:
+        """Kill it, and remove a temporary directory. Idempotent."""
+        self.kill()
+        if self._is_temporary and self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _options(self, ready: Path) -> list[str]:
+        options = ["--data-dir", str(self.directory / "data"), "--ready-file", str(ready)]
+        for part in ("controller", "segmentstore", "rest"):
+            options += [f"--{part}-port", self.addresses.get(part, ":0").rpartition(":")[2]]
+        return options
+
+    # ------------------------------------------------------------------------------------- what it does
+
+    def wait_for_log(self, text: str, timeout_s: float = 120.0, after: int = 0) -> None:
+        """Wait until it has said ``text``, behind the first ``after`` characters of its log.
+
+        Raises:
+            TimeoutError: it has not.
+        """
+        deadline = time.monotonic() + timeout_s
+        pause = threading.Event()
+        while text not in self.log()[after:]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{text!r} was not said: {self.log()[-_SHOWN_CHARS:]}")
+            pause.wait(_POLL_S)  # nothing announces more text in a file
+
+    def memory_bytes(self, *, peak: bool = False) -> int:
+        """Return its resident memory, now or at its peak; 0 where the system has no ``/proc``."""
+        name = "VmHWM" if peak else "VmRSS"
+        try:
+            lines = Path(f"/proc/{self.addresses['pid']}/status").read_text().splitlines()
+        except OSError:
+            return 0
+        return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), 0)

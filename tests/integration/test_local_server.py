@@ -1,0 +1,79 @@
+"""The server that tests, examples and the demo start: found again, recovered, and gone in the end."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from headrace.client import blocking, connect
+from headrace.errors import HeadraceError
+from headrace.testing import LocalServer, ServerDiedError
+
+pytestmark = pytest.mark.cluster
+
+
+def is_alive(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+async def test_what_was_acknowledged_is_found_at_the_same_address_after_a_kill():
+    async with LocalServer() as server, connect(server.uri) as client:
+        await client.create_scope("s")
+        await client.create_stream("s", "t")
+        async with client.event_writer("s", "t") as writer:
+            await writer.write(b"one")
+            addresses = {**server.addresses}
+            await asyncio.to_thread(server.restart)
+            assert {**server.addresses, "pid": None} == {**addresses, "pid": None}
+            await writer.write(b"two")
+        async with client.event_reader("s", "t", end="tail") as reader:
+            assert [event.data async for event in reader] == [b"one", b"two"]
+
+
+def test_nothing_is_left_of_it():
+    with LocalServer(None, "--containers", "2") as server:
+        directory, pid = server.directory, server.addresses["pid"]
+        assert (directory / "data").is_dir()
+        assert server.is_running
+        assert server.memory_bytes(peak=True) >= server.memory_bytes() > 1 << 20
+    assert not directory.exists()
+    assert not is_alive(pid)
+    assert not server.is_running
+
+
+def test_a_directory_that_was_given_is_kept_and_serves_the_next(tmp_path):
+    with LocalServer(tmp_path) as server, blocking.connect(server.uri) as client:
+        client.create_scope("s")
+    with LocalServer(tmp_path) as server, blocking.connect(server.uri) as client:
+        assert "s" in list(client.list_scopes())
+        assert server.stop() == 0
+        assert server.stop() == 0
+    assert server.log().count("is ready") == 2
+
+
+def test_one_that_does_not_start_says_why():
+    with (
+        pytest.raises(ServerDiedError, match=r"exit 2: (.|\n)*no-such-setting"),
+        LocalServer(None, "--no-such-setting") as server,
+    ):
+        pytest.fail(f"{server.addresses} is no server")
+
+
+def test_one_that_is_left_running_outlives_its_starter(tmp_path):
+    server = LocalServer(tmp_path, "--in-memory", own_session=True)
+    server.start()
+    with pytest.raises(HeadraceError, match="runs already"):
+        server.start()
+    process, pid = server.process, server.addresses["pid"]
+    server.leave_running()
+    server.close()
+    assert is_alive(pid)
+    process.kill()
+    process.wait()
+
+
+def test_what_it_says_can_be_waited_for():
+    with LocalServer(None, "--in-memory") as server:
+        server.wait_for_log("is ready")
+        with pytest.raises(TimeoutError, match="is ready"):
+            server.wait_for_log("a word that it never says", timeout_s=0.0)
