@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from itertools import islice
 from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, StorageReadError
@@ -27,8 +25,6 @@ _FORGOTTEN_AT_ONCE: Final = 256
 """Segments whose rows are read together: with the largest rows, half of what one read of a table may take.
 Others have a turn in between, also if there is no row to be read: each takes 5 to 10 us.
 """
-
-_NAMES_SAID_MAX: Final = 10
 
 _MANY: Final = 1000
 """So many more than at the last look are reason for the next one."""
@@ -52,8 +48,7 @@ class Departures:
         self._left = 0
         """How many there were after the last look."""
         self._damaged: set[SegmentState] = set()
-        """Those that stay because their rows are damaged. They are looked at again, but not at each cut."""
-        self._look_again_at = 0.0
+        """Those that stay because their rows are damaged: the next owner looks at them again."""
 
     def recover(self, segment: SegmentState) -> None:
         """A merged or deleted segment was recovered: storage lets go of it, if it has not done so before."""
@@ -82,7 +77,7 @@ class Departures:
         Raises:
             FencedOutError: a newer owner has the container.
         """
-        failures = 0
+        pause_s = self._config.retry_initial_s
         while True:
             await self._look.wait()
             self._look.clear()
@@ -91,13 +86,12 @@ class Departures:
             except FATAL:
                 raise
             except HeadraceError as error:
-                failures += 1
-                _logger.warning("forgetting retired segments failed %d times: %s", failures, error)
-                pause = self._config.retry_initial_s * 2 ** min(failures, 30)
-                await asyncio.sleep(min(self._config.retry_max_s, pause))
+                _logger.warning("forgetting retired segments failed: %s", error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, self._config.retry_max_s)
                 self._look.set()
             else:
-                failures = 0
+                pause_s = self._config.retry_initial_s
             self._left = len(self._state.departing)
 
     async def forget(self) -> bool:
@@ -110,24 +104,16 @@ class Departures:
             StorageReadError: the catalogue does not answer, or is damaged as a whole; they stay.
         """
         departing = self._state.departing
-        now = asyncio.get_running_loop().time()
-        if now >= self._look_again_at:
-            self._damaged.clear()
         gone = [state for state in departing if state.stored_deleted and state not in self._damaged]
-        damaged: dict[SegmentState, CorruptionError] = {}
         for begin in range(0, len(gone), _FORGOTTEN_AT_ONCE):
             if begin:
                 await asyncio.sleep(0)
             portion = gone[begin : begin + _FORGOTTEN_AT_ONCE]
             async with self._catalogue.changing:  # another caller may have been faster
-                damaged |= await self._forget_some([state for state in portion if state in departing])
-        if damaged:
-            self._damaged |= damaged.keys()
-            self._look_again_at = now + self._config.retry_max_s
-            self._report(damaged)
-        return len(gone) > len(damaged)
+                await self._forget_some([state for state in portion if state in departing])
+        return not self._damaged.issuperset(gone)
 
-    async def _forget_some(self, gone: list[SegmentState]) -> dict[SegmentState, CorruptionError]:
+    async def _forget_some(self, gone: list[SegmentState]) -> None:
         try:
             damaged = await self._catalogue.remove(gone)
         except CorruptionError as error:
@@ -136,18 +122,8 @@ class Departures:
                 f"so these stay in memory: {error}"
             ) from error
         for segment in gone:
-            if segment not in damaged:
+            if (damage := damaged.get(segment)) is None:
                 self._state.forget(segment)
-        return damaged
-
-    @staticmethod
-    def _report(damaged: Mapping[SegmentState, CorruptionError]) -> None:
-        names = ", ".join(repr(segment.name) for segment in islice(damaged, _NAMES_SAID_MAX))
-        more = f" and {len(damaged) - _NAMES_SAID_MAX} more" if len(damaged) > _NAMES_SAID_MAX else ""
-        _logger.error(
-            "the catalogue's rows of %d retired segments are damaged, they stay in memory: %s%s: %s",
-            len(damaged),
-            names,
-            more,
-            next(iter(damaged.values())),
-        )
+            else:
+                self._damaged.add(segment)
+                _logger.error("retired segment %r stays in memory, its row: %s", segment.name, damage)

@@ -120,19 +120,18 @@ class SegmentCatalogue:
             CorruptionError: the catalogue cannot be read at all.
         """
         damaged: dict[SegmentState, CorruptionError] = {}
-        keys: list[TableKey] = []
-        pending = [[segment for segment in segments if not self.is_absent(segment.name)]]
-        while pending:
-            wanted = pending.pop()
-            try:
-                keys += await self._find_own(wanted)
-            except CorruptionError as error:
-                if self.count() < 0:
-                    raise  # its index cannot be made: smaller portions would only read all of it again
-                if len(wanted) == 1:
-                    damaged[wanted[0]] = error
-                else:
-                    pending += wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]
+        wanted = [segment for segment in segments if not self.is_absent(segment.name)]
+        try:
+            keys = await self._find_own(wanted)
+        except CorruptionError:
+            if self.count() < 0:
+                raise  # its index cannot be made: one by one would only read all of it again
+            keys = []
+            for segment in wanted:
+                try:
+                    keys += await self._find_own([segment])
+                except CorruptionError as error:
+                    damaged[segment] = error
         if keys:
             await self._tables.table_remove(self.name, keys)
             self._losses += 1
