@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from headrace.errors import EventTooLargeError, StorageReadError, ThrottledError
+from headrace.errors import EventTooLargeError, StorageReadError
 from headrace.segmentstore.readindex import BlockCache, ContainerReadIndex, read_index
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
 from headrace.segmentstore.readindex.tail_waiters import TailWaiters
@@ -105,31 +105,11 @@ def tell_of_a_predecessor(monkeypatch):
     monkeypatch.setattr(open_tables, "HeadraceError", NeverRaisedError)
 
 
-def leave_the_line_twice(monkeypatch):
-    """We had it: a caller who was passed over before he noticed that he is cancelled met a ValueError."""
-
-    async def wait_room(table):
-        if len(table._waiting) >= table._config.waiting_count_max:
-            raise ThrottledError("too many")
-        turn = asyncio.get_running_loop().create_future()
-        table._waiting.append(turn)
-        try:
-            await turn
-        except BaseException:
-            if turn.done() and not turn.cancelled():
-                table.pass_turn()
-            else:
-                table._waiting.remove(turn)
-            raise
-
-    monkeypatch.setattr(OpenTable, "wait_room", wait_room)
-
-
 def take_in_only_what_somebody_waits_for(monkeypatch):
     """We had it: an update whose caller had left was never taken into the index, and its table never idle."""
 
     def is_idle(table):
-        busy = table._appending or table._waiting or table.compacting
+        busy = table._appending or table.compacting
         return not busy and (table.retired or not table.state.in_flight_count)
 
     monkeypatch.setattr(OpenTable, "is_idle", property(is_idle))
@@ -141,7 +121,7 @@ def wait_for_what_a_retired_table_believes(monkeypatch):
     def is_idle(table):
         if not table._appending and table.state.in_flight_count:
             table.settle()
-        return not (table._appending or table._waiting or table.compacting or table.state.in_flight_count)
+        return not (table._appending or table.compacting or table.state.in_flight_count)
 
     monkeypatch.setattr(OpenTable, "is_idle", property(is_idle))
 
@@ -202,7 +182,6 @@ BUGS = [
     (cache_what_arrives_for_a_segment_that_left, "read_index", 400),
     (open_a_table_beside_the_appends_of_its_predecessor, "tables", 1500),
     (tell_of_a_predecessor, "tables", 600),
-    (leave_the_line_twice, "tables", 200),
     (take_in_only_what_somebody_waits_for, "tables", 400),
     (wait_for_what_a_retired_table_believes, "tables", 1500),
     (confirm_what_is_not_durable, "tables", 100),

@@ -32,8 +32,6 @@ from headrace.testing.segment_access import MemorySegmentAccess
 T = "scope/table"
 KEYS = [b"a", b"b", b"cc", b"ddd"]
 CONFIG = TablesConfig(
-    in_flight_bytes_max=90,
-    waiting_count_max=3,
     value_cache_bytes_max=10_000,
     page_bytes_max=60,
     compaction_bytes_max=70,

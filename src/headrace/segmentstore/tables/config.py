@@ -12,20 +12,6 @@ from headrace.runtime.settings import internal, tunable
 class TablesConfig:
     """How the tables of one container use memory, and when their logs are compacted."""
 
-    in_flight_bytes_max: int = tunable(
-        32 * MIB,
-        low=1,
-        high=1 * GIB,
-        simulate=(100, 4 * KIB),
-        help="Updates of one table in flight to the log; further ones wait. One update always fits.",
-    )
-    waiting_count_max: int = tunable(
-        10_000,
-        low=0,
-        high=1_000_000,
-        simulate=(3, 100),
-        help="Updates of one table that wait for that budget; further ones are refused as throttled.",
-    )
     value_cache_bytes_max: int = tunable(
         16 * MIB,
         low=0,

@@ -1,14 +1,12 @@
-"""One table in use: its state, its appends under way and those who wait for room."""
+"""One table in use: its state and its appends under way."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
-from headrace.errors import OffsetMismatchError, ThrottledError
+from headrace.errors import OffsetMismatchError
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.table_index import REMOVED, location_version
 from headrace.segmentstore.tables.table_state import Batch, TableState
 from headrace.segmentstore.tables.value_cache import ValueCache
@@ -22,7 +20,6 @@ class OpenTable:
     def __init__(
         self,
         access: SegmentAccess,
-        config: TablesConfig,
         segment: SegmentState,
         state: TableState,
         cache: ValueCache,
@@ -38,18 +35,16 @@ class OpenTable:
         """Set once it must not be used for new requests; its appends under way still complete."""
         self.compacting = False
         self._access = access
-        self._config = config
         self._cache = cache
         self._appending = 0
         self._given_up = 0
         """Appends that were accepted here and never by the log."""
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self._ended: asyncio.Future[None] | None = None
         """Done when the next append under way has ended, well or not."""
 
     @property
     def is_idle(self) -> bool:
-        if self._appending or self._waiting or self.compacting:
+        if self._appending or self.compacting:
             return False
         if self.state.in_flight_count and not self.retired:
             self.settle()  # whoever appended was cancelled: nobody else would
@@ -64,10 +59,6 @@ class OpenTable:
     @property
     def log_bytes(self) -> int:
         return self.state.durable_end - self.segment.accepted_start_offset
-
-    @property
-    def waiting_count(self) -> int:
-        return len(self._waiting)
 
     def settle(self) -> None:
         """Move into the index what has become durable."""
@@ -98,46 +89,6 @@ class OpenTable:
         self.settle()
         return segment.durable_length >= end
 
-    # ---- room for updates
-
-    @property
-    def has_room(self) -> bool:
-        return not self._waiting and (
-            self.state.in_flight_bytes < self._config.in_flight_bytes_max or not self._appending
-        )
-
-    async def wait_room(self) -> None:
-        """Wait for this caller's turn to append; who waits longest goes first.
-
-        Raises:
-            ThrottledError: too many wait already.
-        """
-        if len(self._waiting) >= self._config.waiting_count_max:
-            raise ThrottledError(f"{len(self._waiting)} updates of table {self.segment.name!r} wait already")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except BaseException:
-            if turn.done() and not turn.cancelled():
-                self.pass_turn()
-            elif turn in self._waiting:  # else it was passed over before we noticed
-                self._waiting.remove(turn)
-            raise
-
-    def pass_turn(self) -> None:
-        """Let the next caller append if there is room."""
-        while self._waiting and (
-            self.retired
-            or self.state.in_flight_bytes < self._config.in_flight_bytes_max
-            or not self._appending
-        ):
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                if not self.retired:
-                    return
-
     # ---- appending
 
     async def append(self, batch: Batch, data: bytes) -> bool:
@@ -153,36 +104,27 @@ class OpenTable:
         state, segment = self.state, self.segment
         state.accept(batch)
         self._appending += 1
-        if self._waiting:
-            self.pass_turn()
         try:
             offset = await self._access.append(segment, data, (), batch.offset)
             assert offset == batch.offset
             self.settle()
         except OffsetMismatchError:
-            self.retire()
+            self.retired = True
             return False
         except BaseException:
             # What was accepted completes whoever listens; what was not must leave the state.
             if segment.accepted_length < batch.end:
                 self._given_up += 1
                 if not state.retract(batch):
-                    self.retire()
+                    self.retired = True
             raise
         finally:
             self._appending -= 1
-            if self._waiting:
-                self.pass_turn()
             if self._ended is not None:
                 ended, self._ended = self._ended, None
                 if not ended.done():
                     ended.set_result(None)
         return True
-
-    def retire(self) -> None:
-        """Use this table no more; those who wait look for the new one."""
-        self.retired = True
-        self.pass_turn()
 
     async def wait_drained(self) -> None:
         """Wait until no append is under way."""

@@ -83,7 +83,7 @@ class OpenTables:
         table = self._tables.pop(name, None)
         if table is None:
             return
-        table.retire()
+        table.retired = True
         if self._retired:
             self._retired = {
                 other: left
@@ -163,7 +163,6 @@ class OpenTables:
         self.opened_count += 1
         return OpenTable(
             self._access,
-            self._config,
             segment,
             TableState(segment.name, index, tail),
             self._cache,

@@ -45,7 +45,6 @@ class TablesStatistics:
     keys: int
     index_bytes: int
     in_flight_bytes: int
-    updates_waiting: int
     rebuilds: int
     compaction_rounds: int
     compaction_copied_bytes: int
@@ -195,18 +194,12 @@ class ContainerTables:
     async def _admit(
         self, segment: str, items: Sequence[TableEntry] | Sequence[TableKey], expected_length: int
     ) -> OpenTable:
-        """Return the table at a moment at which there is room and all conditions hold in it."""
+        """Return the table at a moment at which all conditions hold in it."""
         while True:
             table = await self._tables.get(segment)
-            if not table.has_room:
-                await table.wait_room()
-                if table.retired:
-                    continue
-                table.settle()
             state = table.state
             if state.find_violation(items, expected_length) is None:
                 return table
-            table.pass_turn()
             violation = state.find_durable_violation(items, expected_length)
             if violation is not None:
                 await self._access.check_owner()  # with its successor the conditions may hold
@@ -219,7 +212,6 @@ class ContainerTables:
         Raises:
             FencedOutError: with the successor a key may exist, and the log have another length.
         """
-        table.pass_turn()
         if expected_length != ANY_LENGTH and not await table.wait_durable(expected_length):
             return False
         await self._access.check_owner()
@@ -311,7 +303,6 @@ class ContainerTables:
             keys=sum(len(table.state.index) for table in tables),
             index_bytes=sum(table.state.index.memory_bytes for table in tables),
             in_flight_bytes=sum(table.state.in_flight_bytes for table in tables),
-            updates_waiting=sum(table.waiting_count for table in tables),
             rebuilds=self._tables.opened_count,
             compaction_rounds=self._compactor.rounds,
             compaction_copied_bytes=self._compactor.copied_bytes,

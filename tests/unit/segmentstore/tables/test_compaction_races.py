@@ -17,7 +17,7 @@ async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_
     that compaction waits for is durable, but what it waited for is not.
     """
     access = MemorySegmentAccess()
-    config = TablesConfig(in_flight_bytes_max=1, compaction_bytes_max=50, value_cache_bytes_max=0)
+    config = TablesConfig(compaction_bytes_max=50, value_cache_bytes_max=0)
     tables = ContainerTables(access, config)
     await tables.create_table(T)
     await tables.table_update(T, [entry("kept", b"only one" * 8)])
@@ -28,13 +28,12 @@ async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_
     never = access.suspend_appends = asyncio.Event()  # the log takes nothing just now
     given_up = start(tables.table_update(T, [entry("kept", b"superseded".ljust(64))]))
     await turns()
-    other = start(tables.table_update(T, [entry("busy", b"in its place".ljust(64))]))
-    await turns()
     access.hold_reads.set()
     access.hold_reads = None
     await turns()  # compaction leaves "kept" behind, as an update of it is under way
     access.suspend_appends = None  # now the log takes whatever comes
     given_up.cancel()
+    other = start(tables.table_update(T, [entry("busy", b"in its place".ljust(64))]))
     await asyncio.wait([given_up])
     await other
     await turns()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.testing.segment_access import MemorySegmentAccess
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
@@ -84,25 +83,6 @@ async def test_an_update_is_not_visible_because_that_of_a_table_forgotten_before
     second_turn.set()
     await asyncio.gather(second, third, get)
     assert found in (None, [TableEntry(b"first", b"longer value", 0), None])
-    await tables.close()
-
-
-async def test_who_is_cancelled_while_waiting_for_room_is_cancelled():
-    """An update that ends may pass over a cancelled one before that has noticed."""
-    access = MemorySegmentAccess(auto_commit=False)
-    tables = ContainerTables(access, TablesConfig(in_flight_bytes_max=1))
-    created = start(tables.create_table(T))
-    await turns()
-    access.commit()
-    await created
-    first = start(tables.table_update(T, [entry("a")]))
-    await turns()
-    second = start(tables.table_update(T, [entry("b")]))
-    await turns()
-    access.commit()  # the first update goes on in the next turn, and so does the cancelled one, behind it
-    second.cancel()
-    await asyncio.wait([first, second])
-    assert second.cancelled()  # ValueError: not in deque
     await tables.close()
 
 

@@ -366,50 +366,6 @@ async def test_a_container_that_ends_fails_its_updates(tables, access):
         assert isinstance(result, ContainerOfflineError)
 
 
-async def test_updates_beyond_the_room_wait_their_turn_and_are_bounded(access):
-    config = TablesConfig(in_flight_bytes_max=40, waiting_count_max=5)
-    tables = ContainerTables(access, config)
-    await tables.create_table(T)
-    access.auto_commit = False
-    updates = [start(tables.table_update(T, [entry(f"k{n}", b"x")])) for n in range(7)]
-    await turns()
-    assert access.appends == 2
-    assert tables.statistics().updates_waiting == 5
-    with pytest.raises(ThrottledError):
-        await tables.table_update(T, [entry("one more")])
-    updates[3].cancel()
-    while access.pending_count:
-        assert access.pending_count <= 2
-        access.commit(1)
-        await turns()
-    versions = [await update for update in updates if not update.cancelled()]
-    assert versions == sorted(versions)
-    assert len(versions) == 6
-    assert tables.statistics().updates_waiting == 0
-
-
-async def test_those_who_wait_for_room_get_their_turn_though_others_before_them_need_none(access):
-    tables = ContainerTables(access, TablesConfig(in_flight_bytes_max=10))
-    await tables.create_table(T)
-    access.auto_commit = False
-    first = start(tables.table_update(T, [entry("k", b"x")]))
-    await turns(2)
-    needless = [
-        start(tables.table_update(T, [])),
-        start(tables.table_remove(T, [TableKey(b"absent")])),
-        start(tables.table_update(T, [entry("k", b"", 77)])),
-    ]
-    last = start(tables.table_update(T, [entry("l")]))
-    await turns(2)
-    access.commit()
-    await turns()
-    access.commit()
-    async with asyncio.timeout(60):
-        await asyncio.gather(first, last)
-        results = await asyncio.gather(*needless, return_exceptions=True)
-    assert [type(result) for result in results] == [list, type(None), TableKeyVersionError]
-
-
 async def test_a_sealed_table_answers_reads_and_refuses_updates(tables, access):
     await tables.table_update(T, [entry("k", b"v")])
     access.seal(T)
