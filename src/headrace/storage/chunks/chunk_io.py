@@ -62,17 +62,23 @@ class ChunkIO:
             StorageReadError: the store did not answer.
             ChecksumMismatchError: a block is not what was written, twice.
         """
+        if len(pieces) == 1:  # nearly always, and without the cost of a task
+            try:
+                return await self._read_piece(pieces[0])
+            except HeadraceError as error:
+                return await self._read_first_block(pieces[0], error)
         parts: list[memoryview] = []
         for start in range(0, len(pieces), self._parallel_max):
             batch = pieces[start : start + self._parallel_max]
             answers = await asyncio.gather(*map(self._read_piece, batch), return_exceptions=True)
             for piece, answer in zip(batch, answers, strict=True):
                 if isinstance(answer, HeadraceError):
-                    return _join(parts) if parts else await self._read_first_block(piece, answer)
+                    parts = parts or [await self._read_first_block(piece, answer)]
+                    return memoryview(b"".join(parts))
                 if isinstance(answer, BaseException):
                     raise answer
                 parts.append(answer)
-        return _join(parts)
+        return memoryview(b"".join(parts))
 
     async def _read_first_block(self, piece: ReadPiece, error: HeadraceError) -> memoryview:
         """Read as little as can be verified of a piece that cannot be read whole; ``error`` says why."""
@@ -129,7 +135,3 @@ class ChunkIO:
             raise StorageReadError(f"{piece.chunk}: {len(data)} bytes instead of {piece.length}")
         verify_blocks(data, piece.block_bytes, piece.checksums, piece.chunk, piece.offset)
         return data
-
-
-def _join(parts: Sequence[memoryview]) -> memoryview:
-    return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
