@@ -4,8 +4,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),2) --dist worksteal
 
-.PHONY: setup demo test check fmt lint types layers generated sim bench bench-smoke serve lock clean
+# What is compiled once is kept, beside the environment: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+
+.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim bench bench-smoke serve lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -18,19 +23,21 @@ $(STAMP): pyproject.toml requirements.lock
 demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipeline, every total checked (ARGS=--keep leaves it running)
 	$(BIN)/python -m headrace.cli.main demo $(ARGS)
 
-test: setup  ## what automation runs: format, lint, types, layers, generated files, all tests
+quick: setup  ## a minute: format, lint, types, layers, unit tests (the slow ones not, and few examples of each property)
+	$(MAKE) --jobs 2 --output-sync fmt-check lint types layers
+	$(PYTEST) --hypothesis-profile=dev -m "not slow" tests/unit $(PYTEST_ARGS)
+
+test: setup  ## what automation runs, in ten minutes: format, lint, types, layers, generated files, all tests
 	$(MAKE) check
 
 check: fmt-check lint types layers generated
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 MATRIX_VERSIONS ?= 3.11 3.12 3.13
 MATRIX_TESTS ?= tests/unit tests/properties tests/conformance tests/golden tests/integration/test_slow_peers.py
-.PHONY: matrix
 matrix:  ## the quick tests on each Python that is installed (all tests: MATRIX_TESTS=tests)
 	$(PYTHON) tools/run_matrix.py --versions "$(MATRIX_VERSIONS)" $(MATRIX_TESTS) $(PYTEST_ARGS)
 
-.PHONY: fmt-check
 fmt-check:  ## formatting, without changing anything
 	$(BIN)/ruff format --check src tests benchmarks tools examples
 
@@ -65,6 +72,10 @@ bench-smoke: setup  ## every benchmark at its smallest size: do they still run?
 SEEDS ?= 500
 sim: setup  ## SEEDS=n simulated histories on all cores
 	$(BIN)/python -m headrace.testing.run_seeds --seeds $(SEEDS)
+
+soak: setup  ## the long form of test, for hours: ten times the examples, and FIRST=n and SEEDS=n simulated histories
+	$(PYTEST) --hypothesis-profile=night --timeout=7200 $(PYTEST_ARGS)
+	$(BIN)/python -m headrace.testing.run_seeds --first $(or $(FIRST),10000) --seeds $(SEEDS)
 
 lock: setup  ## refresh requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

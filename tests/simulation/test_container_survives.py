@@ -12,15 +12,16 @@ from headrace.testing.loop_time import ExactTime
 from headrace.testing.reduction import ALL, Reduction, shrink
 from headrace.testing.run_seeds import choose_seeds, describe, main, run_one, run_seeds, shrink_one
 from headrace.testing.scenarios.container_profile import FAULTS
+from tests.effort import seeds
 from tests.simulation.found_seeds import CONTAINER
 
 
-@pytest.mark.parametrize("seed", range(100, 160))
+@pytest.mark.parametrize("seed", seeds(60, 100))
 def test_clients_are_told_what_a_correct_container_would_tell_them(seed):
     assert run_one("container", seed).value.judged > 10
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_merges_within_merges_are_as_good_as_others(seed):
     assert run_one("chains", seed).value.judged > 10
 
@@ -92,7 +93,7 @@ def test_a_failing_run_is_made_smaller_and_can_be_repeated(monkeypatch):
 
     monkeypatch.setattr(DurableApply, "apply", lose_attributes)
     seed, error = first_failure()
-    reduction = shrink_one("container", seed, error, limit_s=10.0)
+    reduction = shrink_one("container", seed, error, limit_s=600.0)
     assert reduction != ALL
     assert reduction.lives == 1
     with pytest.raises(type(error)):

@@ -20,6 +20,7 @@ from headrace.testing.scenarios.container_profile import ContainerProfile
 from headrace.testing.scenarios.container_world import ContainerWorld
 from headrace.testing.simulation import simulate
 from headrace.wal import WalConfig
+from tests.effort import stride
 
 PROFILE = ContainerProfile(
     file_log=True,
@@ -94,5 +95,5 @@ def durable_writes():
 @pytest.mark.parametrize(("moment", "every"), [(Moment.BEFORE, 1), (Moment.AFTER, 1), (Moment.WITHIN, 3)])
 def test_whatever_was_acknowledged_is_there_after_a_stop_at_any_durable_write(durable_writes, moment, every):
     assert durable_writes > 80
-    for number in range(1, durable_writes + 1, every):
+    for number in range(1, durable_writes + 1, stride(every)):
         simulate(SEED, lambda sim, number=number: work(sim, (number, moment)))

@@ -20,6 +20,7 @@ from headrace.testing.simulated_settings import simulated
 from headrace.testing.simulation import simulate
 from headrace.testing.workloads.segment_clients import SegmentClient
 from headrace.wal.config import WalConfig
+from tests.effort import seeds
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(9)]
 #: The catalogue and five segments of nine; whoever is idle for a fraction of a second may leave.
@@ -120,7 +121,6 @@ def test_segments_come_and_go_while_clients_wander_among_them():
     assert activated > 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(1, 8), 26])  # 26: parts of a checkpoint larger than a tiny log
+@pytest.mark.parametrize("seed", [*seeds(7, 1), 26])  # 26: parts of a checkpoint larger than a tiny log
 def test_what_clients_are_told_fits_together_although_segments_leave_memory_and_the_host_breaks(seed):
     run(seed)

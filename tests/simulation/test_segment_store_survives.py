@@ -25,16 +25,17 @@ from headrace.testing.scenarios.writers import storm
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
 from headrace.testing.table_model import TableCall
+from tests.effort import seeds
 from tests.simulation.found_seeds import CROWDS, DATA_PLANE
 
 
-@pytest.mark.parametrize("seed", [*DATA_PLANE, *range(200, 216)])
+@pytest.mark.parametrize("seed", [*DATA_PLANE, *seeds(16, 200)])
 def test_clients_with_every_verb_are_told_what_a_correct_store_would_tell_them(seed):
     history = run_one("data_plane", seed).value
     assert history.judged > 50
 
 
-@pytest.mark.parametrize("seed", [*CROWDS, *range(200, 212)])
+@pytest.mark.parametrize("seed", [*CROWDS, *seeds(12, 200)])
 def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
     history = run_one("crowds", seed).value
     assert history.judged > 50
@@ -46,7 +47,7 @@ def test_every_verb_happens_in_a_handful_of_seeds():
     assert verbs - set(happened) == {EnsureSealedCall.__name__, NextOwnerCall.__name__}  # no client's calls
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_clients_are_told_what_a_correct_segment_would_tell_them(seed):
     history, injected = run_one("writers", seed).value
     appended = [o for o in history.operations if isinstance(o.call, AppendCall) and o.outcome is Outcome.OK]

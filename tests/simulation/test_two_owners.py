@@ -3,9 +3,10 @@ import pytest
 from headrace.testing.history import Outcome
 from headrace.testing.run_seeds import run_one
 from headrace.testing.segment_calls import AppendCall
+from tests.effort import seeds
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_two_owners_never_acknowledge_against_each_other(seed):
     history = run_one("two_owners", seed).value
     appended = [

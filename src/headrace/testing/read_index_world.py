@@ -6,6 +6,7 @@ import asyncio
 from array import array
 from collections import deque
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from headrace.errors import (
@@ -318,11 +319,21 @@ class World:
         assert self.task_failures == []
 
 
+_PIECE_BYTES: Final = 64 << 10
+
+
 def pattern(offset: int, length: int) -> bytes:
     """Bytes which tell where they belong: each aligned group of four holds its number."""
-    first = offset // 4
-    words = array("I", range(first, (offset + length) // 4 + 1)).tobytes()
-    return words[offset - 4 * first : offset - 4 * first + length]
+    first, last = offset // _PIECE_BYTES, (offset + length) // _PIECE_BYTES
+    whole = b"".join(map(_pattern_piece, range(first, last + 1)))
+    begin = offset - first * _PIECE_BYTES
+    return whole[begin : begin + length]
+
+
+@lru_cache(maxsize=128)
+def _pattern_piece(number: int) -> bytes:
+    words = _PIECE_BYTES // 4
+    return array("I", range(number * words, (number + 1) * words)).tobytes()
 
 
 async def settle() -> None:

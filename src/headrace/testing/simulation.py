@@ -242,13 +242,15 @@ def _deterministic_collector() -> Iterator[None]:
 
     The loop collects at moments of its own; what was there before is frozen, so that this is cheap.
     """
-    was_enabled = gc.isenabled()
+    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
-    gc.freeze()
+    if not was_frozen:
+        gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
 

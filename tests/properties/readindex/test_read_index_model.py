@@ -25,6 +25,7 @@ from headrace.segmentstore.readindex import ContainerReadIndex
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.testing.read_index_world import BLOCK, SMALL_SIZES, World, settle, small_cache
 from headrace.testing.replaced_constants import replaced
+from tests.effort import examples
 
 SIZES = st.sampled_from([1, 100, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 20_000, 40_000])
 SHARES = st.sampled_from([0, 0.1, 0.3, 0.5, 0.8, 0.99, 1])
@@ -376,7 +377,7 @@ class ReadIndexModel(RuleBasedStateMachine):
 
 TestReadIndexModel = ReadIndexModel.TestCase
 TestReadIndexModel.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -28,6 +28,7 @@ from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.testing.segment_access import MemorySegmentAccess
+from tests.effort import examples
 
 T = "scope/table"
 KEYS = [b"a", b"b", b"cc", b"ddd"]
@@ -328,4 +329,4 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
 
 
 TestTablesAgainstTheirLog = TablesAgainstTheirLog.TestCase
-TestTablesAgainstTheirLog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTablesAgainstTheirLog.settings = settings(max_examples=examples(60), stateful_step_count=40)

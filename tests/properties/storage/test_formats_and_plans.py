@@ -19,6 +19,7 @@ from headrace.storage.providers.chunk_paths import (
     is_chunk_entry,
     prefix_directory,
 )
+from tests.effort import examples
 
 any_text = st.text(st.characters(), min_size=1, max_size=60)
 path_text = st.text(st.sampled_from("ab/.%#~ E-chunk\0ü\ud800"), min_size=1, max_size=450) | st.builds(
@@ -118,7 +119,7 @@ CODECS = {
 
 
 @pytest.mark.parametrize("kind", CODECS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_any_row_is_decoded_to_itself_and_any_damage_is_refused(kind, data):
     strategy, encode, decode = CODECS[kind]
@@ -134,7 +135,7 @@ def test_any_row_is_decoded_to_itself_and_any_damage_is_refused(kind, data):
 
 
 @pytest.mark.parametrize("kind", CODECS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(body=st.binary(max_size=80))
 def test_bytes_with_a_right_checksum_are_decoded_or_refused_but_never_crash(kind, body):
     _, _, decode = CODECS[kind]

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import NoSuchSegmentError, RequestError, SegmentTruncatedError
@@ -15,6 +15,7 @@ from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.metadata.rows import CHUNK_PREFIX, SEGMENT_PREFIX
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.memory_row_store import MemoryRowStore
+from tests.effort import examples
 
 SMALL = SegmentStorageConfig(
     rollover_bytes=64,
@@ -146,7 +147,7 @@ async def run_history(history, *, supports_append: bool) -> None:
     assert set(rows.rows) <= {"i"}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150))
 @given(st.lists(operations, max_size=40), st.booleans())
 def test_any_history_reads_back_as_the_model_and_leaves_no_object_behind(history, supports_append):
     asyncio.run(run_history(history, supports_append=supports_append))

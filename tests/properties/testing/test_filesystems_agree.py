@@ -11,6 +11,7 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.filesystem import SimulatedFilesystem
+from tests.effort import examples
 
 # A few names, so that calls meet each other; "f/below" goes through a file, "d/f" through a directory.
 PATHS = st.sampled_from(["f", "g", "d", "d/f", "d/e", "f/below", "none/f", ""])
@@ -114,7 +115,7 @@ class Player:
             self.files.close(fd)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(calls=st.lists(CALLS, min_size=10, max_size=40))
 def test_every_sequence_of_calls_is_answered_alike(calls):
     directory = tempfile.mkdtemp()

@@ -11,6 +11,7 @@ from headrace.errors import FencedOutError
 from headrace.testing.disk import DiskConfig
 from headrace.wal import MemoryLogStore, MemoryWal
 from headrace.wal.file.file_wal import VOUCH_AFTER_S
+from tests.effort import examples
 from tests.unit.wal.world import SMALL, History, Machine, append_some, read_all
 
 
@@ -143,6 +144,6 @@ class WalMachine(RuleBasedStateMachine):
 
 
 WalMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(40), stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestWalMachine = WalMachine.TestCase

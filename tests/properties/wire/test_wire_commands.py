@@ -17,6 +17,7 @@ from headrace.wire import fields
 from headrace.wire.catalogue import LIVES
 from headrace.wire.commands.kinds import Command, Reply, Request
 from headrace.wire.frames import FrameDecoder, decode_payload, encode, encode_parts
+from tests.effort import examples
 
 INT64 = st.integers(INT64_MIN, INT64_MAX)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=24)
@@ -68,7 +69,7 @@ any_command = st.sampled_from(COMMANDS).flatmap(values_of)
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.__name__)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_a_command_comes_back_as_it_was_sent(command, data):
     value = data.draw(values_of(command))
     frame = encode(value)
@@ -81,7 +82,7 @@ def test_a_command_comes_back_as_it_was_sent(command, data):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.__name__)
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_bytes_behind_the_last_known_field_are_ignored(command, data):
     value = data.draw(values_of(command))
     hints = get_type_hints(command, include_extras=True)
@@ -93,7 +94,7 @@ def test_bytes_behind_the_last_known_field_are_ignored(command, data):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.__name__)
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_a_truncated_payload_is_refused_or_reads_with_defaults_for_its_optional_tail(command, data):
     value = data.draw(values_of(command))
     payload = encode(value)[8:]
@@ -120,7 +121,7 @@ def test_a_truncated_payload_is_refused_or_reads_with_defaults_for_its_optional_
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if optional_fields(c)], ids=lambda c: c.__name__)
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_every_optional_field_may_be_missing(command, data):
     value = data.draw(values_of(command))
     names = optional_fields(command)
@@ -141,7 +142,7 @@ def test_every_optional_field_may_be_missing(command, data):
 
 
 @given(st.sampled_from(LIVES), st.binary(max_size=200))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500))
 def test_garbage_in_a_payload_is_a_command_or_a_protocol_error(life, garbage):
     try:
         command = decode_payload(life.type_id, garbage)
@@ -156,7 +157,7 @@ def test_garbage_in_a_payload_is_a_command_or_a_protocol_error(life, garbage):
 
 
 @given(any_command, st.randoms(use_true_random=False))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 def test_flipped_bytes_are_a_command_or_a_protocol_error(command, random):
     frame = bytearray(encode(command))
     for _ in range(random.randint(1, 4)):
@@ -172,7 +173,7 @@ def test_flipped_bytes_are_a_command_or_a_protocol_error(command, random):
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 def test_a_stream_of_garbage_is_commands_then_a_protocol_error(garbage):
     decoder = FrameDecoder()
     try:
@@ -185,7 +186,7 @@ def test_a_stream_of_garbage_is_commands_then_a_protocol_error(garbage):
 
 
 @given(st.lists(any_command, max_size=8), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_chunking_never_matters(commands, data):
     stream = b"".join(encode(command) for command in commands)
     decoder = FrameDecoder(buffer_bytes=data.draw(st.sampled_from([64, 100, 4096])))

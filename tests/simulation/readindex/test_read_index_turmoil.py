@@ -3,10 +3,11 @@
 import pytest
 
 from headrace.testing.run_seeds import run_one
+from tests.effort import examples
 from tests.simulation.found_seeds import READ_INDEX
 
 
-@pytest.mark.parametrize("first", range(0, 120, 12))
+@pytest.mark.parametrize("first", range(0, examples(120), 12))
 def test_readers_get_what_was_appended_and_memory_comes_back(first):
     assert sum(run_one("read_index", seed).value.judged for seed in range(first, first + 12)) > 500
 

@@ -21,6 +21,7 @@ from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, fail_reads
 from headrace.wal import MemoryLogStore, MemoryWal, WalConfig
+from tests.effort import seeds
 
 FAULTS = [Fault.FAIL, Fault.FULL, Fault.LOSE_REPLY, Fault.TEAR, Fault.HANG]
 
@@ -242,11 +243,11 @@ async def without_storage(sim):
     await world.container.stop()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_a_container_is_online_and_accepts_while_storage_is_away_and_stores_all_when_it_is_back(seed):
     simulate(seed, without_storage)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_what_was_acknowledged_is_read_back_whatever_storage_does(seed):
     simulate(seed, scenario)

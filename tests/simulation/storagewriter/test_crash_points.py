@@ -8,6 +8,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.testing.failures import ProcessGoneError
 from headrace.testing.storage_faults import Fault, ModifyingCall
 from headrace.testing.writer_world import QUICK, WriterWorld
+from tests.effort import stride
 
 DEATHS = [Fault.DIE_BEFORE, Fault.DIE_TORN, Fault.DIE_AFTER]
 FAILURES = [Fault.FAIL, Fault.FULL, Fault.LOSE_REPLY, Fault.TEAR]
@@ -143,8 +144,8 @@ async def test_a_merge_of_stored_sources_survives_any_failed_call(failure):
 
 @pytest.mark.parametrize("fault", [*DEATHS, *FAILURES])
 async def test_two_faults_one_after_the_other_are_survived(fault):
-    for n in range(0, 40, 3):
-        for m in range(0, 12, 2):
+    for n in range(0, 40, stride(3)):
+        for m in range(0, 12, stride(2)):
             world = WriterWorld(inject=NthCall(n, Fault.DIE_AFTER))
             perform(world)
             with contextlib.suppress(ProcessGoneError):

@@ -3,9 +3,10 @@
 import pytest
 
 from headrace.testing.run_seeds import run_one
+from tests.effort import seeds
 from tests.simulation.found_seeds import STORAGE_WRITER
 
 
-@pytest.mark.parametrize("seed", [*STORAGE_WRITER, *range(24)])
+@pytest.mark.parametrize("seed", [*STORAGE_WRITER, *seeds(24)])
 def test_whatever_happens_everything_is_stored_once(seed):
     run_one("storage_writer", seed)

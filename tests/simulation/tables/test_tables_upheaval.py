@@ -5,10 +5,11 @@ import pytest
 from headrace.testing.run_seeds import run_one
 from headrace.testing.scenarios.tables import upheaval
 from headrace.testing.simulation import simulate
+from tests.effort import examples
 from tests.simulation.found_seeds import TABLES
 
 
-@pytest.mark.parametrize("first", range(0, 250, 25))
+@pytest.mark.parametrize("first", range(0, examples(250), 25))
 def test_callers_are_told_what_the_durable_log_says(first):
     assert sum(run_one("tables", seed).value.judged for seed in range(first, first + 25)) > 500
 

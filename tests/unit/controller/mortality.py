@@ -14,6 +14,7 @@ from headrace.errors import (
     UnknownOutcomeError,
 )
 from headrace.testing.simulation import simulate
+from tests.effort import stride
 
 _STORE_EFFECTS = {"update", "create_table", "delete_table"}
 _SEGMENT_EFFECTS = {
@@ -121,6 +122,8 @@ async def idle(controller):
 async def every_death(world_factory, prepare, act, settle, check):
     """Let a controller die after every single durable effect of ``act``, and its successor go on.
 
+    Or after each fourth one, in a run that tries little.
+
     ``prepare(controller)`` and ``settle(controller, state)`` run on immortal controllers before and after;
     ``check(world, controller, state)`` judges the end. Returns the number of deaths.
     """
@@ -152,7 +155,7 @@ async def every_death(world_factory, prepare, act, settle, check):
             await check(world, successor, state)
         if survived:
             return deaths
-        deaths += 1
+        deaths += stride(1)
         assert deaths < 500
 
 
@@ -179,8 +182,8 @@ async def every_misfortune(world_factory, prepare, act, check):
                 await controller.stop()
             if not struck:
                 break
-            n += 1
-            fates += 1
+            n += stride(1)
+            fates += stride(1)
             assert n < 500
     return fates
 

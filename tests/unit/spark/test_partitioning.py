@@ -17,6 +17,7 @@ from headrace.spark.partitioning import (
     plan_ranges,
     roll,
 )
+from tests.effort import seeds
 from tests.unit.spark.stream_model import ModelGraph, StreamModel
 
 
@@ -92,7 +93,7 @@ def _read(model, graph, start, end, seen):
 
 @pytest.mark.parametrize("block", range(6))
 def test_every_event_comes_once_in_key_order_whatever_the_stream_does(block):
-    for seed in range(200 * block, 200 * (block + 1)):
+    for seed in seeds(200, 200 * block):
         model, _, position, seen, _ = _live(seed)
         for key in range(model.width):
             assert seen[key] == list(range(model.numbers[key])), f"seed {seed}, key {key}"
@@ -100,7 +101,7 @@ def test_every_event_comes_once_in_key_order_whatever_the_stream_does(block):
 
 
 def test_a_replay_plans_the_same_ranges_after_the_stream_has_gone_on():
-    for seed in range(400):
+    for seed in seeds(400):
         model, graph, _, _, plans = _live(seed)
         chance = random.Random(-seed)
         for _ in range(10):
@@ -110,7 +111,7 @@ def test_a_replay_plans_the_same_ranges_after_the_stream_has_gone_on():
 
 
 def test_a_batch_read_across_any_number_of_scale_events_holds_everything_once():
-    for seed in range(400):
+    for seed in seeds(400):
         model, graph, position, _, _ = _live(seed)
         found = sorted(
             event
@@ -121,7 +122,7 @@ def test_a_batch_read_across_any_number_of_scale_events_holds_everything_once():
 
 
 def test_a_batch_read_between_two_positions_of_a_query_is_what_the_query_read_between_them():
-    for seed in range(200):
+    for seed in seeds(200):
         _, graph, _, _, plans = _live(seed)
         middle = len(plans) // 2
         start, end = plans[middle // 2][0], plans[-1][1]
@@ -131,7 +132,7 @@ def test_a_batch_read_between_two_positions_of_a_query_is_what_the_query_read_be
 
 
 def test_a_bound_is_reached_and_never_passed():
-    for seed in range(400):
+    for seed in seeds(400):
         chance = random.Random(seed)
         model, graph, bound, _, plans = _live(seed)
         for _ in range(12):

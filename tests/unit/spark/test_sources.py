@@ -15,6 +15,7 @@ from headrace.spark import batch, segment_partition, stream
 from headrace.spark.arrow_rows import record_batches
 from headrace.spark.options import COLUMNS, parse_sink, parse_source
 from headrace.spark.source import HeadraceDataSource
+from tests.effort import seeds
 from tests.unit.spark.fakes import FakeClient
 from tests.unit.spark.stream_model import StreamModel
 from tests.unit.spark.test_partitioning import _happen
@@ -126,7 +127,7 @@ def test_once_reads_from_the_head_to_the_tail_in_one_batch_across_scaling(world)
 @pytest.mark.parametrize("key_order", ["segment", "none"])
 def test_every_event_comes_once_over_random_lives_with_restarts(world, key_order):
     model, client = world
-    for seed in range(40):
+    for seed in seeds(40):
         chance = random.Random(seed)
         client.model = model = StreamModel()
         client.block_bytes = chance.choice((50, 1000, 1 << 20))

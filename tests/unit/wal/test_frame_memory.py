@@ -13,6 +13,7 @@ from headrace.wal.config import BLOCK_BYTES
 from headrace.wal.frame_memory import WARM_FRAMES, FrameMemory, reserve_pages, return_pages
 from headrace.wal.frame_pool import FramePool
 from headrace.wal.record_format import RECORD_HEADER_BYTES, padded_bytes
+from tests.effort import examples
 
 MIB = 1 << 20
 
@@ -149,7 +150,7 @@ def test_a_frame_that_its_owner_lost_is_unmapped_when_nobody_refers_to_it():
     memory.check()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_no_sequence_of_calls_lends_a_frame_twice_or_trims_one_that_was_used_lately(data):
     memory = FrameMemory(64)

@@ -19,6 +19,7 @@ from headrace.wire.append_block import (
     wanted,
 )
 from headrace.wire.frames import SERVER_PAYLOAD_BYTES_MAX, FrameDecoder, encode
+from tests.effort import examples
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "v17"
 WRITER = bytes(range(16))
@@ -109,7 +110,7 @@ def appends():
 
 
 @given(st.lists(appends(), min_size=1, max_size=12), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_shapes_and_chunking_do_not_change_what_is_appended(plan, data):
     stream = b""
     for index, (payload, shape) in enumerate(plan):

@@ -6,6 +6,7 @@ from headrace.client.writer.ack import Ack
 from headrace.client.writer.segment_map import SegmentMap, SegmentRange
 from headrace.client.writer.waiting_batches import FEW_EVENTS, WaitingBatches
 from headrace.model.key_space import FULL_RANGE, split_evenly
+from tests.effort import examples
 
 EVENTS = st.tuples(st.binary(min_size=1, max_size=9), st.floats(0, 1, exclude_max=True))
 
@@ -37,7 +38,7 @@ def framed(events):
     return [part for event in events for part in (len(event).to_bytes(8), event)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.lists(EVENTS, min_size=1, max_size=9), min_size=1, max_size=6),
     st.integers(2, 9),

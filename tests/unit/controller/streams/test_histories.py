@@ -21,6 +21,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import StreamConfiguration
 from headrace.model.stream_cut import Relation
+from tests.effort import examples
 
 KEYS = [index / 97 for index in range(97)]
 
@@ -122,7 +123,7 @@ def test_predecessors_and_successors_mirror_each_other(history):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_every_position_of_a_reader_is_a_valid_cut(data):
     history = data.draw(histories())
     cut = data.draw(reader_cuts(history))
@@ -130,7 +131,7 @@ def test_every_position_of_a_reader_is_a_valid_cut(data):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_nothing_before_a_readers_position_is_needed_any_more(data):
     history = data.draw(histories())
     cut = data.draw(reader_cuts(history))
@@ -153,7 +154,7 @@ def test_nothing_before_a_readers_position_is_needed_any_more(data):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_cuts_relate_as_their_positions_do_at_every_key(data):
     history = data.draw(histories())
     one, other = data.draw(reader_cuts(history)), data.draw(reader_cuts(history))
@@ -172,7 +173,7 @@ def test_cuts_relate_as_their_positions_do_at_every_key(data):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_between_two_positions_lie_exactly_the_segments_a_reader_meets(data):
     history = data.draw(histories())
     lower, upper = data.draw(reader_cuts(history)), data.draw(reader_cuts(history))

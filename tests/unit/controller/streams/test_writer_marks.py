@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import grpc
+import pytest
 
 from headrace.controller.store.layout import details_table, marks_key
 from headrace.controller.store.rows.marks_row import decode_marks
@@ -13,6 +14,7 @@ from tests.unit.controller.calls import State, begin, commit, info, refused, set
 from tests.unit.controller.conftest import World, serve
 
 
+@pytest.mark.slow
 async def test_the_times_of_many_writers_at_many_segments_hold_up_no_commit():
     async with serve(World(in_tables=True)) as service:
         await service.stub.createScope(pb.ScopeInfo(scope="s"))

@@ -1,16 +1,15 @@
 """Thousands of schedules of the batch commit: nothing lost, nothing doubled, nothing half visible."""
 
-import os
-
 import pytest
 
 from headrace.controller.store.rows.txn_row import TxnState
 from headrace.controller.transactions.sinks import Sinks
 from headrace.controller.workflows import batch_commit
 from headrace.testing.simulation import simulate
+from tests.effort import examples
 from tests.unit.controller.transactions_world import run_sink
 
-SCHEDULES = int(os.environ.get("HEADRACE_SCHEDULES", "120"))
+SCHEDULES = examples(120)
 
 
 def run(seed, **shape):

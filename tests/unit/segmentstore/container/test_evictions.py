@@ -341,6 +341,7 @@ async def test_a_damaged_row_is_corruption_and_not_an_absent_segment(bench, dama
             await container.create(A, {})
 
 
+@pytest.mark.slow
 async def test_thousands_of_segments_go_through_a_bound_of_a_hundred(bench):
     container = bench.container
     names = [f"s/{n}" for n in range(1500)]

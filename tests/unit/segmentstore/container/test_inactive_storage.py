@@ -365,6 +365,7 @@ async def test_a_segment_that_recovery_keeps_has_its_rows(bench):
         assert await read_all(container, A) == b"s/a!"
 
 
+@pytest.mark.slow
 async def test_only_the_catalogue_is_left_of_thousands_of_segments_in_storage_rows():
     bench = Bench(active_segments_max=500)
     container = await bench.start()

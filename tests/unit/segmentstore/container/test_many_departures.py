@@ -15,6 +15,7 @@ COUNT = TABLE_BATCH_BYTES_MAX // ROW_BYTES + 20
 """So many rows are more than one read of a table may ask for."""
 
 
+@pytest.mark.slow
 async def test_deleted_segments_are_forgotten_however_large_their_rows_are_together():
     bench = Bench(active_segments_max=10_000, eviction_batch=10_000)
     container = await bench.start()

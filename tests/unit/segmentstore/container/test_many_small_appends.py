@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from headrace.limits import MIB
 from headrace.model.attributes import ATTRIBUTE_NULL
 from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, Owner, read_all, until
@@ -31,6 +33,7 @@ def make_bench():
     return bench, wals
 
 
+@pytest.mark.slow
 async def test_appends_to_more_segments_than_the_cache_has_blocks_end_nothing():
     bench, wals = make_bench()
     container = await start(bench)
@@ -67,6 +70,7 @@ async def test_appends_to_more_segments_than_the_cache_has_blocks_end_nothing():
     await bench.stop()
 
 
+@pytest.mark.slow
 async def test_requests_that_append_are_counted_too():
     """Updates of tables are appends that come as requests."""
     bench, wals = make_bench()

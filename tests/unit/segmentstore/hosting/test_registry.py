@@ -733,6 +733,7 @@ async def test_one_that_fails_while_a_stop_waits_for_something_else_is_ended_too
     assert sorted(event for event in world.events if event[0] == "stop") == [("stop", 0), ("stop", 1)]
 
 
+@pytest.mark.slow
 async def test_nothing_of_what_has_failed_stays_in_memory_while_it_is_started_again():
     """A container is all that it knows of its segments, and what is left of its log."""
     alive = weakref.WeakSet()

@@ -625,6 +625,7 @@ async def test_writers_are_bounded_over_all_connections_and_few_are_always_allow
     await home.supervisor.stop()
 
 
+@pytest.mark.slow
 async def test_a_writer_too_many_of_a_connection_is_refused_and_the_others_go_on(store, home):
     """65,536 of them, as many as there may be."""
     peer = Peer(home)

@@ -434,6 +434,7 @@ def _many_keys(request_id):
     return encode(c.RemoveTableKeys(request_id, "t", "", keys))
 
 
+@pytest.mark.slow
 async def test_requests_of_very_many_small_keys_are_bounded_by_what_they_take_in_memory(store):
     """Only their bytes on the wire were counted: 256 MiB of them took 1.9 GiB."""
     bytes_max = 4 * MIB

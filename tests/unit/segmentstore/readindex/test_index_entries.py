@@ -4,7 +4,7 @@ import random
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.segmentstore.readindex import index_entries
@@ -19,7 +19,6 @@ def tiny_pages(monkeypatch):
 operations = st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=120)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(operations)
 def test_it_behaves_like_a_sorted_dict(steps):
     entries, model = IndexEntries(), {}

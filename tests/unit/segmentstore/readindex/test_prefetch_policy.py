@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.limits import KIB, MIB
@@ -105,7 +105,6 @@ def test_the_grant_follows_the_share_and_the_number_of_readers(share, active, wi
     assert grant_window(share, active) == window
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 3 * MIB), st.integers(0, 8)), max_size=60),
 )

@@ -187,6 +187,7 @@ def test_history_wastes_no_block_and_none_on_bytes_nobody_can_read():
     assert cached(index, 3 * BLOCK, 20 * BLOCK) == pattern(3 * BLOCK, 11 * BLOCK)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_tiny_appends_leave_no_objects_behind():
     cache = BlockCache(CacheConfig(bytes_max=16 * MIB))
     index = make(cache)
@@ -208,6 +209,7 @@ def test_a_hundred_thousand_tiny_appends_leave_no_objects_behind():
     assert cached(index, 0, 1_000_000) == bytes(data) * 100_000
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_entries_cost_bytes_not_objects():
     """The worst case of interleaved segments: every block is an entry of its own."""
     cache = BlockCache(CacheConfig(bytes_max=512 * MIB, extent_bytes_max=BLOCK, arena_bytes=64 * MIB))

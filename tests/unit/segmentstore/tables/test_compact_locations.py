@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from headrace.segmentstore.tables import compact_locations
 from headrace.segmentstore.tables.compact_locations import CompactLocations
 from headrace.segmentstore.tables.table_index import REMOVED, TableIndex, pack_location
+from tests.effort import examples
 
 COUNT = 20_000
 
@@ -19,7 +20,7 @@ def key(number):
 changes = st.lists(st.tuples(st.integers(0, 200), st.integers(-1, (1 << 128) - 1)), max_size=400)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(changes, changes)
 def test_it_answers_as_a_dict_does(first, second):
     compact, model = CompactLocations(), {}

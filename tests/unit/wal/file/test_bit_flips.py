@@ -55,6 +55,7 @@ def meaningful(offset):
     return offset % BLOCK_BYTES < RECORD_HEADER_BYTES + 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("closed", "rested"), [(True, False), (False, True), (False, False)])
 def test_a_flipped_bit_is_never_served(closed, rested):
     files = log_of_three_owners(closed=closed, rested=rested)
@@ -183,6 +184,7 @@ def test_every_flipped_bit_of_the_owner_file_is_noticed_or_costs_nothing():
     assert outcomes[None] == 64 * 8
 
 
+@pytest.mark.slow
 def test_an_owner_file_cut_at_any_byte_is_noticed_or_costs_nothing():
     world = OwnerDisk()
     for length in range(len(world.whole)):

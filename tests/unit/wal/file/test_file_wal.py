@@ -449,6 +449,7 @@ class TestFiles:
 
 
 class TestOwnership:
+    @pytest.mark.slow
     def test_a_damaged_owner_record_in_force_is_refused(self):
         for bit in range(64 * 8):
             machine, history = Machine(), History()
@@ -647,6 +648,7 @@ def inspect_all(machine):
 
 
 class TestBounds:
+    @pytest.mark.slow
     def test_ten_thousand_records_in_hundreds_of_files(self):
         machine, history = Machine(), History()
 

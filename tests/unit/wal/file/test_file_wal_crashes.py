@@ -4,10 +4,11 @@ import pytest
 
 from headrace.testing.disk import DiskConfig, Moment
 from headrace.testing.disk_files import Survival
+from tests.effort import stride
 from tests.unit.wal.world import History, Machine, MortalFilesystem, append_some, read_all
 
 #: Every combination below looks at another of so many crash points; together they look at all.
-STRIDE = 6
+STRIDE = stride(6)
 
 
 def contents(start, count):

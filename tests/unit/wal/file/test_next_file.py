@@ -38,6 +38,7 @@ async def reopen(machine, history):
     await wal.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truncated", [False, True])
 def test_a_log_that_waits_to_name_its_next_file_makes_no_others(truncated):
     machine, history = Machine(), History()

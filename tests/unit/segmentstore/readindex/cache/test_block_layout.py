@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.segmentstore.readindex.cache.block_layout import (
@@ -57,7 +57,6 @@ def test_the_largest_possible_order_is_named_when_the_wanted_one_is_not_there():
     assert layout.allocate(4) == NO_BLOCK
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(
     blocks=st.integers(1, 100),
     steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1000)), max_size=80),
@@ -82,7 +81,6 @@ def test_extents_never_overlap_and_every_block_is_accounted_for(blocks, steps):
         assert sorted(owned + free) == list(range(blocks))
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.integers(1, 1 << 24))
 def test_orders_bracket_a_size(size):
     blocks = -(-size // BLOCK_BYTES)

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from array import array
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.tuples(st.sampled_from(["push", "remove", "refresh"]), st.integers(0, 9)), max_size=60))
 def test_it_behaves_like_an_ordered_dict(steps):
     queue = RecencyQueue(array("I", bytes(40)), array("I", bytes(40)))

@@ -1,0 +1,37 @@
+"""How much a run of the tests tries, as ``--hypothesis-profile`` says: ``dev`` is a look while one types
+(``make quick``), ``check`` what automation runs (``make test``), ``night`` the long form (``make soak``).
+
+Numbers in tests are those of ``check``.
+"""
+
+from hypothesis import HealthCheck, settings
+
+_PROFILES = {"dev": 0.25, "check": 1.0, "night": 10.0}
+
+for _name, _part in _PROFILES.items():
+    # Neither a deadline nor slow generation judges anything: both are wall clock.
+    settings.register_profile(
+        _name,
+        max_examples=int(100 * _part),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+def _share() -> float:
+    return settings.default.max_examples / 100
+
+
+def examples(count):
+    """How many examples, seeds or rounds to try, where ``check`` tries ``count``."""
+    return max(1, round(count * _share()))
+
+
+def seeds(count, first=0):
+    """The numbers of so many examples, from ``first`` on."""
+    return range(first, first + examples(count))
+
+
+def stride(step):
+    """Every which place to try, where ``check`` tries every ``step``-th; by night each."""
+    return max(1, round(step / _share()))
