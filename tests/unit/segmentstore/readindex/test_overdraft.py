@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.segmentstore.readindex.cache.extent_memory import ExtentMemory
+from tests.effort import examples
 from tests.unit.segmentstore.readindex.world import BLOCK, World, pattern, small_cache
 
 BLOCKS = 512
@@ -113,7 +114,7 @@ async def test_no_memory_of_the_system_for_what_is_durable_is_an_error(monkeypat
         world.append(world.create("more"), 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([64, 512]))
 async def test_what_is_accepted_within_the_gates_is_applied_whatever_readers_hold(seed, containers, blocks):
     chance = random.Random(seed)
