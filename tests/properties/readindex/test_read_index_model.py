@@ -100,7 +100,7 @@ class ReadIndexModel(RuleBasedStateMachine):
 
     def _make_room(self) -> None:
         """Store what there is, as a server does, if the cache holds much that it must not let go."""
-        if self.world.cache.essential_share() > 0.4:
+        if self.world.cache.shared_pressure() > 0.4:
             for number in range(2 * len(self.segments)):
                 self.storage_writer(number, 1.0)
 

@@ -159,7 +159,7 @@ class Turmoil:
         segment = choose(self.entropy, home.segments)
         if segment.sealed or segment.durable_length > _SEGMENT_BYTES_MAX:
             return
-        if self.cache.essential_share() > 0.3:
+        if self.cache.shared_pressure() > 0.3:
             home.store_all()
         size = choose(self.entropy, (1, 100, 1_000, BLOCK - 1, BLOCK, 3 * BLOCK, 20_000))
         if self.cache.spare_bytes >= size + 32 * BLOCK:  # else a container would let it wait

@@ -83,7 +83,6 @@ class BlockCache:
         self._generation_left = self.policy.generation_blocks
         self.pinned_blocks = 0
         self._lent_blocks = 0
-        self._refused_history = 0
 
     # ---------------------------------------------------------------------------------- owners
 
@@ -138,9 +137,7 @@ class BlockCache:
     def allocate_history(self, owner: int, offset: int, wanted_bytes: int) -> int:
         """Take an extent for bytes read from storage; NO_BLOCK if history has its share already."""
         block, order = self._take_of_history(min(order_within(wanted_bytes), self.layout.order_max))
-        if block == NO_BLOCK:
-            self._refused_history += 1
-        else:
+        if block != NO_BLOCK:
             self._begin(block, order, owner, offset, HISTORY)
         return block
 
@@ -399,10 +396,6 @@ class BlockCache:
     def history_bytes_max(self) -> int:
         return self.policy.history_max * BLOCK_BYTES
 
-    def essential_share(self) -> float:
-        """Part of the cache, 0 to 1, that cannot be evicted: what back-pressure is made of."""
-        return self.essential_blocks / self.policy.blocks_max
-
     def shared_pressure(self) -> float:
         """Part of the cache, 0 to 1, that cannot be evicted or is set aside."""
         return min(1.0, max(0.0, 1.0 - self.spare_bytes / self.config.bytes_max))
@@ -434,7 +427,6 @@ class BlockCache:
             evicted_extents=self._evictions.evicted_extents,
             evicted_bytes=self._evictions.evicted_blocks * BLOCK_BYTES,
             overdrawn_bytes=max(0, self.layout.blocks - self.policy.blocks_max) * BLOCK_BYTES,
-            refused_history=self._refused_history,
         )
 
     def check(self) -> None:

@@ -23,4 +23,3 @@ class CacheStatistics:
     evicted_extents: int
     evicted_bytes: int
     overdrawn_bytes: int
-    refused_history: int

@@ -310,7 +310,6 @@ def test_appends_leave_history_its_minimum_while_tail_data_can_leave():
 def test_history_is_refused_rather_than_taking_essential_memory(cache, owner):
     fill(owner, stored=False)
     assert owner.put_history(100 * BLOCK, BLOCK) == NO_BLOCK
-    assert cache.statistics().refused_history == 1
     assert len(owner.extents) == 16
 
 
@@ -375,7 +374,7 @@ def test_the_essential_share_is_what_storage_lacks_of_the_bound(cache, owner):
     for number in range(16):
         owner.put(number * BLOCK, BLOCK, stored=number < 4)
         assert cache.statistics().used_bytes == (number + 1) * BLOCK
-    assert cache.essential_share() == 12 / 16
+    assert cache.shared_pressure() == 12 / 16
     cache.free(owner.extents.pop(0))
     assert cache.statistics().used_bytes == 15 * BLOCK
 
