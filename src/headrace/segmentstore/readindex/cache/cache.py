@@ -37,7 +37,6 @@ from headrace.segmentstore.readindex.cache.eviction_policy import (
 )
 from headrace.segmentstore.readindex.cache.extent_evictions import ExtentEvictions, ExtentOwner
 from headrace.segmentstore.readindex.cache.extent_memory import NOT_A_HEAD, ExtentMemory
-from headrace.segmentstore.readindex.cache.extent_table import ExtentTable
 from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
 COPY_BYTES_MAX: Final = BLOCK_BYTES
@@ -58,17 +57,12 @@ class BlockCache:
         self.policy = EvictionPolicy(self.config)
         order_max = min(self.config.extent_bytes_max // BLOCK_BYTES, self.policy.blocks_max).bit_length() - 1
         self.layout = BlockLayout(order_max)
-        self.memory = ExtentMemory(self.config.arena_bytes)
-        self._extents = extents = ExtentTable(self.memory)
-        self._orders, self._lengths = extents.orders, extents.lengths
-        self.pins, self.classes = extents.pins, extents.classes
-        self._stamps, self._owner_numbers = extents.stamps, extents.owner_numbers
-        self._offsets = extents.offsets
-        self._queues = {
-            TAIL: RecencyQueue(extents.before, extents.after),
-            HISTORY: RecencyQueue(extents.before, extents.after),
-        }
-        self._evictions = ExtentEvictions(extents, self._queues, self.free)
+        self.memory = memory = ExtentMemory(self.config.arena_bytes)
+        self._orders, self._lengths = memory.orders, memory.lengths
+        self.pins, self.classes = memory.pins, memory.classes
+        self._owner_numbers, self._offsets = memory.owner_numbers, memory.offsets
+        self._queues = {name: RecencyQueue(memory.before, memory.after) for name in (TAIL, HISTORY)}
+        self._evictions = ExtentEvictions(memory, self._queues, self.free)
 
         self.replay_turn = asyncio.Lock()
         """Held by the one container that replays its log into the cache; the others wait in their order. The
@@ -79,8 +73,6 @@ class BlockCache:
         self.count_tails(0)
 
         self.room_bytes = self.policy.blocks_max * BLOCK_BYTES
-        self.generation = 0
-        self._generation_left = self.policy.generation_blocks
         self.pinned_blocks = 0
         self._lent_blocks = 0
 
@@ -217,16 +209,11 @@ class BlockCache:
         self.pins[block] = 0
         self._owner_numbers[block] = owner
         self._offsets[block] = offset
-        self._stamps[block] = self.generation
         self.classes[block] = extent_class
         if extent_class == ESSENTIAL:
             self.room_bytes -= BLOCK_BYTES << order
         else:
             self._queues[extent_class].push(block, 1 << order)
-        self._generation_left -= 1 << order
-        if self._generation_left <= 0:
-            self._generation_left = self.policy.generation_blocks
-            self.generation = (self.generation + 1) & 0xFFFF_FFFF
 
     def _add_arena(self) -> bool:
         return self._add_blocks(self.policy.blocks_max - self.layout.blocks)
@@ -236,7 +223,6 @@ class BlockCache:
         count = min(count, self.memory.blocks_to_arena_end)
         if count <= 0 or not self.memory.add_blocks(count):
             return False
-        self._extents.extend(count)
         self.layout.extend(count)
         return True
 
@@ -286,14 +272,14 @@ class BlockCache:
         """Storage holds every byte of this extent: it may be evicted as soon as no reader holds it."""
         if self.classes[block] == ESSENTIAL:
             self.classes[block] = TAIL
-            self._stamps[block] = self.generation
             self._queues[TAIL].push(block, 1 << self._orders[block])
             if not self.pins[block]:
                 self.room_bytes += BLOCK_BYTES << self._orders[block]
 
     def move(self, block: int, owner: int, offset: int) -> None:
         """The extent belongs to another index, or to another offset, from now on."""
-        self._extents.move(block, owner, offset)
+        self._owner_numbers[block] = owner
+        self._offsets[block] = offset
 
     def trim(self, block: int) -> None:
         """Give back the halves of an extent that hold no byte yet."""
@@ -318,26 +304,19 @@ class BlockCache:
 
     # ---------------------------------------------------------------------------------- readers
 
-    def touch(self, block: int) -> None:
-        """A reader came for this extent: it stays longer."""
-        self._stamps[block] = self.generation
-        extent_class = self.classes[block]
-        if extent_class in self._queues:
-            self._queues[extent_class].refresh(block)
-
     def hold(self, pieces: list[memoryview], blocks: list[int], size: int) -> Callable[[], None] | None:
         """Make ``pieces`` of the extents ``blocks`` valid for as long as the reader wants.
 
         Small reads, and all reads while too much is held already, are replaced by a copy in place and need no
         release. Otherwise answers what the reader has to call, once. Whole extents count as held, however
-        little of them the reader wants.
+        little of them the reader wants. Extents that somebody came for are the last to be evicted.
         """
-        stamps, generation = self._stamps, self.generation
+        classes = self.classes
         for block in blocks:
-            if stamps[block] != generation:
-                self.touch(block)
+            if classes[block] != ESSENTIAL:
+                self._queues[classes[block]].refresh(block)
         if size > COPY_BYTES_MAX:
-            pins, orders, classes = self.pins, self._orders, self.classes
+            pins, orders = self.pins, self._orders
             held = taken = 0
             for block in blocks:
                 if not pins[block]:
@@ -401,12 +380,17 @@ class BlockCache:
         return min(1.0, max(0.0, 1.0 - self.spare_bytes / self.config.bytes_max))
 
     def _make_room(self, order: int) -> None:
-        """Evict what stands where an extent of ``order`` could be, or else as much as it is large."""
-        queues = self.policy.queues_for_append(self._queues[HISTORY].blocks)
-        if self._evictions.evict_run(queues, order, self.generation):
-            return
-        while self.layout.free_blocks < 1 << order:
-            if not self._evictions.evict_one(self.policy.queues_for_append(self._queues[HISTORY].blocks)):
+        """Evict the oldest until an extent of ``order`` is free, or else twice as much as it is large.
+
+        Small extents of many segments would leave holes of their own size for ever if only what is missing was
+        evicted: what fills them is cut to fit, and leaves at another time than its neighbours.
+        """
+        layout, evictions, history = self.layout, self._evictions, self._queues[HISTORY]
+        evicted_max = evictions.evicted_blocks + (2 << order)
+        while layout.find_order(order) < order:
+            if layout.free_blocks >= 1 << order and evictions.evicted_blocks >= evicted_max:
+                return
+            if not evictions.evict_one(self.policy.queues_for_append(history.blocks)):
                 return
 
     # ---------------------------------------------------------------------------------- introspection
@@ -421,7 +405,7 @@ class BlockCache:
             history_bytes=self._queues[HISTORY].blocks * BLOCK_BYTES,
             pinned_bytes=self.pinned_blocks * BLOCK_BYTES,
             lent_bytes=self._lent_blocks * BLOCK_BYTES,
-            extents=self._extents.count(),
+            extents=self.memory.count(),
             owners=len(self._evictions.owners),
             tails=self._tails,
             evicted_extents=self._evictions.evicted_extents,
@@ -437,7 +421,7 @@ class BlockCache:
         assert len(queued) == sum(queue.count for queue in self._queues.values())
         blocks_of = {TAIL: 0, HISTORY: 0}
         pinned_blocks = evictable_blocks = 0
-        for block, order in self._extents.heads(dict(self.layout.free_extents())):
+        for block, order in self.memory.heads(dict(self.layout.free_extents())):
             assert queued.get(block, ESSENTIAL) == self.classes[block] % DOOMED
             if block in queued:
                 blocks_of[queued[block]] += 1 << order

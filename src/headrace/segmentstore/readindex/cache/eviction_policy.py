@@ -6,13 +6,9 @@ Every extent is in one of three classes:
 * *essential*: long-term storage does not hold all of its bytes. Never evicted, in no queue.
 * *tail*: it was appended here and is stored now. It is what readers near the tail come for.
 * *history*: it was read back from storage. It is evicted first, and may only take a share of the cache, so
-that a
-  reader of last year cannot push out what everybody else is reading.
+  that a reader of last year cannot push out what everybody else is reading.
 
-Tail and history are queues ordered by use. "Use" is counted in *generations*: the generation advances each
-time a fixed part of the cache has been allocated, and an extent moves to the back of its queue at most once
-per generation. That makes a second read of the same extent free, and eviction proportional to what is
-evicted.
+Tail and history are queues ordered by use.
 """
 
 from __future__ import annotations
@@ -70,7 +66,6 @@ class EvictionPolicy:
 
     __slots__ = (
         "blocks_max",
-        "generation_blocks",
         "history_max",
         "history_min",
         "pinned_max",
@@ -84,7 +79,6 @@ class EvictionPolicy:
         self.history_max = max(1, int(self.soft_blocks_max * config.history_share_max))
         self.history_min = int(self.soft_blocks_max * config.history_share_min)
         self.pinned_max = int(self.soft_blocks_max * config.pinned_share_max)
-        self.generation_blocks = max(1, self.soft_blocks_max // 64)
 
     def queues_for_append(self, history: int) -> tuple[int, int]:
         """In which order queues give up room for essential bytes. ``history`` are its blocks now."""

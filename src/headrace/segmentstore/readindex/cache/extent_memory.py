@@ -1,4 +1,4 @@
-"""The bytes of the cache: arenas of memory, and how much of each extent is filled.
+"""The bytes of the cache: arenas of memory, and what is known about every extent of it.
 
 An *extent* is a power-of-two run of blocks within one arena, known by the number of its first block. Its
 bytes are written once, from its beginning to its end, so a view of bytes that are there never changes.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 from array import array
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
@@ -29,12 +30,27 @@ def _map(size_bytes: int) -> mmap.mmap:
 
 
 class ExtentMemory:
-    """Memory in arenas of ``arena_bytes``. ``orders`` and ``lengths`` are indexed by block number.
+    """Memory in arenas of ``arena_bytes``, and columns that are indexed by the first block of an extent.
 
-    Both are public for the hot paths of the segment indexes; only the cache changes orders.
+    30 bytes per 4 KiB block, in arrays that the garbage collector does not see. The columns are public for
+    the hot paths of the cache and of the segment indexes; only the cache changes them.
     """
 
-    __slots__ = ("_mask", "_readable", "_shift", "_writable", "arena_blocks", "lengths", "orders")
+    __slots__ = (
+        "_mask",
+        "_readable",
+        "_shift",
+        "_writable",
+        "after",
+        "arena_blocks",
+        "before",
+        "classes",
+        "lengths",
+        "offsets",
+        "orders",
+        "owner_numbers",
+        "pins",
+    )
 
     def __init__(self, arena_bytes: int) -> None:
         self.arena_blocks = arena_bytes // BLOCK_BYTES
@@ -44,6 +60,14 @@ class ExtentMemory:
         self._readable: list[memoryview] = []
         self.orders = bytearray()
         self.lengths = array("I")
+        self.classes = bytearray()
+        self.pins = array("I")
+        """How many readers hold views."""
+        self.owner_numbers = array("I")
+        self.offsets = array("Q")
+        """Where the extent begins in its owner's segment."""
+        self.before, self.after = array("I"), array("I")
+        """Links of the queues."""
 
     @property
     def blocks_to_arena_end(self) -> int:
@@ -66,7 +90,10 @@ class ExtentMemory:
             self._writable.append(memory)
             self._readable.append(memory.toreadonly())
         self.orders.extend(bytes([NOT_A_HEAD]) * count)
-        self.lengths.frombytes(bytes(4 * count))
+        self.classes.extend(bytes(count))
+        for words in (self.lengths, self.pins, self.owner_numbers, self.before, self.after):
+            words.frombytes(bytes(4 * count))
+        self.offsets.frombytes(bytes(8 * count))
         return True
 
     def append(self, block: int, data: memoryview) -> None:
@@ -91,3 +118,26 @@ class ExtentMemory:
     def room(self, block: int) -> int:
         """Bytes that can still be appended to an extent."""
         return (BLOCK_BYTES << self.orders[block]) - self.lengths[block]
+
+    def count(self) -> int:
+        """Return the number of extents."""
+        return len(self.orders) - self.orders.count(NOT_A_HEAD)
+
+    def heads(self, free: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """Each extent and its order. For checks: asserts that what is not ``free`` is in exactly one.
+
+        ``free``: the orders of free runs by their first blocks.
+        """
+        block, end = 0, len(self.orders)
+        while block < end:
+            order = self.orders[block]
+            if block in free:
+                assert order == NOT_A_HEAD
+                order = free[block]
+            else:
+                assert order != NOT_A_HEAD, f"block {block} is neither free nor part of an extent"
+                assert block % (1 << order) == 0
+                assert self.lengths[block] <= BLOCK_BYTES << order
+                yield block, order
+            block += 1 << order
+        assert block == end

@@ -102,71 +102,9 @@ def test_what_storage_does_not_hold_is_never_evicted(cache, owner):
 
 def test_an_extent_that_was_used_leaves_after_those_that_were_not(cache, owner):
     fill(owner)
-    cache.generation += 1
     cache.hold([memoryview(b"x")], [owner.extents[0]], 1)
     owner.put(16 * BLOCK, BLOCK)
     assert owner.evicted == [BLOCK]
-
-
-def scatter_the_oldest(cache, owner, *, since: int) -> None:
-    """Sixteen stored extents of a block each: the first of every four was used once, the others again.
-
-    ``since`` generations have gone by then.
-    """
-    fill(owner)
-    cache.generation += 1
-    for number in range(16):
-        if number % 4:
-            cache.touch(owner.extents[number * BLOCK])
-    cache.generation += since
-
-
-def neighbours(cache, owner, block):
-    return {offset for offset, other in owner.extents.items() if other // 4 == block // 4}
-
-
-def test_what_lies_beside_the_oldest_leaves_with_it_so_that_large_extents_come_back(cache, owner):
-    scatter_the_oldest(cache, owner, since=40)
-    beside = neighbours(cache, owner, owner.extents[0])
-    block = owner.put_some(100 * BLOCK, 4 * BLOCK)
-    assert cache.memory.orders[block] == 2
-    assert set(owner.evicted) == beside
-    assert cache.statistics().evicted_bytes == 4 * BLOCK
-
-
-def test_what_was_used_lately_does_not_leave_for_the_sake_of_its_neighbour(cache, owner):
-    scatter_the_oldest(cache, owner, since=1)
-    owner.put_some(100 * BLOCK, 4 * BLOCK)
-    assert owner.evicted == [0, 4 * BLOCK, 8 * BLOCK, 12 * BLOCK]
-
-
-@pytest.mark.parametrize("kept", ["held", "essential"])
-def test_what_may_not_leave_keeps_its_neighbours_too(cache, owner, kept):
-    scatter_the_oldest(cache, owner, since=40)
-    block = owner.extents[BLOCK]
-    assert block // 4 == owner.extents[0] // 4
-    if kept == "held":
-        cache.pins[block] = 1  # held since long ago: holding is a use
-        cache.pinned_blocks += 1
-        cache.room_bytes -= BLOCK
-    else:
-        cache.set_essential(block)
-    owner.put_some(100 * BLOCK, 4 * BLOCK)
-    assert owner.evicted == [0, 4 * BLOCK, 8 * BLOCK, 12 * BLOCK]
-
-
-def test_history_does_not_leave_beside_a_tail():
-    cache = small_cache(16, history_share_max=0.5, history_share_min=0.25)
-    owner = Owner(cache)
-    for number in range(4):
-        owner.put(number * BLOCK, BLOCK)
-    cache.free(owner.extents.pop(3 * BLOCK))
-    owner.put_history(50 * BLOCK, BLOCK)
-    assert owner.extents[50 * BLOCK] // 4 == owner.extents[0] // 4
-    fill(owner, first=4)
-    cache.generation += 40
-    owner.put_some(100 * BLOCK, 4 * BLOCK)
-    assert 50 * BLOCK not in owner.evicted
 
 
 def test_a_cache_cut_small_by_many_segments_has_large_extents_again_after_few():
@@ -177,7 +115,7 @@ def test_a_cache_cut_small_by_many_segments_has_large_extents_again_after_few():
         owner.put(number * BLOCK, BLOCK)
     chance.shuffle(many)
     for owner in many:  # they leave in an order that has nothing to do with where they lie
-        cache.touch(*owner.extents.values())
+        cache.hold([memoryview(b"x")], [*owner.extents.values()], 1)
     one = Owner(cache)
     written = 0
     while written < 4 * 1024 * BLOCK:
@@ -434,7 +372,7 @@ def test_what_readers_hold_is_no_room_whatever_becomes_of_it(cache, owner):
     assert cache.room_bytes == whole
     first, second = owner.hold(block)[1], owner.hold(block)[1]
     assert cache.room_bytes == whole - 4 * BLOCK
-    for change in (cache.set_essential, cache.set_stored, cache.touch):
+    for change in (cache.set_essential, cache.set_stored):
         change(block)
         cache.check()
         assert cache.room_bytes == whole - 4 * BLOCK

@@ -4,28 +4,23 @@ from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES as BL
 from headrace.segmentstore.readindex.cache.eviction_policy import TAIL
 from headrace.segmentstore.readindex.cache.extent_evictions import ExtentEvictions
 from headrace.segmentstore.readindex.cache.extent_memory import ExtentMemory
-from headrace.segmentstore.readindex.cache.extent_table import ExtentTable
 from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
 
-def make_table(orders: dict[int, int], blocks: int = 8) -> ExtentTable:
-    """A table with full extents of these orders, by their first blocks."""
+def make_memory(orders: dict[int, int], blocks: int = 8) -> ExtentMemory:
+    """Memory with full extents of these orders, by their first blocks."""
     memory = ExtentMemory(blocks * BLOCK)
-    table = ExtentTable(memory)
     memory.add_blocks(blocks)
-    table.extend(blocks)
     for block, order in orders.items():
-        table.orders[block] = order
-        table.lengths[block] = BLOCK << order
-        table.owner_numbers[block] = 7
-        table.offsets[block] = 1000 * block
-    return table
+        memory.orders[block] = order
+        memory.lengths[block] = BLOCK << order
+    return memory
 
 
 def test_extents_are_found_one_after_the_other_between_what_is_free():
-    table = make_table({0: 1, 3: 0})
-    assert list(table.heads({2: 0, 4: 2})) == [(0, 1), (3, 0)]
-    assert table.count() == 2
+    memory = make_memory({0: 1, 3: 0})
+    assert list(memory.heads({2: 0, 4: 2})) == [(0, 1), (3, 0)]
+    assert memory.count() == 2
 
 
 @pytest.mark.parametrize(
@@ -39,14 +34,14 @@ def test_extents_are_found_one_after_the_other_between_what_is_free():
 )
 def test_a_block_that_is_not_in_exactly_one_place_is_found(orders, free):
     with pytest.raises(AssertionError):
-        list(make_table(orders).heads(free))
+        list(make_memory(orders).heads(free))
 
 
 def test_an_extent_with_more_bytes_than_it_has_room_for_is_found():
-    table = make_table({0: 1})
-    table.lengths[0] += 1
+    memory = make_memory({0: 1})
+    memory.lengths[0] += 1
     with pytest.raises(AssertionError):
-        list(table.heads({2: 1, 4: 2}))
+        list(memory.heads({2: 1, 4: 2}))
 
 
 class Owner:
@@ -58,21 +53,21 @@ class Owner:
 
 
 def test_eviction_passes_by_what_is_pinned_and_gives_up_when_all_of_it_is():
-    table = make_table(dict.fromkeys(range(8), 0))
-    queue = RecencyQueue(table.before, table.after)
+    memory = make_memory(dict.fromkeys(range(8), 0))
+    queue = RecencyQueue(memory.before, memory.after)
     freed: list[int] = []
 
     def free(block: int) -> None:
         queue.remove(block, 1)
         freed.append(block)
 
-    evictions = ExtentEvictions(table, {TAIL: queue}, free)
+    evictions = ExtentEvictions(memory, {TAIL: queue}, free)
     owner = Owner()
     number = evictions.register(owner)
     for block in range(8):
-        table.move(block, number, 1000 * block)
+        memory.owner_numbers[block], memory.offsets[block] = number, 1000 * block
         queue.push(block, 1)
-        table.pins[block] = block != 5
+        memory.pins[block] = block != 5
     assert evictions.evict_one((TAIL,))
     assert (freed, owner.evicted) == ([5], [5000])
     assert not evictions.evict_one((TAIL,))
@@ -81,7 +76,7 @@ def test_eviction_passes_by_what_is_pinned_and_gives_up_when_all_of_it_is():
 
 
 def test_the_number_of_an_owner_that_left_is_given_again():
-    evictions = ExtentEvictions(make_table({}), {}, lambda _: None)
+    evictions = ExtentEvictions(make_memory({}), {}, lambda _: None)
     numbers = [evictions.register(Owner()) for _ in range(3)]
     assert len(set(numbers)) == 3
     evictions.unregister(numbers[1])
