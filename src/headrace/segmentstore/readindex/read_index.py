@@ -21,7 +21,7 @@ from headrace.limits import KIB, MIB
 from headrace.runtime.settings import internal
 from headrace.segmentstore.contract import ReadResult, StorageReader
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX, BlockCache
-from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes, tell_readers
+from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
 from headrace.segmentstore.readindex.read_plan import (
     SEQUENTIAL_READ_ALIGNMENT,
@@ -199,11 +199,11 @@ class ContainerReadIndex:
         del self._indexes[index.state]
         self._runs.pop(index, None)
         self._fetches.forget(index, error)
-        tell_readers(index, error)
         if at_once:
+            index.fail_readers(error)
             index.close(index.entries.count)
         else:
-            self._leaving.add([index])
+            self._leaving.add([index], error)
 
     # ---------------------------------------------------------------------------------- reads
 

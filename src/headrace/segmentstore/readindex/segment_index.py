@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from headrace.errors import HeadraceError
 from headrace.limits import KIB
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES, NO_BLOCK
 from headrace.segmentstore.readindex.cache.cache import BlockCache
@@ -328,7 +329,8 @@ class SegmentIndex:
         for source_offset, block in moved:
             offset = redirect.offset + source_offset
             end = offset + self._memory.lengths[block]
-            if end <= self.start or end > redirect.end or self.overlaps(offset, end):
+            is_known = self.covered_until(offset, end) > offset or self.next_cached(offset, end) < end
+            if end <= self.start or end > redirect.end or is_known:
                 cache.free(block)
                 continue
             self.entries.insert(offset, block)
@@ -342,20 +344,18 @@ class SegmentIndex:
         assert source.parked is not None
         source.parked.wake_all()
 
-    def overlaps(self, offset: int, end: int) -> bool:
-        """Whether anything of ``[offset, end)`` is cached. O(log entries)."""
-        for first, block in self.entries.from_floor(offset):
-            if first > offset:
-                return first < end
-            if first + self._memory.lengths[block] > offset:
-                return True
-        return False
-
     def forget_entries(self) -> None:
         """Let go of all entries without freeing them: somebody else owns the extents now."""
         self.entries = IndexEntries()
         self.tail_block = NO_BLOCK
         self._count_unstored(-self.unstored)
+
+    def fail_readers(self, error: HeadraceError) -> None:
+        """End the reads that wait for bytes to come, here and in what is merged into this segment."""
+        for redirect in self.redirects:
+            assert redirect.source.parked is not None
+            redirect.source.parked.fail_all(error)
+        self.waiters.fail_all(error)
 
     def close(self, extents_max: int) -> bool:
         """Free everything, in as many calls as it takes if it is more extents than that; answer whether it is

@@ -16,23 +16,23 @@ some 8 us, and one segment may have ten thousand of them.
 
 
 class TailWaiters:
-    """Who waits for which offset of one segment, in the order of their offsets.
+    """The readers that wait at each offset of one segment.
 
     A woken reader looks again from the start, so waking too many is never wrong, and a wake-up carries no
     data that could be lost when the reader has gone in the meantime. Bounded by the number of clients'
-    outstanding reads. Whoever waits for bytes far away costs an append nothing.
+    outstanding reads. Readers that wait for bytes far away cost an append nothing.
     """
 
-    __slots__ = ("_due", "_error", "_heap", "_number", "_scheduled", "waiting")
+    __slots__ = ("_by_offset", "_due", "_error", "_offsets", "_scheduled", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[asyncio.Future[None], int] = {}
-        """Who waits, and for which offset. To be looked at by who appends; changed only here."""
-        self._heap: list[tuple[int, int, asyncio.Future[None]]] = []  # some of them not waiting any more
+        """Each with the offset it waits for. For appends to look at; changed only here."""
+        self._by_offset: dict[int, dict[asyncio.Future[None], None]] = {}
+        self._offsets: list[int] = []  # a heap; at some of them nobody waits any more
         self._due: deque[asyncio.Future[None]] = deque()  # to be woken; some of them not waiting any more
         self._scheduled = False
         self._error: HeadraceError | None = None
-        self._number = 0
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -41,53 +41,38 @@ class TailWaiters:
         """Return a future that resolves when a read at ``offset`` is worth another look."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting[waiter] = offset
-        self._number += 1
-        heappush(self._heap, (offset, self._number, waiter))
+        if offset not in self._by_offset:
+            self._by_offset[offset] = {}
+            heappush(self._offsets, offset)
+        self._by_offset[offset][waiter] = None
         return waiter
 
     def discard(self, waiter: asyncio.Future[None]) -> None:
         """The reader does not wait any more."""
-        if self.waiting.pop(waiter, None) is not None:
-            self._forget_gone()
+        offset = self.waiting.pop(waiter, None)
+        if offset is None or offset not in self._by_offset:
+            return
+        self._by_offset[offset].pop(waiter, None)
+        if not self._by_offset[offset]:
+            del self._by_offset[offset]
+            if len(self._offsets) > 2 * len(self._by_offset) + 16:
+                self._offsets = list(self._by_offset)
+                heapify(self._offsets)
 
     def wake_below(self, length: int) -> None:
         """Bytes below ``length`` may be there now."""
-        heap = self._heap
-        room = 0 if self._due else WOKEN_AT_ONCE
-        while heap and heap[0][0] < length:
-            if not room:
-                self._put_off(length)
-                return
-            waiter = heappop(heap)[2]
-            if self.waiting.pop(waiter, None) is not None and not waiter.done():
-                waiter.set_result(None)
-                room -= 1
-        if heap:
-            self._forget_gone()
-
-    def _put_off(self, length: int) -> None:
-        """Let the next turns of the loop wake those below ``length``."""
-        heap, due = self._heap, self._due
-        for _ in range(WOKEN_AT_ONCE):
-            if not heap or heap[0][0] >= length:
-                break
-            due.append(heappop(heap)[2])
-        else:  # one look at each of very many is cheaper than to take them one by one
-            due.extend(waiter for offset, _, waiter in heap if offset < length)
-            self._heap = [entry for entry in heap if entry[0] >= length]
-            heapify(self._heap)
-        self._forget_gone()
-        self._schedule()
-
-    def _forget_gone(self) -> None:
-        if len(self._heap) > 2 * len(self.waiting) + 16:
-            self._heap = [entry for entry in self._heap if entry[2] in self.waiting]
-            heapify(self._heap)
+        offsets = self._offsets
+        while offsets and offsets[0] < length:
+            self._due.extend(self._by_offset.pop(heappop(offsets), ()))
+        if not self._scheduled:
+            self._wake_due()
 
     def wake_all(self) -> None:
         """The segment changed in a way that concerns every waiting read."""
-        self._heap.clear()
-        self._due = deque(self.waiting)
+        for waiters in self._by_offset.values():
+            self._due.extend(waiters)
+        self._by_offset.clear()
+        self._offsets.clear()
         if not self._scheduled:
             self._wake_due()
 
@@ -107,18 +92,18 @@ class TailWaiters:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(error)
-        self._scheduled = False
-        self._schedule()
-
-    def _schedule(self) -> None:
-        if self._due and not self._scheduled:
-            self._scheduled = True
-            self._due[0].get_loop().call_soon(self._wake_due)
+        self._scheduled = bool(due)
+        if due:
+            due[0].get_loop().call_soon(self._wake_due)
 
     def check(self) -> None:
         """Assert that everybody who waits can be found, and hardly anybody else is kept."""
-        found = {waiter for _, _, waiter in self._heap} | set(self._due)
+        found = set(self._due)
+        for offset, waiters in self._by_offset.items():
+            assert waiters
+            assert all(self.waiting.get(waiter) == offset for waiter in waiters)
+            found |= waiters.keys()
         assert found >= self.waiting.keys()
-        assert all(offset == self.waiting.get(waiter, offset) for offset, _, waiter in self._heap)
-        assert len(self._heap) <= 2 * len(self.waiting) + 16
+        assert set(self._offsets) >= self._by_offset.keys()
+        assert len(self._offsets) <= 2 * len(self._by_offset) + 17
         assert self._scheduled or not self._due

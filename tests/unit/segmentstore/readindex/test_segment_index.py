@@ -255,8 +255,7 @@ def test_a_merge_ends_without_a_look_at_all_that_follows_in_the_cache(monkeypatc
         target.complete_merge(source.merged_into)
     assert len(steps) <= 4 * len(sources)
     target.check()
-    assert not target.overlaps(200_000, 300_000)
-    assert target.overlaps(199_999, 200_000)
+    assert target.covered_until(0, 300_000) == 200_000
 
 
 def test_what_is_cached_is_looked_for_only_as_far_as_asked(monkeypatch):

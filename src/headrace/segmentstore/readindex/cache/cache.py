@@ -382,8 +382,8 @@ class BlockCache:
     def _make_room(self, order: int) -> None:
         """Evict the oldest until an extent of ``order`` is free, or else twice as much as it is large.
 
-        Small extents of many segments would leave holes of their own size for ever if only what is missing was
-        evicted: what fills them is cut to fit, and leaves at another time than its neighbours.
+        If only what is missing was evicted, small extents of many segments would leave holes of their size
+        for ever: what fills them is cut to fit, and leaves at another time than its neighbours.
         """
         layout, evictions, history = self.layout, self._evictions, self._queues[HISTORY]
         evicted_max = evictions.evicted_blocks + (2 << order)
