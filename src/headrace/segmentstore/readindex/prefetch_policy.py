@@ -16,8 +16,6 @@ PIECE_BYTES: Final = 1 * MIB
 WINDOW_BYTES_MAX: Final = 8 * MIB
 RUNS_MAX: Final = 16
 """Runs remembered per segment; the one that has been silent longest is forgotten first."""
-RECENT_READS: Final = 8
-"""Reads of a segment after which a run that none of them moved counts as given up."""
 
 
 def grant_window(share_bytes: int, active: int) -> int:
@@ -39,20 +37,15 @@ class Run:
     window: int = 0
     at_hand: bool = False
     """Storage answered the last read of it without waiting: there is nothing to be gained by asking ahead."""
-    moved_at: int = 0
-    """Which read of the segment was its last one."""
-    shared_at: int = -RECENT_READS
-    """Which read showed last that two readers go along it side by side."""
 
 
 class SequentialRuns:
-    """The runs of one segment. Pure: it is told about reads and answers with ranges."""
+    """The runs of one segment. Pure: it takes reads and answers with ranges."""
 
-    __slots__ = ("_reads", "_runs", "active")
+    __slots__ = ("_runs", "active")
 
     def __init__(self) -> None:
         self._runs: dict[int, Run] = {}
-        self._reads = 0
         self.active = 0  # runs with a window
 
     def __len__(self) -> int:
@@ -61,17 +54,6 @@ class SequentialRuns:
     def is_sequential(self, offset: int, start_offset: int) -> bool:
         """Whether a read at ``offset`` continues a run, or may begin one at the start of the segment."""
         return offset in self._runs or offset == start_offset
-
-    def is_followed(self, offset: int, reach_bytes: int) -> bool:
-        """Whether somebody else comes to read what is at ``offset``, and is not more than ``reach_bytes``
-        behind.
-        """
-        run = self._runs.get(offset)
-        since = self._reads - RECENT_READS
-        return (run is not None and run.shared_at > since) or any(
-            offset - reach_bytes < place < offset and other.moved_at > since
-            for place, other in self._runs.items()
-        )
 
     def on_at_hand(self, offset: int, length: int) -> None:
         """A reader got ``length`` bytes at ``offset`` that storage had at hand."""
@@ -107,7 +89,6 @@ class SequentialRuns:
 
     def _move(self, offset: int, end: int) -> tuple[Run, bool]:
         """Let the run at ``offset`` go on to ``end``; answer it, and whether it is new."""
-        self._reads += 1
         run = self._runs.pop(offset, None)
         fresh = run is None
         if run is None:
@@ -119,7 +100,5 @@ class SequentialRuns:
             self.active -= other.window > 0
             run.ahead = max(run.ahead, other.ahead)
             run.at_hand = run.at_hand or other.at_hand
-            run.shared_at = self._reads
-        run.moved_at = self._reads
         self._runs[end] = run
         return run, fresh

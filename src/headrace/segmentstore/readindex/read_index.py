@@ -20,6 +20,7 @@ from headrace.errors import (
 from headrace.limits import KIB, MIB
 from headrace.runtime.settings import internal
 from headrace.segmentstore.contract import ReadResult, StorageReader
+from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX, BlockCache
 from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes
 from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
@@ -253,8 +254,8 @@ class ContainerReadIndex:
     ) -> ReadResult | None:
         """Answer from what storage has at hand, a warm page cache as a rule: no task, no copy.
 
-        The bytes go into lent memory and from there to the reader. They are cached only if somebody will
-        come for them: for the rest of what was read when the reader wanted less, for readers behind it.
+        The bytes go into lent memory and from there to the reader. They are cached only if more was read than
+        the reader wanted: it comes for the rest.
         """
         index, start = plan.index, plan.offset
         if self._fetches.is_pending(index, start):
@@ -276,7 +277,7 @@ class ContainerReadIndex:
             self._cache.take_back(block)
             return None
         self._storage_reads += 1
-        if is_small or runs.is_followed(start, self._cache.history_bytes_max):
+        if is_small:
             index.insert_history(start - begin, memory[:end])
         runs.on_at_hand(start, size)
         piece = memory[begin : begin + size].toreadonly()
@@ -375,7 +376,7 @@ class ContainerReadIndex:
         runs = self._runs.get(index)
         if runs is None:
             return
-        share = self._cache.history_bytes_max // self._cache.containers
+        share = self._cache.policy.history_max * BLOCK_BYTES // self._cache.containers
         window_max = grant_window(share, sum(other.active for other in self._runs.values()))
         ahead = runs.on_read(offset, size, index.state.start_offset, window_max)
         if ahead is None:

@@ -726,31 +726,6 @@ async def test_small_reads_of_a_warm_history_are_served_from_what_was_read_with_
     await world.close()
 
 
-async def test_what_a_second_reader_will_come_for_is_kept():
-    world = World(BlockCache(CacheConfig(bytes_max=256 * MIB)))
-    world.storage.warm_bytes = 100 * MIB
-    segment = world.create_stored("s", 16 * MIB)
-
-    def read(position):
-        result = world.index.read_nowait(segment, position, 1 * MIB)
-        assert result is not None
-        assert result.to_bytes() == pattern(position, 1 * MIB)
-
-    for piece in range(16):
-        read(piece * MIB)
-        if piece >= 4:
-            read((piece - 4) * MIB)
-    assert 16 <= len(world.storage.reads_at_once) <= 16 + 5  # those in front of which nobody was seen
-    world.storage.reads_at_once.clear()
-    side_by_side = world.create_stored("t", 16 * MIB)
-    segment = side_by_side
-    for piece in range(16):
-        read(piece * MIB)
-        read(piece * MIB)
-    assert len(world.storage.reads_at_once) == 17
-    await world.close()
-
-
 async def test_a_history_that_turns_cold_is_read_ahead_and_one_that_turns_warm_is_not():
     world = World(BlockCache(CacheConfig(bytes_max=128 * MIB)))
     segment = world.create_stored("s", 40 * MIB)

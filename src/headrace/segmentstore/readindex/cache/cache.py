@@ -371,10 +371,6 @@ class BlockCache:
         """Room that is not set aside. Less than nothing when more is on its way than there is room for."""
         return self.room_bytes - self.set_aside_bytes
 
-    @property
-    def history_bytes_max(self) -> int:
-        return self.policy.history_max * BLOCK_BYTES
-
     def shared_pressure(self) -> float:
         """Part of the cache, 0 to 1, that cannot be evicted or is set aside."""
         return min(1.0, max(0.0, 1.0 - self.spare_bytes / self.config.bytes_max))
