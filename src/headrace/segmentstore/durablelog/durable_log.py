@@ -30,8 +30,7 @@ from headrace.segmentstore.durablelog.operation_processor import (
     ProcessorStatistics,
     Propose,
 )
-from headrace.segmentstore.durablelog.portioned_replay import PortionedReplay
-from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
+from headrace.segmentstore.durablelog.replay_portion import ROW_BYTES, ReplayPortion
 from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
@@ -179,12 +178,11 @@ class DurableLog:
             on_storage_rows,
             self._portion,
         )
-        portions = PortionedReplay(reader, replay)
         async with contextlib.aclosing(self._wal.records()) as records:
             async for record in records:
                 self.check_not_ended()
                 self._on_record(record)
-                for _ in portions.take(record):
+                for _ in replay.replay(reader, record):
                     await asyncio.sleep(0)
                     self.check_not_ended()
         self.check_not_ended()
@@ -290,14 +288,11 @@ class DurableLog:
         In its one moment it would encode all that have changed since the last one: 25,000 with four writers
         each take 0.1 s, and nothing else would happen on this loop.
         """
-        done = size = 0
         for state in list(self._container.by_id.values()):
             if state.checkpoint_row is None:
-                size += len(encode_segment_row(state))
-                done += 1
-                if done >= self._portion.operations_max or size >= self._portion.row_bytes_max:
+                self._portion.spent += 1 + len(encode_segment_row(state)) // ROW_BYTES
+                if self._portion.is_full():
                     await asyncio.sleep(0)
-                    done = size = 0
 
     async def _write_parts(self, begin: Ticket, snapshot: CheckpointSnapshot) -> tuple[set[int], int]:
         """Log the parts of a checkpoint; answer the addresses of their frames, and how many bytes they are.

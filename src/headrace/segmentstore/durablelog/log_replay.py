@@ -6,9 +6,8 @@ recovering
 twice gives the same state. What was durable but not yet stored is handed to the storage writer again
 through the memory log. Source: ``docs/flows/recovery.md``.
 
-Nothing here waits, and whoever replays decides how much is done at a time: :meth:`LogReplay.take` answers
-what is left of a large operation, so that an owner lets others run in between; an inspection uses
-:meth:`LogReplay.feed` and goes through it at once.
+Nothing here waits, and it is done in portions: an owner lets others run behind each of those of
+:meth:`LogReplay.replay`; an inspection uses :meth:`LogReplay.feed` and goes through an operation at once.
 """
 
 from __future__ import annotations
@@ -20,19 +19,22 @@ from itertools import islice
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
 from headrace.segmentstore.durablelog.durable_apply import make_visible
+from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
-from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
+from headrace.segmentstore.durablelog.replay_portion import LOG_BYTES, ROW_BYTES, ReplayPortion
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.catalogue import Operation
 from headrace.segmentstore.state import metadata_checkpoint, transitions
 from headrace.segmentstore.state.container_state import ContainerState
+from headrace.wal.contract import WalRecord
 
 
 class LogReplay:
-    """Give it every operation of the log in order, by :meth:`take` or :meth:`feed`, then call :meth:`finish`.
+    """Give it all of the log in order, by :meth:`replay` or :meth:`feed`, then call :meth:`finish`.
 
-    ``portion``: how much of an operation that is left to be done is done at a time.
+    ``portion``: how much is done at a time.
     """
 
     def __init__(
@@ -57,10 +59,7 @@ class LogReplay:
         self._parts: list[ops.CheckpointPart] = []
         self._between: list[tuple[Operation, int]] = []
         self._orphans = 0
-        self._listed = 0
-        self.work = 0
-        """Operations taken so far, and rows and segments that some of them list: one costs about as much as
-        the other."""
+        self.operation_count = 0
         self.departed: set[int] = set()
         """Ids of segments whose merge or deletion was replayed, so that storage hears of it again."""
         self.first_sequence = 0
@@ -71,25 +70,41 @@ class LogReplay:
         """Ids of segments that stay although the log evicts them, with the keys of rows that stay with them.
         Who reads less of the log does not see why they are there: the owner has to log that they are."""
 
-    def feed(self, operation: Operation, time_ms: int, address: int) -> None:
-        """Take the next operation and do all of it at once. Otherwise as :meth:`take`."""
-        left = self.take(operation, time_ms, address)
-        if left is not None:
-            for _ in left:
-                pass
+    def replay(self, reader: FrameReader, record: WalRecord) -> Iterator[None]:
+        """Replay the next record, to be gone through to its end; yields behind each portion that is full.
 
-    def take(self, operation: Operation, time_ms: int, address: int) -> Iterator[None] | None:
+        Raises:
+            DataCorruptionError: the log contradicts itself.
+        """
+        decode, take, portion = codec.decode, self._take, self.portion
+        for view in reader.feed(record.address, record.payload):
+            try:
+                left = take(decode(view), reader.frame_time_ms, reader.start_address)
+                if left is not None:
+                    yield from left
+            except KeyError as error:
+                raise DataCorruptionError(f"the log refers to segment {error} before mapping it") from error
+            if portion.is_full():
+                yield
+        portion.spent += len(record.payload) // LOG_BYTES
+        if portion.is_full():
+            yield
+
+    def feed(self, operation: Operation, time_ms: int, address: int) -> None:
         """Take the next operation; ``address`` is the frame in which it begins, ``time_ms`` that frame's
         time.
 
-        Answers what is left to be done of it, None as a rule: to be gone through to its end, a portion at a
-        step, before the next operation is taken.
-
         Raises:
-            DataCorruptionError: the log contradicts itself. Also what is left may raise it.
+            DataCorruptionError: the log contradicts itself.
             KeyError: the same: the log names a segment that it never mapped.
         """
-        self.work += 1
+        for _ in self._take(operation, time_ms, address) or ():
+            pass
+
+    def _take(self, operation: Operation, time_ms: int, address: int) -> Iterator[None] | None:
+        """Take the next operation; answer what is left to be done of it, None as a rule."""
+        self.operation_count += 1
+        self.portion.spent += 1
         match operation:
             case ops.CheckpointBegin():
                 if operation.container_id != self._container.container_id:
@@ -104,7 +119,7 @@ class LogReplay:
             case ops.CheckpointPart():
                 if self._begin is not None and operation.begin_sequence == self._begin.sequence:
                     self._parts.append(operation)
-                self._count_listed(len(operation.segment_rows) + len(operation.storage_rows))
+                self.portion.spent += len(operation.segment_rows) + len(operation.storage_rows)
             case ops.CheckpointEnd():
                 begin = self._begin
                 if not self._installed and begin is not None and operation.begin_sequence == begin.sequence:
@@ -117,14 +132,6 @@ class LogReplay:
         if self._installed:
             self._advance(operation)
         return None
-
-    @property
-    def operation_count(self) -> int:
-        return self.work - self._listed
-
-    def _count_listed(self, count: int) -> None:
-        self._listed += count
-        self.work += count
 
     def _advance(self, operation: Operation) -> None:
         transitions.check_replay(self._container, operation)
@@ -164,9 +171,10 @@ class LogReplay:
             )
         yield
         portion = self.portion
-        yield from metadata_checkpoint.install(
-            self._container, rows, storage_rows, portion.operations_max, portion.row_bytes_max
-        )
+        for size in metadata_checkpoint.install(self._container, rows, storage_rows):
+            portion.spent += 1 + size // ROW_BYTES
+            if portion.is_full():
+                yield
         self.first_sequence = begin.sequence
         self._container.advance(begin.sequence)
         for state in self._container.by_id.values():
@@ -177,15 +185,13 @@ class LogReplay:
             self._on_storage_rows(dict(islice(changes, portion.operations_max)))
             yield
         between, self._between = self._between, []
-        done = size = 0
         for operation, time_ms in between:
             self._replay(operation, time_ms)
-            done += 1
+            portion.spent += 1
             if isinstance(operation, ops.AppendRun | ops.Append):
-                size += len(operation.data)
-            if done >= portion.operations_max or size >= portion.bytes_max:
+                portion.spent += len(operation.data) // LOG_BYTES
+            if portion.is_full():
                 yield
-                done = size = 0
         self._on_checkpoint_end(end)
         self._advance(end)
         self._unfinished = False
@@ -196,7 +202,7 @@ class LogReplay:
             case ops.AppendRun() | ops.Append() | ops.Seal() | ops.Truncate() | ops.Merge():
                 self._resumed.add(operation.segment_id)
             case ops.EvictSegments():
-                self._count_listed(len(operation.segment_ids))
+                self.portion.spent += len(operation.segment_ids)
                 self._evict(operation)
                 return
             case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
@@ -222,7 +228,7 @@ class LogReplay:
             self.departed.add(operation.segment_id)
             self._read_index.let_go(self._container.by_id[operation.segment_id])
         elif isinstance(operation, ops.StorageRows):
-            self._count_listed(len(operation.changes))
+            self.portion.spent += len(operation.changes)
             self._on_storage_rows(operation.changes)
 
     def _evict(self, operation: ops.EvictSegments) -> None:

@@ -59,6 +59,6 @@ def test_a_segment_of_ten_thousand_writers_fits_parts_of_any_size():
         "s/last",
     ]
     recovered = ContainerState(1)
-    steps = install(recovered, join_rows(row for rows in parts for row in rows), {}, 2, 10**6)
-    assert list(steps) == [None]
+    steps = install(recovered, join_rows(row for rows in parts for row in rows), {})
+    assert len(list(steps)) == 3
     assert recovered.by_name["s/large"].attributes.accepted == writers
