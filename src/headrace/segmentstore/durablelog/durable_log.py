@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from headrace.errors import ClosedError, HeadraceError, ThrottledError
@@ -300,28 +300,20 @@ class DurableLog:
         A frame full of them is on its way at a time. Whatever is appended meanwhile lies between them, and a
         recovery keeps that aside: all that waits for the disk, each time that a part is waited for.
         """
-        parts: deque[tuple[asyncio.Future[Ticket], int]] = deque()
-        parts_max = max(1, self.requests_max // 2)  # all of them may have to wait for frames
         addresses: set[int] = set()
-        written = durable = 0
-        try:
-            for segment_rows, storage_rows in snapshot.parts(self._part_bytes):
+        written = 0
+        parts = snapshot.parts(self._part_bytes)
+        # All of those on their way may have to wait for frames.
+        at_once = max(1, min(self._wal.frame_bytes_max // self._part_bytes, self.requests_max // 2))
+        while some := list(islice(parts, at_once)):
+            waiting: list[asyncio.Future[Ticket]] = []
+            for segment_rows, storage_rows in some:
                 size = sum(map(len, segment_rows)) + 16 * (len(segment_rows) + len(storage_rows))
                 size += sum(len(key) + len(value) for key, value in storage_rows.items())
                 written += size
-                while parts and (written - durable > self._wal.frame_bytes_max or len(parts) >= parts_max):
-                    part, part_size = parts.popleft()
-                    addresses.add((await part).address)
-                    durable += part_size
                 propose = partial(_propose_part, begin.operation.sequence, segment_rows, storage_rows)
-                parts.append((self.submit(propose, size, critical=True), size))
-                await asyncio.sleep(0)  # thousands of rows take a millisecond or two
-            while parts:
-                addresses.add((await parts.popleft()[0]).address)
-        finally:
-            for part, _ in parts:
-                if not part.cancel() and not part.cancelled():
-                    part.exception()  # one of them was told already; nobody is to miss this one's
+                waiting.append(self.submit(propose, size, critical=True))
+            addresses |= {part.address for part in await asyncio.gather(*waiting)}
         return addresses, written
 
     def _propose_end(self, begin: Ticket, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:

@@ -92,7 +92,7 @@ async def test_others_have_a_turn_behind_a_bounded_number_of_operations():
 
 
 async def test_others_have_a_turn_behind_a_bounded_number_of_bytes():
-    process = Process(replay_operations=1000)
+    process = Process(replay_operations=500)
     async with process.fill() as container:
         await container.create("s/a", {})
         for number in range(20):

@@ -58,7 +58,7 @@ async def test_a_chain_of_owners_each_dying_at_any_frame_forgets_nothing_that_wa
             records=records,
             frame_bytes=rng.choice([150, 400, 2000]),
             frames=60,
-            policy=CheckpointPolicy(rng.choice([8, 10**9]), 10**9, 1),
+            policy=CheckpointPolicy(rng.choice([8, 10**9]), 10**9),
         ).start()
         assert picture(bench) == expected
         bench.state.check()
@@ -104,7 +104,7 @@ async def test_recovered_log_counts_towards_the_next_checkpoint():
     for number in range(1, 30):
         bench.append(segment, owner, b"x" * 100, last=number)
         await bench.settle()
-    again = Bench(records=list(bench.wal.stored), frame_bytes=300, policy=CheckpointPolicy(30, 10**9, 1))
+    again = Bench(records=list(bench.wal.stored), frame_bytes=300, policy=CheckpointPolicy(30, 10**9))
     await again.start()
     await again.map("t")
     for _ in range(20):
@@ -114,7 +114,7 @@ async def test_recovered_log_counts_towards_the_next_checkpoint():
 
 async def test_a_container_that_checkpoints_all_the_time_still_gets_on():
     """Checkpoints as large as all bounds together: appends come between them."""
-    bench = await Bench(frame_bytes=300, frames=40, policy=CheckpointPolicy(4, 10**9, 1)).start()
+    bench = await Bench(frame_bytes=300, frames=40, policy=CheckpointPolicy(4, 10**9)).start()
     for number in range(40):
         await bench.map(f"segment-with-a-long-name-{number}")
     for _ in range(200):
