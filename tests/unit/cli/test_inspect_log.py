@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli.inspect_data import time_text
 from headrace.cli.main import main
-from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.runtime.filesystem import OsFilesystem
 from headrace.wal import inspect as wal_inspect
 from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
 
@@ -64,7 +64,7 @@ def test_a_file_that_the_disk_does_not_give_is_named(data, capfd, monkeypatch, v
     def fail(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(ReadOnlyFiles, "pread_into", fail)
+    monkeypatch.setattr(OsFilesystem, "pread_into", fail)
     assert main(["inspect", verb, "--data-dir", str(data)]) == 1
     record, log = capfd.readouterr().err.splitlines()
     assert record == f"[Errno {errno.EIO}] {os.strerror(errno.EIO)}: '{data / 'headrace.json'}'"

@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 
 from headrace.errors import DataCorruptionError, SnapshotLostError
+from headrace.runtime.filesystem import OsFilesystem
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_check import check_container
 from headrace.segmentstore.inspection.container_log import ContainerLog
@@ -26,7 +27,7 @@ def appends(count, size=100):
         yield ops.AppendRun(4 + number, 3, size * number, WRITER, number, 1, b"x" * size)
 
 
-class ChangingFiles(ReadOnlyFiles):
+class ChangingFiles(OsFilesystem):
     """Files of a server that works: what one look sees is gone, or mended, at the next."""
 
     def __init__(self, *, damaged_looks=0, vanishing_looks=0, moving=False):

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from headrace.runtime.filesystem import OsFilesystem
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_check import find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Severity
@@ -183,7 +184,7 @@ def test_what_rows_name_is_no_garbage_though_it_was_made_under_an_earlier_incarn
     assert not list(find_orphans(store.files, [report], all_checked=True))
 
 
-class ClosedDirectory(ReadOnlyFiles):
+class ClosedDirectory(OsFilesystem):
     """One directory that nobody may list."""
 
     closed = ""
