@@ -64,8 +64,9 @@ class SegmentContainer:
             self._state,
             self._log,
             self._catalogue,
-            self,
-            self.tiers.supervisor,
+            self.tables,
+            self.tiers,
+            self.delete,
             config.eviction,
             min(config.checkpoint_part_bytes, components.wal.frame_bytes_max // 2),
             components.wal.frame_bytes_max * components.wal.frames_free // 2,
@@ -92,7 +93,8 @@ class SegmentContainer:
         """
         try:
             await self.tiers.start()
-            await self._catalogue.open(self)
+            name, attributes = self._catalogue.name, self._catalogue.attributes
+            self._catalogue.open(self._state.find(name) or await self.create(name, attributes))
             await self.evictions.delete_stale_transients()
         except CorruptionError as error:
             judged = await self._tenure.judge(error)
@@ -133,19 +135,8 @@ class SegmentContainer:
     def log(self) -> DurableLog:
         return self._log
 
-    # -------------------------------------------------------------------------------------- for evictions
-
-    def is_table_idle(self, segment: SegmentState) -> bool:
-        return self.tables.is_idle(segment)
-
-    def is_storage_idle(self, segment: SegmentState) -> bool:
-        return self.tiers.is_storage_idle(segment)
-
-    def on_evicted(self, segment: SegmentState) -> None:
-        self.tiers.on_evicted(segment)
-        self.tables.on_evicted(segment)
-
     async def flush_storage(self) -> None:
+        """Bring everything into long-term storage now."""
         await self.tiers.flush_storage()
 
     def _on_log_cut(self) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.errors import (
     ContainerOfflineError,
@@ -22,23 +22,23 @@ from headrace.errors import (
     HeadraceError,
     NoSuchSegmentError,
 )
-from headrace.limits import KIB
-from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
 from headrace.segmentstore.container.config import EvictionConfig
 from headrace.segmentstore.container.leaving_rows import are_current, find_leaving_rows
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.shared_runs import SharedRuns
+from headrace.segmentstore.container.tiers import ContainerTiers
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.state import eviction_plan as plan
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.tables.tables import ContainerTables
 
 _logger = logging.getLogger(__name__)
 
-_PAUSE_EVERY: Final = 256
-"""Rows of segments encoded, KiB of them, and rows of storage looked at, without letting others run."""
+_MADE_AT_ONCE: Final = 4
+"""Rows that are made without letting others run: each takes up to 2 ms, with all its rows of storage."""
 
 _ATTRIBUTE_BYTES_MIN: Final = 10
 """What one attribute takes in a row, besides its id."""
@@ -53,24 +53,6 @@ _DELETED_AT_ONCE: Final = 100
 """Scratch segments whose deletions wait for the log together."""
 
 
-class Surroundings(Protocol):
-    """What an eviction asks of the rest of the container."""
-
-    def is_table_idle(self, segment: SegmentState) -> bool:
-        """Whether nothing uses the open table of a segment, if there is one."""
-
-    def is_storage_idle(self, segment: SegmentState) -> bool:
-        """Whether long-term storage changes nothing of a segment just now."""
-
-    def on_evicted(self, segment: SegmentState) -> None:
-        """``segment`` does not stand for its segment any more: drop what is known about it."""
-
-    async def flush_storage(self) -> None:
-        """Bring everything into long-term storage now, so that the log can be cut."""
-
-    async def delete(self, segment: SegmentState) -> None: ...
-
-
 class Evictions:
     """The eviction of one container. At most one run at a time, which all who ask for one share."""
 
@@ -79,8 +61,9 @@ class Evictions:
         state: ContainerState,
         log: DurableLog,
         catalogue: SegmentCatalogue,
-        surroundings: Surroundings,
-        supervisor: Supervisor,
+        tables: ContainerTables,
+        tiers: ContainerTiers,
+        delete: Callable[[SegmentState], Awaitable[None]],
         config: EvictionConfig,
         batch_bytes: int,
         row_bytes_max: int = ROW_BYTES_MAX,
@@ -89,13 +72,14 @@ class Evictions:
         self._state = state
         self._log = log
         self._catalogue = catalogue
-        self._surroundings = surroundings
-        self._supervisor = supervisor
+        self._tables = tables
+        self._tiers = tiers
+        self._delete = delete
         self._config = config
         self._batch_bytes = batch_bytes
         self._row_bytes_max = min(ROW_BYTES_MAX, row_bytes_max)
         self._previous_sequence = 0
-        self._runs = SharedRuns[int](supervisor, "eviction of")
+        self._runs = SharedRuns[int](tiers.supervisor, "eviction of")
         self._log_cut = asyncio.Event()
         self.runs = 0
         self.forced_runs = 0
@@ -157,7 +141,7 @@ class Evictions:
             stale += plan.stale_transients(portion, self._state.epoch)
         at_once = min(_DELETED_AT_ONCE, self._log.requests_max)
         for begin in range(0, len(stale), at_once):
-            deletions = map(self._surroundings.delete, stale[begin : begin + at_once])
+            deletions = map(self._delete, stale[begin : begin + at_once])
             for outcome in await asyncio.gather(*deletions, return_exceptions=True):
                 if isinstance(outcome, BaseException) and not isinstance(outcome, NoSuchSegmentError):
                     raise outcome
@@ -165,7 +149,7 @@ class Evictions:
     async def _cut_log(self) -> None:
         """Make the log as short as storage allows, within a bounded time."""
         begin = await self._log.write_checkpoint()
-        flushing = self._supervisor.spawn("flush for eviction", self._flush())
+        flushing = self._tiers.supervisor.spawn("flush for eviction", self._flush())
         try:
             async with asyncio.timeout(self._config.eviction_cut_s):
                 while self._log.truncated_sequence < begin:
@@ -178,7 +162,7 @@ class Evictions:
 
     async def _flush(self) -> None:
         try:
-            await self._surroundings.flush_storage()
+            await self._tiers.flush_storage()
         except HeadraceError as error:
             _logger.warning("flushing for eviction failed: %s", error)
 
@@ -191,27 +175,25 @@ class Evictions:
         Those whose rows are too large stay, and keep nobody else: they may be the ones that were used
         longest ago, for ever.
         """
-        is_table_idle = self._surroundings.is_table_idle
+        is_table_idle = self._tables.is_idle
         idle: list[SegmentState] = []
         async for portion in self._look_at_all():
             idle += plan.find_idle(portion, cutoff, is_table_idle)
         plan.sort_idle(idle)
         before = self.evicted
         batch: list[plan.Candidate] = []
-        size = work = chosen = 0
+        size = made = chosen = 0
         for state in idle:
             if chosen >= count_max:
                 break
-            if work >= _PAUSE_EVERY:
-                await asyncio.sleep(0)
-                work = 0
-            work += 1
             if state.last_used >= cutoff or not plan.is_evictable(state, is_table_idle):
                 continue
             if _ATTRIBUTE_BYTES_MIN * len(state.attributes) > self._row_bytes_max:
                 continue
-            candidate, looked_at = self._make_candidate(state)
-            work += looked_at + len(candidate.row) // KIB
+            candidate = self._make_candidate(state)
+            made += 1
+            if made % _MADE_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if len(candidate.row) > self._row_bytes_max:
                 continue
             chosen += 1
@@ -232,23 +214,21 @@ class Evictions:
                 await asyncio.sleep(0)
             yield segments[begin : begin + _LOOKED_AT_AT_ONCE]
 
-    def _make_candidate(self, state: SegmentState) -> tuple[plan.Candidate, int]:
-        """Make the row of a segment, with its rows of storage if these can leave as well; say how many of
-        these were looked at.
-        """
-        storage_rows, looked_at = find_leaving_rows(self._state, state, self._row_bytes_max)
+    def _make_candidate(self, state: SegmentState) -> plan.Candidate:
+        """Make the row of a segment, with its rows of storage if these can leave as well."""
+        storage_rows = find_leaving_rows(self._state, state, self._row_bytes_max)
         row = encode_row(state, storage_rows)
         if len(row) > self._row_bytes_max:
             storage_rows = {}
             row = encode_row(state)
-        return plan.Candidate(state, state.last_used, row, storage_rows), looked_at
+        return plan.Candidate(state, state.last_used, row, storage_rows)
 
     def _is_idle(self, candidate: plan.Candidate) -> bool:
         """Whether a segment may leave just now, and its rows are those that its row of the catalogue has."""
         state = candidate.state
         return (
-            plan.is_evictable(state, self._surroundings.is_table_idle)
-            and self._surroundings.is_storage_idle(state)
+            plan.is_evictable(state, self._tables.is_idle)
+            and self._tiers.is_storage_idle(state)
             and are_current(self._state, candidate.storage_rows)
         )
 
@@ -266,5 +246,6 @@ class Evictions:
             gone = set(ticket.operation.segment_ids)
         for each in batch:
             if each.state.segment_id in gone:
-                self._surroundings.on_evicted(each.state)
+                self._tiers.on_evicted(each.state)
+                self._tables.on_evicted(each.state)
         self.evicted += len(gone)

@@ -8,7 +8,7 @@ from its name as long as no row in memory names it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.state.container_state import ContainerState
@@ -21,32 +21,25 @@ _CHUNKS_MAX: Final = 1000
 """A segment with more chunks has too many rows for its row of the catalogue."""
 
 
-class LeavingRows(NamedTuple):
-    """What was found, and what that took."""
-
-    rows: Mapping[str, bytes]
-    looked_at: int
-    """Rows, also of a segment whose rows stay."""
-
-
-def find_leaving_rows(container: ContainerState, segment: SegmentState, bytes_max: int) -> LeavingRows:
+def find_leaving_rows(
+    container: ContainerState, segment: SegmentState, bytes_max: int
+) -> Mapping[str, bytes]:
     """Return the rows that may leave with a settled ``segment``; none if they have to stay or do not exist.
 
     They stay if they have more than ``bytes_max`` bytes. A damaged row stays where it is: who reads it finds
     it so. No row is looked at behind the one that decides.
     """
     rows: dict[str, bytes] = {}
-    looked_at = size = 0
+    size = 0
     try:
         for key, row in walk_rows(segment.storage_name, container.storage_rows.get, _CHUNKS_MAX):
-            looked_at += 1
             size += len(key) + len(row)
             if size > bytes_max or not _is_own(segment, key):
-                return LeavingRows({}, looked_at)
+                return {}
             rows[key] = row
     except DataCorruptionError:
-        return LeavingRows({}, looked_at)
-    return LeavingRows(rows if are_current(container, rows) else {}, looked_at)
+        return {}
+    return rows if are_current(container, rows) else {}
 
 
 def _is_own(segment: SegmentState, key: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.errors import CorruptionError
 from headrace.limits import MIB
@@ -17,6 +17,7 @@ from headrace.model.tables import TableEntry, TableKey
 from headrace.segmentstore.container.catalogue_row import CatalogueRow, decode_row
 from headrace.segmentstore.segment_names import INTERNAL_PREFIX
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.tables.tables import ContainerTables
 
 _CHUNK_BYTES: Final = 16 * MIB
 
@@ -25,32 +26,13 @@ def catalogue_name(container_id: int) -> str:
     return f"{INTERNAL_PREFIX}metadata_{container_id}"
 
 
-class CatalogueTables(Protocol):
-    """What is needed of the container's tables."""
-
-    async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]: ...
-
-    async def table_update(self, segment: str, entries: Sequence[TableEntry]) -> list[int]: ...
-
-    async def table_remove(self, segment: str, keys: Sequence[TableKey]) -> None: ...
-
-    def contains_nowait(self, segment: SegmentState, key: bytes) -> bool | None: ...
-
-    def count_nowait(self, segment: SegmentState) -> int | None: ...
-
-
-class Creator(Protocol):
-    """What is needed of the container."""
-
-    def find_segment(self, name: str) -> SegmentState | None: ...
-
-    async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState: ...
-
-
 class SegmentCatalogue:
     """Rows by segment name. All methods run on the container's loop."""
 
-    def __init__(self, container_id: int, tables: CatalogueTables) -> None:
+    attributes: Final = {SEGMENT_TYPE: TYPE_SYSTEM | TYPE_TABLE, ROLLOVER_SIZE: _CHUNK_BYTES}
+    """Those of the table in a new container."""
+
+    def __init__(self, container_id: int, tables: ContainerTables) -> None:
         self.name = catalogue_name(container_id)
         self.changing = asyncio.Lock()
         """Held from writing rows of segments until these have left memory, and while rows are removed: a row
@@ -60,13 +42,8 @@ class SegmentCatalogue:
         self._losses = 0
         """How often rows were removed, or replaced by those of other segments."""
 
-    async def open(self, container: Creator) -> None:
-        """Find the table, or make it in a new container; keep it in memory from now on."""
-        segment = container.find_segment(self.name)
-        if segment is None:
-            segment = await container.create(
-                self.name, {SEGMENT_TYPE: TYPE_SYSTEM | TYPE_TABLE, ROLLOVER_SIZE: _CHUNK_BYTES}
-            )
+    def open(self, segment: SegmentState) -> None:
+        """Use that table, which stays in memory from now on."""
         segment.pin()
         self._segment = segment
 

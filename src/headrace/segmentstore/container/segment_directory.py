@@ -238,12 +238,6 @@ class SegmentDirectory:
         size_bytes += _NAME_OVERHEAD_BYTES + len(name.encode())
         return self._log.submit(propose, size_bytes, critical=name.startswith("_system/"))
 
-    def check(self) -> None:
-        """Assert that nothing is being brought back that is there."""
-        for name in self._creating:
-            state = self._state.by_name.get(name)
-            assert state is None or not state.pinned
-
 
 def _propose_map(state: ContainerState, name: str, values: Mapping[bytes, int], sequence: int) -> Any:
     return transitions.propose_map(state, sequence, name, values)

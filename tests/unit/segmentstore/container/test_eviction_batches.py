@@ -30,9 +30,9 @@ async def test_rows_are_made_for_one_portion_at_a_time(batch_bytes, monkeypatch)
     make_candidate, evict_batch = Evictions._make_candidate, Evictions._evict_batch
 
     def make(self, state):
-        candidate, looked_at = make_candidate(self, state)
+        candidate = make_candidate(self, state)
         made.append(len(candidate.row))
-        return candidate, looked_at
+        return candidate
 
     async def evict(self, batch):
         portions.append([each.state.name for each in batch])

@@ -582,7 +582,7 @@ async def test_no_row_is_written_for_a_segment_that_was_forgotten_while_it_was_a
 
 
 async def test_a_segment_that_is_used_while_others_are_looked_at_stays(bench, monkeypatch):
-    monkeypatch.setattr("headrace.segmentstore.container.evictions._PAUSE_EVERY", 1)
+    monkeypatch.setattr("headrace.segmentstore.container.evictions._MADE_AT_ONCE", 1)
     container = bench.container
     for name in (A, B):
         await container.create(name, {})
