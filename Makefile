@@ -71,11 +71,11 @@ bench-smoke: setup  ## every benchmark at its smallest size: do they still run?
 
 SEEDS ?= 500
 sim: setup  ## SEEDS=n simulated histories on all cores
-	$(BIN)/python -m headrace.testing.run_seeds --seeds $(SEEDS)
+	$(BIN)/python -m tests.simulation.run_seeds --seeds $(SEEDS)
 
 soak: setup  ## the long form of test, for hours: ten times the examples, and FIRST=n and SEEDS=n simulated histories
 	$(PYTEST) --hypothesis-profile=night --timeout=7200 $(PYTEST_ARGS)
-	$(BIN)/python -m headrace.testing.run_seeds --first $(or $(FIRST),10000) --seeds $(SEEDS)
+	$(BIN)/python -m tests.simulation.run_seeds --first $(or $(FIRST),10000) --seeds $(SEEDS)
 
 lock: setup  ## refresh requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

@@ -21,7 +21,7 @@ from headrace.model.tables import NOT_EXISTS, TableEntry
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.tables import ContainerTables
-from headrace.testing.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.segment_access import MemorySegmentAccess
 
 VALUE = b"v" * 100
 Step = Callable[[int, int], Awaitable[object]]

@@ -8,7 +8,7 @@ from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
 from headrace.testing.conformance.metadata_store import MetadataStoreContract
 from headrace.testing.memory_metadata_store import MemoryStore
-from headrace.testing.segment_stores import FakeSegmentStores
+from tests.unit.controller.segment_stores import FakeSegmentStores
 
 
 class TestMemoryStore(MetadataStoreContract):

@@ -9,11 +9,11 @@ from headrace.segmentstore.durablelog.durable_apply import DurableApply
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.testing.failures import SimulationError
 from headrace.testing.loop_time import ExactTime
-from headrace.testing.reduction import ALL, Reduction, shrink
-from headrace.testing.run_seeds import choose_seeds, describe, main, run_one, run_seeds, shrink_one
-from headrace.testing.scenarios.container_profile import FAULTS
 from tests.effort import seeds
 from tests.simulation.found_seeds import CONTAINER
+from tests.simulation.reduction import ALL, Reduction, shrink
+from tests.simulation.run_seeds import choose_seeds, describe, main, run_one, run_seeds, shrink_one
+from tests.simulation.scenarios.container_profile import FAULTS
 
 
 @pytest.mark.parametrize("seed", seeds(60, 100))
@@ -137,7 +137,7 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch):
 
 
 def test_a_process_that_dies_ends_the_run_and_names_the_seeds_it_may_have_died_of(monkeypatch):
-    monkeypatch.setattr("headrace.testing.run_seeds._run_job", _die)
+    monkeypatch.setattr("tests.simulation.run_seeds._run_job", _die)
     with pytest.raises(RuntimeError, match="container 31"):
         list(run_seeds({"container": [31]}, 1))
 

@@ -15,12 +15,12 @@ from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.disk import Moment
-from headrace.testing.scenarios.container import start_clients, wait_for
-from headrace.testing.scenarios.container_profile import ContainerProfile
-from headrace.testing.scenarios.container_world import ContainerWorld
 from headrace.testing.simulation import simulate
 from headrace.wal import WalConfig
 from tests.effort import stride
+from tests.simulation.scenarios.container import start_clients, wait_for
+from tests.simulation.scenarios.container_profile import ContainerProfile
+from tests.simulation.scenarios.container_world import ContainerWorld
 
 PROFILE = ContainerProfile(
     file_log=True,

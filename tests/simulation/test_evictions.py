@@ -15,12 +15,12 @@ from headrace.testing.faults.host_faults import HostFaults, keep_running
 from headrace.testing.history import History
 from headrace.testing.linearizability import check_segments
 from headrace.testing.network_config import NetworkConfig
-from headrace.testing.scenarios.writers import CONTAINER, PORT
 from headrace.testing.simulated_settings import simulated
 from headrace.testing.simulation import simulate
-from headrace.testing.workloads.segment_clients import SegmentClient
 from headrace.wal.config import WalConfig
 from tests.effort import seeds
+from tests.simulation.scenarios.writers import CONTAINER, PORT
+from tests.simulation.workloads.segment_clients import SegmentClient
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(9)]
 #: The catalogue and five segments of nine; whoever is idle for a fraction of a second may leave.

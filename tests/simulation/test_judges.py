@@ -25,10 +25,10 @@ from headrace.segmentstore.storagewriter.flushing import Flushing
 from headrace.segmentstore.store import SegmentStore
 from headrace.segmentstore.tables.table_state import TableState
 from headrace.testing.loop_time import MillisecondTime
-from headrace.testing.run_seeds import run_one
 from headrace.testing.simulation import simulate
-from headrace.testing.writer_world import WriterWorld
 from headrace.wal.memory import MemoryWal
+from tests.simulation.run_seeds import run_one
+from tests.simulation.worlds.writer_world import WriterWorld
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
 from headrace.segmentstore.tables.table_state import TableState
 from headrace.segmentstore.tables.tables import ContainerTables
-from headrace.testing.queued_segments import QueuedSegmentAccess
-from headrace.testing.run_seeds import run_one
+from tests.simulation.run_seeds import run_one
+from tests.simulation.worlds.queued_segments import QueuedSegmentAccess
 
 
 @pytest.fixture(autouse=True)

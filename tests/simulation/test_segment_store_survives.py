@@ -12,21 +12,21 @@ from typing import get_args
 
 import pytest
 
-from headrace.testing.container_calls import ContainerCall, EnsureSealedCall, NextOwnerCall
 from headrace.testing.disk import DiskConfig
 from headrace.testing.disk_files import SimulatedFile, Survival
 from headrace.testing.failures import TimeLimitError
 from headrace.testing.faults.host_faults import HostFault
 from headrace.testing.history import Outcome
 from headrace.testing.linearizability import NotLinearizableError
-from headrace.testing.run_seeds import draw_time, main, run_one
-from headrace.testing.scenarios.catalogue import SCENARIOS
-from headrace.testing.scenarios.writers import storm
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
-from headrace.testing.table_model import TableCall
 from tests.effort import seeds
 from tests.simulation.found_seeds import CROWDS, DATA_PLANE
+from tests.simulation.models.container_calls import ContainerCall, EnsureSealedCall, NextOwnerCall
+from tests.simulation.models.table_model import TableCall
+from tests.simulation.run_seeds import draw_time, main, run_one
+from tests.simulation.scenarios.catalogue import SCENARIOS
+from tests.simulation.scenarios.writers import storm
 
 
 @pytest.mark.parametrize("seed", [*DATA_PLANE, *seeds(16, 200)])
@@ -97,7 +97,7 @@ def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objec
     command = [
         sys.executable,
         "-m",
-        "headrace.testing.run_seeds",
+        "tests.simulation.run_seeds",
         "--scenario",
         scenario,
         "--first",

@@ -1,9 +1,9 @@
 import pytest
 
 from headrace.testing.history import Outcome
-from headrace.testing.run_seeds import run_one
 from headrace.testing.segment_calls import AppendCall
 from tests.effort import seeds
+from tests.simulation.run_seeds import run_one
 
 
 @pytest.mark.parametrize("seed", seeds(3))

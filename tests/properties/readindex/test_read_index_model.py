@@ -23,9 +23,9 @@ from headrace.limits import KIB
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.readindex import ContainerReadIndex
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.testing.read_index_world import BLOCK, SMALL_SIZES, World, settle, small_cache
-from headrace.testing.replaced_constants import replaced
 from tests.effort import examples
+from tests.simulation.replaced_constants import replaced
+from tests.simulation.worlds.read_index_world import BLOCK, SMALL_SIZES, World, settle, small_cache
 
 SIZES = st.sampled_from([1, 100, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 20_000, 40_000])
 SHARES = st.sampled_from([0, 0.1, 0.3, 0.5, 0.8, 0.99, 1])

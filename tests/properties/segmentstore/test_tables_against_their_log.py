@@ -27,8 +27,8 @@ from headrace.errors import (
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.tables import ContainerTables
-from headrace.testing.segment_access import MemorySegmentAccess
 from tests.effort import examples
+from tests.simulation.worlds.segment_access import MemorySegmentAccess
 
 T = "scope/table"
 KEYS = [b"a", b"b", b"cc", b"ddd"]

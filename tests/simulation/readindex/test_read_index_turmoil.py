@@ -2,9 +2,9 @@
 
 import pytest
 
-from headrace.testing.run_seeds import run_one
 from tests.effort import examples
 from tests.simulation.found_seeds import READ_INDEX
+from tests.simulation.run_seeds import run_one
 
 
 @pytest.mark.parametrize("first", range(0, examples(120), 12))

@@ -7,8 +7,8 @@ import pytest
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.testing.failures import ProcessGoneError
 from headrace.testing.storage_faults import Fault, ModifyingCall
-from headrace.testing.writer_world import QUICK, WriterWorld
 from tests.effort import stride
+from tests.simulation.worlds.writer_world import QUICK, WriterWorld
 
 DEATHS = [Fault.DIE_BEFORE, Fault.DIE_TORN, Fault.DIE_AFTER]
 FAILURES = [Fault.FAIL, Fault.FULL, Fault.LOSE_REPLY, Fault.TEAR]

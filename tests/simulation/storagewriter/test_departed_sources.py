@@ -1,6 +1,6 @@
 """What became of a merged source whose target is deleted before storage has joined them."""
 
-from headrace.testing.writer_world import WriterWorld
+from tests.simulation.worlds.writer_world import WriterWorld
 
 
 async def test_a_source_merged_into_a_deleted_target_leaves_the_cache():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from headrace.testing.run_seeds import run_one
 from tests.effort import seeds
 from tests.simulation.found_seeds import STORAGE_WRITER
+from tests.simulation.run_seeds import run_one
 
 
 @pytest.mark.parametrize("seed", [*STORAGE_WRITER, *seeds(24)])

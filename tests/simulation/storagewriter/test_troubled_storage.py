@@ -9,7 +9,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault
-from headrace.testing.writer_world import WriterWorld
+from tests.simulation.worlds.writer_world import WriterWorld
 
 SEGMENTS = 1000
 CONFIG = StorageWriterConfig(

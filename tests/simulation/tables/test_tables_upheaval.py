@@ -2,11 +2,11 @@
 
 import pytest
 
-from headrace.testing.run_seeds import run_one
-from headrace.testing.scenarios.tables import upheaval
 from headrace.testing.simulation import simulate
 from tests.effort import examples
 from tests.simulation.found_seeds import TABLES
+from tests.simulation.run_seeds import run_one
+from tests.simulation.scenarios.tables import upheaval
 
 
 @pytest.mark.parametrize("first", range(0, examples(250), 25))

@@ -14,7 +14,7 @@ from headrace.rpc.generated import batch_commit_pb2_grpc, controller_pb2_grpc
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.memory_metadata_store import MemoryStore
-from headrace.testing.segment_stores import FakeSegmentStores
+from tests.unit.controller.segment_stores import FakeSegmentStores
 
 
 class ManualClock:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from headrace.errors import HeadraceError
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
-from headrace.testing.segment_stores import FakeSegmentStores
 from tests.unit.controller.calls import shadow
 from tests.unit.controller.conftest import World, stream_config
 from tests.unit.controller.mortality import Life, idle, mortal_controller
+from tests.unit.controller.segment_stores import FakeSegmentStores
 
 SINK, QUERY = "sink", "query"
 INFO = pb.StreamInfo(scope="s", stream="t")

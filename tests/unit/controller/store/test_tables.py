@@ -14,7 +14,7 @@ from headrace.errors import (
 )
 from headrace.limits import TABLE_VALUE_BYTES_MAX
 from headrace.runtime.entropy import SeededEntropy
-from headrace.testing.segment_stores import FakeSegmentStores
+from tests.unit.controller.segment_stores import FakeSegmentStores
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """The world of the read index, and of those who test it."""
 
-from headrace.testing.read_index_world import BLOCK, FakeStorage, World, pattern, settle, small_cache
+from tests.simulation.worlds.read_index_world import BLOCK, FakeStorage, World, pattern, settle, small_cache
 
 __all__ = ["BLOCK", "FakeStorage", "World", "pattern", "settle", "small_cache"]

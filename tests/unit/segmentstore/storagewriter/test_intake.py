@@ -5,7 +5,7 @@ import dataclasses
 
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.testing.simulation import simulate
-from headrace.testing.writer_world import WriterWorld
+from tests.simulation.worlds.writer_world import WriterWorld
 
 LATE = StorageWriterConfig(flush_age_s=600.0, take_operations_max=10, take_interval_s=0.01)
 

@@ -19,7 +19,7 @@ from headrace.segmentstore.storagewriter.flush_plan import MERGES_MAX
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, fail_reads, no_faults
-from headrace.testing.writer_world import WriterWorld
+from tests.simulation.worlds.writer_world import WriterWorld
 
 CONFIG = StorageWriterConfig(
     flush_bytes=1000,

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import AnswerTooLargeError, DataCorruptionError, FencedOutError
 from headrace.segmentstore.tables.tables import ContainerTables
-from headrace.testing.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.segment_access import MemorySegmentAccess
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
 
 

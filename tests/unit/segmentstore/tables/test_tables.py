@@ -30,7 +30,7 @@ from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.tables import ContainerTables
-from headrace.testing.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.segment_access import MemorySegmentAccess
 
 T = "scope/table"
 

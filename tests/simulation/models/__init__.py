@@ -1,0 +1,1 @@
+"""What must have happened, for somebody who knows nothing of the implementation but its answers."""
