@@ -9,6 +9,7 @@ from headrace.errors import ContainerOfflineError
 from headrace.model import attributes as attr
 from headrace.segmentstore.admission.fair_line import FairLine, Request
 from headrace.segmentstore.admission.urgency import is_urgent
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 
 
@@ -30,8 +31,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
     ],
 )
 def test_urgency_follows_from_segment_type_and_operation(type_bits, name, deletes, expected):
-    segment = SegmentState(1, name)
-    segment.accepted_attributes[attr.SEGMENT_TYPE] = type_bits
+    segment = SegmentState(1, name, attributes=SegmentAttributes({attr.SEGMENT_TYPE: type_bits}))
     assert is_urgent((segment,), deletes=deletes) is expected
     assert not is_urgent((), deletes=deletes)
 
