@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from headrace.errors import EventTooLargeError
+from headrace.errors import EventTooLargeError, ThrottledError
 from headrace.segmentstore.admission.fair_line import FairLine, LineStatistics, Request, Resume
 from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 from headrace.segmentstore.admission.throttle.gate import RECHECK_S, ThrottleGate
@@ -186,18 +186,19 @@ class LogAdmission:
         self._line.remove_block(resume)
         self.wake()  # those behind it may need less
 
-    def submit(self, request: Request) -> bool:
+    def submit(self, request: Request) -> None:
         """Begin ``request`` now, if nobody waits in front of it and there is room, or let it wait.
 
-        Returns:
-            False if too many wait already.
+        Raises:
+            EventTooLargeError: not even all frames of the log could hold it.
+            ThrottledError: too many wait already.
         """
+        self.check_fits(request.size_bytes)
         if not self._line.must_wait(request) and self._begin(request):
-            return True
+            return
         if not self._line.add_request(request):
-            return False
+            raise ThrottledError("too many requests wait, and this one was not begun: send again")
         self._watch_memory()
-        return True
 
     def _begin(self, request: Request) -> bool:
         if request.future.done():

@@ -164,14 +164,9 @@ class OperationProcessor:
             return future
         request = Request(propose, size_bytes + _REQUEST_OVERHEAD, future, segments, is_urgent=urgent)
         try:
-            self._admission.check_fits(request.size_bytes)
-        except EventTooLargeError as error:
+            self._admission.submit(request)
+        except (EventTooLargeError, ThrottledError) as error:
             future.set_exception(error)
-            return future
-        if not self._admission.submit(request):
-            future.set_exception(
-                ThrottledError("too many requests wait, and this one was not begun: send again")
-            )
         return future
 
     def _decide(self, request: Request) -> bool:
