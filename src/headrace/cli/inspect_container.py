@@ -7,18 +7,18 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from headrace.cli.attribute_names import attribute_words, kind_of
 from headrace.cli.container_failures import ContainerFailures
 from headrace.cli.inspect_data import InspectedData, open_data, time_text
 from headrace.cli.output import print_columns, print_fields, print_json, print_line, printable, progress
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
-from headrace.segmentstore.inspection.attribute_names import attribute_words
 from headrace.segmentstore.inspection.container_check import replay_steadily, replay_with_catalogue
 from headrace.segmentstore.inspection.container_log import look_steadily
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
-from headrace.segmentstore.inspection.segment_view import SegmentView, kind_of, status_of, view_segment
+from headrace.segmentstore.inspection.segment_view import SegmentView, status_of, view_segment
 from headrace.segmentstore.state.segment_state import SegmentState
 
 _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums", "g": "garbage"}
@@ -255,7 +255,7 @@ def _print_segment(container_id: int, replayed: ReplayedContainer, view: Segment
             ("segment", state.name),
             ("id", state.segment_id),
             ("container", container_id),
-            ("kind", view.kind),
+            ("kind", kind_of(state)),
             ("status", view.status),
             ("active", _is_active(replayed, state)),
             ("start offset", state.start_offset),

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import DataCorruptionError, StorageReadError
-from headrace.model import attributes as attr
-from headrace.segmentstore.inspection.attribute_names import segment_type_words
 from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.log_coverage import LogRange
@@ -43,7 +41,6 @@ class SegmentView:
 
     state: SegmentState
     status: str
-    kind: str
     layout: SegmentLayout | None
     chunks: list[ChunkView]
     log_only: list[LogRange]
@@ -57,11 +54,6 @@ def status_of(replayed: ReplayedContainer, segment: SegmentState) -> str:
     if segment.merged:
         return "merged away" if replayed.has_left(segment) else "merged"
     return "sealed" if segment.sealed else "open"
-
-
-def kind_of(segment: SegmentState) -> str:
-    """Return what kind of segment it is, in words."""
-    return segment_type_words(max(0, segment.attribute(attr.SEGMENT_TYPE)))
 
 
 def view_segment(
@@ -84,7 +76,6 @@ def view_segment(
     return SegmentView(
         segment,
         status_of(replayed, segment),
-        kind_of(segment),
         layout,
         chunks,
         [] if replayed.is_leaving(segment) else replayed.coverage.unstored(segment),

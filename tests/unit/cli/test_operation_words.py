@@ -2,19 +2,19 @@ from pathlib import Path
 
 import pytest
 
-from headrace.model import attributes as attr
-from headrace.segmentstore.inspection.attribute_names import (
+from headrace.cli.attribute_names import (
     attribute_name,
     attribute_words,
     segment_type_words,
 )
-from headrace.segmentstore.inspection.operation_words import describe_operation
+from headrace.cli.operation_words import describe_operation
+from headrace.model import attributes as attr
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.catalogue import OperationKind
 from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "operation" / "v1"
+GOLDEN = Path(__file__).parents[2] / "golden" / "operation" / "v1"
 WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
 UUID = "00112233-4455-6677-8899-aabbccddeeff"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from headrace.segmentstore.inspection.attribute_names import attribute_words
+from headrace.cli.attribute_names import attribute_words
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation
 from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row

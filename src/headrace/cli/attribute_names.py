@@ -8,6 +8,7 @@ from uuid import UUID
 
 from headrace.model import attributes as attr
 from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.segmentstore.state.segment_state import SegmentState
 
 _NAMES: Final[dict[bytes, str]] = {
     attr.CREATION_TIME: "creation_time",
@@ -46,6 +47,11 @@ def attribute_words(values: Mapping[bytes, int]) -> dict[str, int | None]:
     """Return values by name, core ones first; None for one that was removed."""
     ordered = sorted(values, key=lambda key: (not attr.is_core_attribute(key), key))
     return {attribute_name(key): None if values[key] == ATTRIBUTE_NULL else values[key] for key in ordered}
+
+
+def kind_of(segment: SegmentState) -> str:
+    """Return what kind of segment it is, in words."""
+    return segment_type_words(max(0, segment.attribute(attr.SEGMENT_TYPE)))
 
 
 def segment_type_words(bits: int) -> str:
