@@ -37,19 +37,6 @@ written with it, take effect in one turn of the loop: 20,000 small ones, which w
 class FrameDispatch:
     """Frames between the builder and durability, oldest first."""
 
-    __slots__ = (
-        "_apply",
-        "_builder",
-        "_clock",
-        "_ended",
-        "_in_flight",
-        "_on_durable",
-        "_on_failed",
-        "_runs",
-        "_stats",
-        "_wal",
-    )
-
     def __init__(
         self,
         wal: Wal,

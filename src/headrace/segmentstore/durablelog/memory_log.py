@@ -81,11 +81,7 @@ class OperationMemoryLog:
             finally:
                 self._waiter = None
         queue = self._queue
-        if len(queue) <= count_max:
-            taken = list(queue)
-            queue.clear()
-        else:
-            taken = [queue.popleft() for _ in range(count_max)]
+        taken = [queue.popleft() for _ in range(min(len(queue), count_max))]
         self._taken += len(taken)
         return taken
 
