@@ -35,8 +35,6 @@ class Fetch:
     end: int
     done: asyncio.Future[memoryview]
     foreground: bool
-    asked: bool = False
-    """Whether it has got a place, and storage was asked."""
 
 
 @dataclass(slots=True)
@@ -173,17 +171,23 @@ class StorageFetches:
     async def _read(self, fetch: Fetch) -> memoryview:
         """Return the bytes of a fetch, or those in front of what storage cannot read."""
         name, size = fetch.index.state.storage_name, fetch.end - fetch.start
+        statistics, lacking = self.statistics, "slot to read in"
         try:
             # Readers wait for a place as they wait for storage: both together have one limit.
             async with asyncio.timeout(self._timeout_s):
-                await self._take_place(fetch)
+                statistics.queued += 1
+                try:
+                    await self._places.acquire()
+                finally:
+                    statistics.queued -= 1
+                statistics.in_flight += 1
+                lacking = "answer"
                 try:
                     data = memoryview(await self._storage.read_some(name, fetch.start, size)).toreadonly()
                 finally:
-                    self.statistics.in_flight -= 1
+                    statistics.in_flight -= 1
                     self._places.release()
         except TimeoutError as error:
-            lacking = "answer" if fetch.asked else "slot to read in"
             raise StorageReadError(
                 f"{name!r} at {fetch.start}: no {lacking} in {self._timeout_s} s"
             ) from error
@@ -192,16 +196,6 @@ class StorageFetches:
                 f"storage answered {len(data)} of {size} bytes", path=name, offset=fetch.start
             )
         return data
-
-    async def _take_place(self, fetch: Fetch) -> None:
-        statistics = self.statistics
-        statistics.queued += 1
-        try:
-            await self._places.acquire()
-        finally:
-            statistics.queued -= 1
-        statistics.in_flight += 1
-        fetch.asked = True
 
     def _remove(self, fetch: Fetch) -> bool:
         """Take a fetch off the list; False if the segment has left in the meantime."""

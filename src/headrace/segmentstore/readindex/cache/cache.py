@@ -114,9 +114,9 @@ class BlockCache:
             or self.spare_bytes < BLOCK_BYTES << order
         ):
             order = min(order_within(wanted_bytes), self.layout.order_max)
-        block = self._allocate(order)
+        block = self._allocate(order, self._soft_blocks)
         if block == NO_BLOCK and self._evictable_blocks < 1 << order:
-            block = self._grow(order)
+            block = self._allocate(order, self.policy.blocks_max)
         if block == NO_BLOCK:
             self._make_room(order)
             order = self.layout.find_order(order)
@@ -171,7 +171,7 @@ class BlockCache:
             if not order:
                 return NO_BLOCK, -1
             order -= 1
-        block = self._allocate(order)
+        block = self._allocate(order, self._soft_blocks)
         if block == NO_BLOCK:
             while self.layout.free_blocks < 1 << order:
                 taken = history.blocks + self._lent_blocks
@@ -183,16 +183,10 @@ class BlockCache:
                 block = self.layout.allocate(order)
         return block, order
 
-    def _allocate(self, order: int) -> int:
+    def _allocate(self, order: int, blocks_max: int) -> int:
+        """Take a free extent; arenas are added while the cache has fewer blocks than ``blocks_max``."""
         block = self.layout.allocate(order)
-        while block == NO_BLOCK and self.layout.blocks < self._soft_blocks and self._add_arena():
-            block = self.layout.allocate(order)
-        return block
-
-    def _grow(self, order: int) -> int:
-        """Take an extent beyond the soft bound, up to the hard one, for what storage does not have."""
-        block = NO_BLOCK
-        while block == NO_BLOCK and self._add_arena():
+        while block == NO_BLOCK and self.layout.blocks < blocks_max and self._add_arena():
             block = self.layout.allocate(order)
         return block
 
