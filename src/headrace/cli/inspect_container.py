@@ -14,12 +14,12 @@ from headrace.cli.output import print_columns, print_fields, print_json, print_l
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
 from headrace.segmentstore.inspection.container_check import replay_steadily, replay_with_catalogue
-from headrace.segmentstore.inspection.container_log import look_steadily
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.inspection.segment_view import SegmentView, status_of, view_segment
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.wal.log_snapshot import look_steadily
 
 _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums", "g": "garbage"}
 

@@ -17,11 +17,11 @@ from headrace.errors import CorruptionError, DataCorruptionError, InvalidArgumen
 from headrace.model.hashing import container_of
 from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.runtime.kernel_locks import is_locked
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
-from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal
 from headrace.standalone.data_directory import FILE_NAME, containers_of, describe_surplus, find_logs
 from headrace.standalone.lost_logs import find_unmade
+from headrace.storage.inspect import ChunkFiles
 
 _INTERNAL: Final = re.compile(re.escape(INTERNAL_PREFIX) + r"[a-z]+_(\d+)")
 _HOLDER_BYTES_MAX: Final = 4096

@@ -14,11 +14,11 @@ from headrace.cli.operation_words import OperationWords, describe_operation
 from headrace.cli.output import print_columns, print_fields, print_json, print_line
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, InvalidArgumentError, SnapshotLostError
-from headrace.segmentstore.inspection.container_log import ContainerLog, look_steadily
 from headrace.segmentstore.inspection.frames import FoundOperation, read_operations, summarise_frames
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, join_rows
 from headrace.wal.inspect import InspectedFile, RecordStatus, inspect_records
+from headrace.wal.log_snapshot import ContainerLog, look_steadily
 from headrace.wal.record_format import RecordHeader
 
 _DAMAGE_SHOWN: Final = 100

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
+from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.container.segment_catalogue import catalogue_name
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import replay_container
-from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.segment_names import is_internal
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
+from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
 from headrace.wal.file.owner_record import OWNER_FILE
 from headrace.wal.file.segment_format import parse_name

@@ -13,8 +13,6 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
-from headrace.segmentstore.inspection.container_log import look_steadily
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
@@ -24,7 +22,9 @@ from headrace.segmentstore.inspection.table_entries import read_entries
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 from headrace.storage.chunks.segment_layout import load_layout
+from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata.rows import segment_key
+from headrace.wal.log_snapshot import look_steadily
 
 _LOG_DAMAGED: Final = (
     "copy the data directory aside, then put the file back from a copy; the container does not start before"

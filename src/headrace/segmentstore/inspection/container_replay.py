@@ -17,12 +17,12 @@ from headrace.segmentstore.contract import ReadIndex, StorageOperation
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.truncation import TruncationPoints
-from headrace.segmentstore.inspection.container_log import ContainerLog, LogFrame
 from headrace.segmentstore.inspection.frames import FoundOperation, located, read_operations
 from headrace.segmentstore.inspection.log_coverage import LogCoverage
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.wal.log_snapshot import ContainerLog, LogFrame
 
 CHECKPOINTS_KEPT: Final = 1000
 

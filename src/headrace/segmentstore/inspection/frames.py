@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
-from headrace.segmentstore.inspection.container_log import LogFrame
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.catalogue import Operation
+from headrace.wal.log_snapshot import LogFrame
 
 
 @dataclass(slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from headrace.errors import DataCorruptionError, StorageReadError
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.frames import read_operations
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
+from headrace.storage.inspect import ChunkFiles
 
 
 class SegmentContents:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import DataCorruptionError, StorageReadError
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.log_coverage import LogRange
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_layout, walk_chunks
+from headrace.storage.inspect import ChunkFiles
 
 _VERIFIED: Final = "verified"
 _NOT_VERIFIED: Final = "not verified"

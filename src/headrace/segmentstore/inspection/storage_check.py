@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from headrace.errors import ChecksumMismatchError, DataCorruptionError, StorageReadError
 from headrace.segmentstore.container.stored_lengths import segment_id_of
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.findings import CheckReport
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.segment_layout import (
@@ -18,6 +17,7 @@ from headrace.storage.chunks.segment_layout import (
     load_layout,
     walk_chunks,
 )
+from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata.rows import (
     CHECKSUM_PREFIX,
     CHUNK_PREFIX,

@@ -6,17 +6,17 @@ import pytest
 
 from headrace.model import attributes as attr
 from headrace.model.tables import TableEntry
+from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.container.catalogue_row import encode_row
 from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.inspection import container_check
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
 from headrace.segmentstore.inspection.container_check import check_container
-from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import encode_entries
+from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata import rows as r
 from tests.unit.segmentstore.inspection.logs import INCARNATION, checkpoint, make_log, store_segment
 

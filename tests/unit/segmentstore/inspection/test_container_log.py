@@ -7,15 +7,15 @@ import pytest
 
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.inspection.container_check import check_container
-from headrace.segmentstore.inspection.container_log import ContainerLog
 from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.inspection.frames import read_operations
-from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.storage.inspect import ChunkFiles
 from headrace.wal.file.owner_format import NEWEST_SLOTS_AT
 from headrace.wal.file.segment_format import parse_name
+from headrace.wal.log_snapshot import ContainerLog
 from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
 
 SEGMENT = ops.MapSegment(3, 3, "demo/s", {})

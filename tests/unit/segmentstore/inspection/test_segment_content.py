@@ -3,13 +3,13 @@
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.inspection.container_replay import replay_container
-from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.storage.inspect import ChunkFiles
 from tests.unit.segmentstore.inspection.logs import checkpoint, make_log, store_segment
 
 WRITER = bytes(16)

@@ -5,14 +5,14 @@ import errno
 import pytest
 
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.segmentstore.inspection.chunk_files import ChunkFiles
+from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.inspection.container_check import find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Severity
-from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import put_chunk_row, walk_chunks
+from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata import rows as r
 from tests.unit.segmentstore.inspection.logs import (
     BLOCK,

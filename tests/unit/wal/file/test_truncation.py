@@ -11,11 +11,11 @@ import pytest
 
 from headrace.errors import HeadraceError, WalWriteError
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.segmentstore.inspection.container_log import ContainerLog
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal import FileWal
 from headrace.wal.config import BLOCK_BYTES
 from headrace.wal.file.segment_format import DATA_OFFSET
+from headrace.wal.log_snapshot import ContainerLog
 from headrace.wal.record_format import RECORD_HEADER_BYTES
 from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
 

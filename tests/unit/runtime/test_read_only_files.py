@@ -4,7 +4,7 @@ import os
 import pytest
 
 from headrace.runtime.filesystem import Filesystem
-from headrace.segmentstore.inspection.read_only_files import ReadOnlyFiles
+from headrace.runtime.read_only_files import ReadOnlyFiles
 
 READING = {"close", "pread_into", "size", "stat_size", "exists", "is_link", "listdir", "free_bytes", "open"}
 METHODS = [name for name, _ in inspect.getmembers(Filesystem, inspect.isfunction) if not name.startswith("_")]
