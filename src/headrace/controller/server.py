@@ -64,6 +64,7 @@ from headrace.rpc.generated import batch_commit_pb2, controller_pb2
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.logs import logger
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.retry import RetryPolicy, retry
 from headrace.runtime.supervisor import Supervisor
 
@@ -173,6 +174,7 @@ class Controller:
             case _:
                 pass
         token = b""
+        budget = LoopBudget(_SCAN_ROWS)
         while True:
             try:
                 page = await self._store.scan(scope.table, token, _SCAN_ROWS)
@@ -180,10 +182,10 @@ class Controller:
                 return  # half-created or half-deleted; the next call about it goes on
             if not page.rows:
                 return
+            await budget.spend(len(page.rows))
             for key, row in page.rows:
                 self._recover_member(scope, key, row)
             token = page.token
-            await asyncio.sleep(0)
 
     def _recover_member(self, scope: Scope, key: bytes, row: Row) -> None:
         kind, name = key[:1], member_name(key)

@@ -8,7 +8,6 @@ else.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -28,6 +27,7 @@ from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.names import container_key, transient_segment_name
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
 from headrace.runtime.entropy import Entropy
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.container.segment_merges import check_count
@@ -209,7 +209,7 @@ class SegmentStore:
         """
         self._container(target)
         key = container_key(target)
-        computed = 0
+        budget = LoopBudget(_NAMES_IN_A_TURN)
         for source in sources:
             check_source(target, source)
             if len(source) > SEGMENT_NAME_BYTES_MAX:
@@ -218,10 +218,7 @@ class SegmentStore:
                 )
             if container_key(source) == key:
                 continue
-            if computed == _NAMES_IN_A_TURN:
-                computed = 0
-                await asyncio.sleep(0)
-            computed += 1
+            await budget.spend()
             container = self._registry.get(target)  # it may have been started again meanwhile
             if is_internal(source) or self._registry.get(source) is not container:
                 raise InvalidArgumentError(

@@ -126,7 +126,7 @@ class Stream:
                 )
             except (MetadataConflictError, UnknownOutcomeError):
                 if attempt:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)  # another caller changed the row: it goes first
                 await self.refresh()
                 continue
             except NoSuchTableError:

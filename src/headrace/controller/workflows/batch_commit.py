@@ -117,7 +117,7 @@ class BatchCommits:
             answer = await self._try_commit(stream, batch, txn_ids, takeover=takeover)
             if answer is not None:
                 return answer
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # another caller changed the rows: it goes first
         raise MetadataConflictError(f"sink {batch.sink!r} is used by too many callers at once")
 
     async def abort(self, stream: Stream, batch: Batch) -> int:
@@ -246,7 +246,7 @@ class BatchCommits:
             done = replace(present, phase=SinkPhase.DONE, txn_ids=())
             if await self._context.sinks.write(stream.uid, view, SinkRow(view.row.fence, done)):
                 return
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # another caller changed the row: it goes first
 
     async def _hand_over(self, stream: Stream, txn_ids: Sequence[int]) -> bool:
         """PREPARED -> COMMITTING for all that are not yet; False: a row changed, begin again."""

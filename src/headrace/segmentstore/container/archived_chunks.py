@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from headrace.errors import DataCorruptionError
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.stored_lengths import segment_id_of
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.metadata.rows import chunk_key
 
-_PAUSE_EVERY: Final = 1000
-"""Chunks looked for without letting others run."""
+_LOOKED_FOR_IN_A_TURN: Final = 1000
+"""Chunks looked for before others have a turn of the loop."""
 
 
 class ArchivedChunks:
@@ -36,9 +36,9 @@ class ArchivedChunks:
         with suppress(DataCorruptionError):  # of no name it is known to be absent then
             await self._catalogue.load()
         found: set[str] = set()
-        for number, name in enumerate(names):
-            if number % _PAUSE_EVERY == 0:
-                await asyncio.sleep(0)
+        budget = LoopBudget(_LOOKED_FOR_IN_A_TURN)
+        for name in names:
+            await budget.spend()
             if self._is_needed(name):
                 found.add(name)
         return found

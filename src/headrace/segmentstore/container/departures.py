@@ -11,6 +11,7 @@ import logging
 from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, StorageReadError
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.contract import StoredDelete
 from headrace.segmentstore.durablelog.durable_log import DurableLog
@@ -105,10 +106,10 @@ class Departures:
         """
         departing = self._state.departing
         gone = [state for state in departing if state.stored_deleted and state not in self._damaged]
+        budget = LoopBudget(_FORGOTTEN_AT_ONCE)
         for begin in range(0, len(gone), _FORGOTTEN_AT_ONCE):
-            if begin:
-                await asyncio.sleep(0)
             portion = gone[begin : begin + _FORGOTTEN_AT_ONCE]
+            await budget.spend(len(portion))
             async with self._catalogue.changing:  # another caller may have been faster
                 await self._forget_some([state for state in portion if state in departing])
         return not self._damaged.issuperset(gone)

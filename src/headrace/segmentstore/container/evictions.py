@@ -22,6 +22,7 @@ from headrace.errors import (
     HeadraceError,
     NoSuchSegmentError,
 )
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
 from headrace.segmentstore.container.config import EvictionConfig
 from headrace.segmentstore.container.leaving_rows import are_current, find_leaving_rows
@@ -182,18 +183,17 @@ class Evictions:
         plan.sort_idle(idle)
         before = self.evicted
         batch: list[plan.Candidate] = []
-        size = made = chosen = 0
+        size = chosen = 0
+        budget = LoopBudget(_MADE_AT_ONCE)
         for state in idle:
             if chosen >= count_max:
                 break
+            await budget.spend()
             if state.last_used >= cutoff or not plan.is_evictable(state, is_table_idle):
                 continue
             if _ATTRIBUTE_BYTES_MIN * len(state.attributes) > self._row_bytes_max:
                 continue
             candidate = self._make_candidate(state)
-            made += 1
-            if made % _MADE_AT_ONCE == 0:
-                await asyncio.sleep(0)
             if len(candidate.row) > self._row_bytes_max:
                 continue
             chosen += 1
@@ -209,9 +209,9 @@ class Evictions:
     async def _look_at_all(self) -> AsyncIterator[Sequence[SegmentState]]:
         """Yield the segments that are in memory now, some in each turn of the loop."""
         segments = list(self._state.by_name.values())
+        budget = LoopBudget(_LOOKED_AT_AT_ONCE)
         for begin in range(0, len(segments), _LOOKED_AT_AT_ONCE):
-            if begin:
-                await asyncio.sleep(0)
+            await budget.spend(_LOOKED_AT_AT_ONCE)
             yield segments[begin : begin + _LOOKED_AT_AT_ONCE]
 
     def _make_candidate(self, state: SegmentState) -> plan.Candidate:

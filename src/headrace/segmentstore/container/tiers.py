@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from headrace.errors import CorruptionError, DataCorruptionError, HeadraceError, WalWriteError
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.components import ContainerComponents
@@ -151,10 +152,9 @@ class ContainerTiers:
             ClosedError: somebody ended the log meanwhile, and with it what is in memory.
             DataCorruptionError: the log was cut although storage did not hold what it held.
         """
-        portion = self._config.replay_operations
-        for number, segment in enumerate(list(self._state.by_id.values()), 1):
-            if not number % portion:
-                await asyncio.sleep(0)
+        budget = LoopBudget(self._config.replay_operations)
+        for segment in list(self._state.by_id.values()):
+            if await budget.spend():
                 self.log.check_not_ended()
             if segment.deleted or segment.merged:
                 self._departures.recover(segment)

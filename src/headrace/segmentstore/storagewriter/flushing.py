@@ -14,6 +14,7 @@ from math import inf
 from typing import Final
 
 from headrace.errors import CorruptionError, FencedOutError, HeadraceError
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_plan import WaitStep, plan_step, sources_of
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
@@ -148,11 +149,9 @@ class Flushing:
     async def _perform_steps(self, aggregator: SegmentAggregator, last: int) -> None:
         """Perform the steps for what is queued up to sequence number ``last``."""
         loop = asyncio.get_running_loop()
-        steps = 0
+        budget = LoopBudget(_STEPS_AT_ONCE)
         while aggregator.queue and aggregator.queue[0].sequence <= last:
-            steps += 1
-            if steps % _STEPS_AT_ONCE == 0:
-                await asyncio.sleep(0)  # merges that storage has had for long are finished without waiting
+            if await budget.spend():  # merges that storage has had for long are finished without waiting
                 continue  # whatever happened meanwhile counts
             is_gone = aggregator.segment.deleted or aggregator.leaves
             if is_gone and not isinstance(aggregator.queue[0], PendingDelete):

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.contract import (
     MemoryLog,
     ReadIndex,
@@ -159,11 +160,10 @@ class Intake:
     async def _add_delete(self, segment: SegmentState, sequence: int, now: float) -> None:
         if segment.stored_deleted:
             return
-        sources = let_go_of_sources(self._pending.get(segment, now))
-        for number, source in enumerate(sources, 1):
+        budget = LoopBudget(_SOURCES_AT_ONCE)
+        for source in let_go_of_sources(self._pending.get(segment, now)):
             self._pending.settle(source, now)
-            if number % _SOURCES_AT_ONCE == 0:
-                await asyncio.sleep(0)  # no step of the segment is begun meanwhile, since it leaves
+            await budget.spend()  # no step of the segment is begun meanwhile, since it leaves
         aggregator = self._pending.get(segment, now)
         aggregator.add_delete(sequence)
         aggregator.target = None

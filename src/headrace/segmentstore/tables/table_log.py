@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
 from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.limits import KIB
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import LoggedEntry, NoEntryError, decode_entries
@@ -71,8 +71,10 @@ async def scan_log(
     """
     rest = b""
     at = start
+    budget = LoopBudget(SCAN_BYTES)
     while at < end:
         size = min(SCAN_BYTES, end - at)
+        await budget.spend(size)
         fresh = await read_exactly(access, segment, at, size, wait=wait, attempts=SCAN_ATTEMPTS)
         data = rest + fresh if rest else fresh
         begins = at - len(rest)
@@ -81,7 +83,6 @@ async def scan_log(
         if entries:
             yield entries, data
         rest = data[consumed:]
-        await asyncio.sleep(0)
     if rest:
         raise NoEntryError(
             f"the log ends inside an entry, {len(rest)} bytes after its beginning",

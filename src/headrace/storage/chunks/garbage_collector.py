@@ -69,7 +69,7 @@ class GarbageCollector:
             parts = self._garbage.next_batch(self._rows.get, loop.time(), count_max, failed)
             self._report_damaged()
             if not parts and self._garbage.has_unread(loop.time()):
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # one look has a bound of its own
                 continue  # all that were looked at were damaged
             if not parts:
                 break
