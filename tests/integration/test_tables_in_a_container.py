@@ -89,7 +89,7 @@ def check_ends(ends):
 async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
     """Eight callers update at once; every life ends orderly or by being fenced in full flight."""
     chance = random.Random(seed)
-    host = Host(TablesConfig(compaction_bytes_max=8 * KIB, value_cache_bytes_max=32 * KIB))
+    host = Host(TablesConfig(compaction_bytes_max=8 * KIB))
     tables = await host.start()
     await tables.create_table(T)
     model, unsure = {}, set()
@@ -173,7 +173,7 @@ async def test_of_a_hundred_who_create_the_same_key_one_wins_on_a_real_log():
 
 
 async def test_values_come_back_from_chunks_when_they_have_left_the_cache():
-    host = Host(TablesConfig(value_cache_bytes_max=0))
+    host = Host(TablesConfig())
     tables = await host.start()
     await tables.create_table(T)
     names = [b"%05d" % n for n in range(2000)]

@@ -33,7 +33,6 @@ from tests.simulation.worlds.segment_access import MemorySegmentAccess
 T = "scope/table"
 KEYS = [b"a", b"b", b"cc", b"ddd"]
 CONFIG = TablesConfig(
-    value_cache_bytes_max=10_000,
     page_bytes_max=60,
     compaction_bytes_max=70,
 )

@@ -112,7 +112,6 @@ class Upheaval:
         self.access = QueuedSegmentAccess(self._on_durable)
         self.access.append_bytes_max = choose(entropy, (1 << 20, 1 << 20, 60))
         self.config = TablesConfig(
-            value_cache_bytes_max=choose(entropy, (0, 10_000)),
             page_bytes_max=choose(entropy, (1, 60)),
             compaction_bytes_max=choose(entropy, (25, 50, 70, 120)),
             utilization_percent_min=_UTILIZATION_PERCENT,

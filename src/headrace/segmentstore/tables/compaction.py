@@ -11,7 +11,7 @@ from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.tables.compaction_plan import CompactionRound, is_compaction_due
 from headrace.segmentstore.tables.config import TablesConfig
-from headrace.segmentstore.tables.entry_format import encode_copies
+from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.table_index import pack_location
 from headrace.segmentstore.tables.table_log import scan_log
@@ -80,14 +80,14 @@ class TableCompactor:
         table.settle()
         survivors = part.survivors(state)
         if survivors:
-            copies, starts = encode_copies(survivors)
+            copies, starts = encode_entries(survivors, copies=True)
             tail = state.tail
             locations = [
                 pack_location(tail + start, entry.version, len(entry.value))
                 for start, entry in zip(starts, survivors, strict=True)
             ]
             keys = [entry.key for entry in survivors]
-            if not await table.append(Batch(tail, tail + len(copies), keys, locations, []), copies):
+            if not await table.append(Batch(tail, tail + len(copies), keys, locations), copies):
                 return
             self.copied_bytes += len(copies)
         elif not await table.wait_durable(state.tail):

@@ -12,13 +12,6 @@ from headrace.runtime.settings import internal, tunable
 class TablesConfig:
     """How the tables of one container use memory, and when their logs are compacted."""
 
-    value_cache_bytes_max: int = tunable(
-        16 * MIB,
-        low=0,
-        high=64 * GIB,
-        simulate=(0, 16 * KIB),
-        help="Values cached, all tables together.",
-    )
     index_bytes_max: int = tunable(
         256 * MIB,
         low=0,

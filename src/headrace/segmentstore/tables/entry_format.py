@@ -20,7 +20,7 @@ Source: docs/formats/table-entry.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
@@ -39,8 +39,6 @@ ENTRY_HEADER_BYTES: Final = 17
 REMOVAL: Final = -1
 """Value length of a removal."""
 
-"""Header, key and value together."""
-
 _HEADER: Final = Struct(">biiq")
 assert _HEADER.size == ENTRY_HEADER_BYTES
 
@@ -57,8 +55,8 @@ def entry_bytes(key: bytes, value_length: int) -> int:
     return ENTRY_HEADER_BYTES + len(key) + max(value_length, 0)
 
 
-def encode_entries(entries: Iterable[TableEntry]) -> tuple[bytes, list[int]]:
-    """Encode entries as a caller writes them.
+def encode_entries(entries: Iterable[TableEntry], *, copies: bool = False) -> tuple[bytes, list[int]]:
+    """Encode entries as a caller writes them, or ``copies`` that keep the version they carry.
 
     Returns:
         The bytes, and for each entry where it begins in them.
@@ -69,39 +67,20 @@ def encode_entries(entries: Iterable[TableEntry]) -> tuple[bytes, list[int]]:
     pack = _HEADER.pack
     for entry in entries:
         key, value = entry.key, entry.value
-        pieces += (pack(ENTRY_FORMAT_VERSION, len(key), len(value), NO_VERSION), key, value)
+        version = entry.version if copies else NO_VERSION
+        assert not copies or version >= 0
+        pieces += (pack(ENTRY_FORMAT_VERSION, len(key), len(value), version), key, value)
         starts.append(at)
         at += ENTRY_HEADER_BYTES + len(key) + len(value)
     return b"".join(pieces), starts
 
 
-def encode_removals(keys: Iterable[bytes]) -> tuple[bytes, list[int]]:
-    """Encode the removal of keys; returns as :func:`encode_entries` does."""
+def encode_removals(keys: Iterable[bytes]) -> bytes:
+    """Encode the removal of keys."""
     pieces: list[bytes] = []
-    starts: list[int] = []
-    at = 0
     for key in keys:
         pieces += (_HEADER.pack(ENTRY_FORMAT_VERSION, len(key), REMOVAL, NO_VERSION), key)
-        starts.append(at)
-        at += ENTRY_HEADER_BYTES + len(key)
-    return b"".join(pieces), starts
-
-
-def encode_copies(entries: Sequence[TableEntry]) -> tuple[bytes, list[int]]:
-    """Encode entries that keep the version they carry; returns as :func:`encode_entries` does."""
-    pieces: list[bytes] = []
-    starts: list[int] = []
-    at = 0
-    for entry in entries:
-        assert entry.version >= 0
-        pieces += (
-            _HEADER.pack(ENTRY_FORMAT_VERSION, len(entry.key), len(entry.value), entry.version),
-            entry.key,
-            entry.value,
-        )
-        starts.append(at)
-        at += ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value)
-    return b"".join(pieces), starts
+    return b"".join(pieces)
 
 
 def decode_entries(data: Buffer, offset: int, segment: str) -> tuple[list[LoggedEntry], int]:

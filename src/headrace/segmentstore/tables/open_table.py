@@ -7,9 +7,7 @@ import asyncio
 from headrace.errors import OffsetMismatchError
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.tables.table_index import REMOVED, location_version
 from headrace.segmentstore.tables.table_state import Batch, TableState
-from headrace.segmentstore.tables.value_cache import ValueCache
 
 
 class OpenTable:
@@ -22,20 +20,15 @@ class OpenTable:
         access: SegmentAccess,
         segment: SegmentState,
         state: TableState,
-        cache: ValueCache,
-        number: int,
         key_length: int,
     ) -> None:
         self.segment = segment
         self.state = state
-        self.number = number
-        """Names this table in the value cache; never used twice."""
         self.key_length = key_length
         self.retired = False
         """Set once it must not be used for new requests; its appends under way still complete."""
         self.compacting = False
         self._access = access
-        self._cache = cache
         self._appending = 0
         self._given_up = 0
         """Appends that were accepted here and never by the log."""
@@ -65,7 +58,7 @@ class OpenTable:
         state = self.state
         durable_length = self.segment.durable_length
         if durable_length > state.durable_end and state.in_flight_count:
-            state.settle(durable_length, self._on_applied)
+            state.settle(durable_length)
 
     async def wait_durable(self, end: int) -> bool:
         """Wait until the log is durable up to ``end``, which the state has reached. Fails as the container
@@ -132,11 +125,3 @@ class OpenTable:
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._ended)
-
-    def _on_applied(self, location: int, value: bytes | None, before: int) -> None:
-        if before != REMOVED and (
-            location == REMOVED or location_version(before) != location_version(location)
-        ):
-            self._cache.discard(self.number, location_version(before))
-        if location != REMOVED and value is not None:
-            self._cache.put(self.number, location_version(location), value)

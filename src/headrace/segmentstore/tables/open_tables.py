@@ -16,7 +16,6 @@ from headrace.segmentstore.tables.request_limits import key_length_of
 from headrace.segmentstore.tables.table_index import TableIndex
 from headrace.segmentstore.tables.table_log import scan_log
 from headrace.segmentstore.tables.table_state import TableState
-from headrace.segmentstore.tables.value_cache import ValueCache
 
 
 class OpenTables:
@@ -26,12 +25,10 @@ class OpenTables:
         self,
         access: SegmentAccess,
         config: TablesConfig,
-        cache: ValueCache,
         on_opened: Callable[[OpenTable], None],
     ) -> None:
         self._access = access
         self._config = config
-        self._cache = cache
         self._on_opened = on_opened
         self._tables: OrderedDict[str, OpenTable] = OrderedDict()
         """Least recently used first."""
@@ -165,8 +162,6 @@ class OpenTables:
             self._access,
             segment,
             TableState(segment.name, index, tail),
-            self._cache,
-            number=self.opened_count,
             key_length=key_length_of(segment),
         )
 

@@ -30,16 +30,17 @@ def key_length_of(segment: SegmentState) -> int:
     return max(0, segment.attribute(ATTRIBUTE_ID_LENGTH)) if is_fixed(segment) else 0
 
 
-def check_entries(key_length: int, entries: Sequence[TableEntry]) -> None:
-    """Refuse entries that exceed a bound; ``key_length`` is 0 for hash tables.
+def check_items(key_length: int, items: Sequence[TableEntry] | Sequence[TableKey]) -> None:
+    """Refuse what is to be put or removed if it exceeds a bound; ``key_length`` is 0 for hash tables.
 
     Raises:
         InvalidArgumentError: nothing was changed.
     """
     total = 0
-    for entry in entries:
-        key_bytes, value_bytes = len(entry.key), len(entry.value)
-        check_key(key_length, entry.key)
+    for item in items:
+        check_key(key_length, item.key)
+        key_bytes = len(item.key)
+        value_bytes = len(item.value) if isinstance(item, TableEntry) else 0
         size = ENTRY_HEADER_BYTES + key_bytes + value_bytes
         if value_bytes > TABLE_VALUE_BYTES_MAX or size > TABLE_ENTRY_BYTES_MAX:
             raise InvalidArgumentError(
@@ -47,20 +48,10 @@ def check_entries(key_length: int, entries: Sequence[TableEntry]) -> None:
                 f" {TABLE_VALUE_BYTES_MAX}, an entry with its header {TABLE_ENTRY_BYTES_MAX}"
             )
         total += size
-        if entry.version < NOT_EXISTS and entry.version != NO_VERSION:
-            raise InvalidArgumentError(f"{entry.version} is not a version")
-    _check_batch(total)
-
-
-def check_keys(key_length: int, keys: Sequence[TableKey]) -> None:
-    """Do as :func:`check_entries` does, for removals."""
-    total = 0
-    for item in keys:
-        check_key(key_length, item.key)
-        total += ENTRY_HEADER_BYTES + len(item.key)
         if item.version < NOT_EXISTS and item.version != NO_VERSION:
             raise InvalidArgumentError(f"{item.version} is not a version")
-    _check_batch(total)
+    if total > TABLE_BATCH_BYTES_MAX:
+        raise InvalidArgumentError(f"an update of {total} bytes exceeds the limit of {TABLE_BATCH_BYTES_MAX}")
 
 
 def check_key(key_length: int, key: bytes) -> None:
@@ -73,8 +64,3 @@ def check_key(key_length: int, key: bytes) -> None:
 def check_count(count: int) -> None:
     if count < 1:
         raise InvalidArgumentError(f"at least one item must be asked for, not {count}")
-
-
-def _check_batch(total: int) -> None:
-    if total > TABLE_BATCH_BYTES_MAX:
-        raise InvalidArgumentError(f"an update of {total} bytes exceeds the limit of {TABLE_BATCH_BYTES_MAX}")

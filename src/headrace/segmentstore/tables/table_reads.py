@@ -1,10 +1,7 @@
-"""Answers reads of tables from the index, the value cache and the log: keys, pages of an iteration,
-changes.
-"""
+"""Answers reads of tables from the index and the log: keys, pages of an iteration, changes."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,8 +11,9 @@ from headrace.errors import (
     SegmentTruncatedError,
     UnsupportedError,
 )
-from headrace.limits import TABLE_ITEM_BYTES
+from headrace.limits import TABLE_BATCH_BYTES_MAX, TABLE_ITEM_BYTES
 from headrace.model.tables import TableDelta, TableEntry, TableKey
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.config import TablesConfig
@@ -32,7 +30,6 @@ from headrace.segmentstore.tables.table_index import (
     location_version,
 )
 from headrace.segmentstore.tables.table_log import read_exactly, scan_log
-from headrace.segmentstore.tables.value_cache import ValueCache
 
 #: First byte of continuation tokens, so that another order of iteration can tell its own. The last key
 #: follows.
@@ -45,22 +42,39 @@ _ORDER_STEP: Final = 5_000
 class TableReads:
     """The reading half of a container's tables. Answers what is durable."""
 
-    def __init__(
-        self, access: SegmentAccess, config: TablesConfig, tables: OpenTables, cache: ValueCache
-    ) -> None:
+    def __init__(self, access: SegmentAccess, config: TablesConfig, tables: OpenTables) -> None:
         self._access = access
         self._config = config
         self._tables = tables
-        self._cache = cache
 
     # ---- keys one knows
 
-    async def get(self, name: str, keys: Sequence[bytes], bytes_max: int) -> list[TableEntry | None]:
-        """Return the entry of each key; each was the newest durable one at some moment of this call."""
-        key_length = key_length_of(await self._tables.get_segment(name))
+    async def table_get(
+        self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
+    ) -> list[TableEntry | None]:
+        """Return the entry of each key, in order; None for keys that do not exist.
+
+        Each was the newest durable one at some moment of this call.
+
+        Raises:
+            AnswerTooLargeError: keys and values together exceed ``bytes_max``.
+        """
+        key_length = key_length_of(await self._tables.get_segment(segment))
         for key in keys:
             check_key(key_length, key)
-        return await self._fetch(name, keys, bytes_max)
+        return await self._fetch(segment, keys, bytes_max)
+
+    def contains_nowait(self, segment: SegmentState, key: bytes) -> bool | None:
+        """Whether a table holds a key, or None if that is not known without waiting."""
+        table = self._tables.find_nowait(segment)
+        if table is None or table.state.is_touched(key):
+            return None
+        return table.state.index.find(key) != REMOVED
+
+    def count_nowait(self, segment: SegmentState) -> int | None:
+        """Return the number of keys of a table, or None if its index is not in memory."""
+        table = self._tables.find_nowait(segment)
+        return None if table is None else len(table.state.index)
 
     async def _fetch(self, name: str, keys: Sequence[bytes], bytes_max: int) -> list[TableEntry | None]:
         found: list[TableEntry | None] = [None] * len(keys)
@@ -83,7 +97,7 @@ class TableReads:
         Raises:
             AnswerTooLargeError: all of them together, said before any is read.
         """
-        index, cache, number = table.state.index, self._cache, table.number
+        index = table.state.index
         places: list[int] = []
         ranges: list[tuple[int, int]] = []
         versions: list[int] = []
@@ -97,9 +111,8 @@ class TableReads:
             offset, version = location_offset(location), location_version(location)
             value_length = location_value_length(location)
             total += value_length
-            value = cache.find(number, version) if value_length else b""
-            if value is not None:
-                found[place] = TableEntry(key, value, version)
+            if not value_length:
+                found[place] = TableEntry(key, b"", version)
             else:
                 places.append(place)
                 ranges.append((offset, ENTRY_HEADER_BYTES + len(key) + value_length))
@@ -119,29 +132,50 @@ class TableReads:
                 place, (offset, _) = places[member], ranges[member]
                 key, version = keys[place], versions[member]
                 value = decode_value(data, offset - span.offset, offset, key, version, table.segment.name)
-                cache.put(number, version, value)
                 found[place] = TableEntry(key, value, version)
         return moved
 
     # ---- keys in order
 
-    async def keys(
-        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes, bytes_max: int
+    async def table_keys(
+        self,
+        segment: str,
+        token: bytes,
+        count: int,
+        from_key: bytes = b"",
+        to_key: bytes = b"",
+        bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableKey], bytes]:
+        """Return up to ``count`` keys in ascending order, and the token to go on with.
+
+        Hash tables go on with ``token``; empty is the start, and comes back with an empty page. Tables with
+        keys of fixed length take the inclusive bounds ``from_key`` and ``to_key`` instead; empty is no
+        bound. A key that exists during the whole iteration comes exactly once.
+
+        Raises:
+            AnswerTooLargeError: the first item alone exceeds ``bytes_max``.
+        """
         table, page, token = await self._page(
-            name, token, count, from_key, to_key, bytes_max, with_values=False
+            segment, token, count, from_key, to_key, bytes_max, with_values=False
         )
         find = table.state.index.find
         return [TableKey(key, location_version(find(key))) for key in page], token
 
-    async def entries(
-        self, name: str, token: bytes, count: int, from_key: bytes, to_key: bytes, bytes_max: int
+    async def table_entries(
+        self,
+        segment: str,
+        token: bytes,
+        count: int,
+        from_key: bytes = b"",
+        to_key: bytes = b"",
+        bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableEntry], bytes]:
+        """Do as :meth:`table_keys` does, with values."""
         while True:
             table, page, token = await self._page(
-                name, token, count, from_key, to_key, bytes_max, with_values=True
+                segment, token, count, from_key, to_key, bytes_max, with_values=True
             )
-            found = [entry for entry in await self._fetch(name, page, bytes_max) if entry is not None]
+            found = [entry for entry in await self._fetch(segment, page, bytes_max) if entry is not None]
             if found or not page:
                 return found, token
             # The whole page was removed while its values were read; an empty answer would end the iteration.
@@ -196,15 +230,27 @@ class TableReads:
         return table, page, _TOKEN_VERSION + page[-1] if page and not table.key_length else b""
 
     async def _get_ordered(self, name: str) -> OpenTable:
+        budget = LoopBudget(_ORDER_STEP)
         while True:
+            await budget.spend(_ORDER_STEP)
             table = await self._tables.get(name)
             if table.state.index.order_some(_ORDER_STEP):
                 return table
-            await asyncio.sleep(0)
 
     # ---- changes
 
-    async def delta(self, name: str, position: int, count: int, bytes_max: int) -> TableDelta:
+    async def table_delta(
+        self, name: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
+    ) -> TableDelta:
+        """Return what changed in a hash table since ``position`` of its log, up to about ``count`` keys.
+
+        An answer without entries means that there are none up to the end; its ``last_position`` is the end.
+
+        Raises:
+            UnsupportedError: the table has keys of fixed length.
+            InvalidArgumentError: ``position`` is beyond the log, or was not handed out by it.
+            AnswerTooLargeError: the first entry alone exceeds ``bytes_max``.
+        """
         segment = await self._tables.get_segment(name)
         if is_fixed(segment):
             raise UnsupportedError("a table with keys of fixed length has no delta iterator")

@@ -24,23 +24,17 @@ from headrace.segmentstore.tables.table_index import (
 ANY_LENGTH: Final = -1
 """As expected length: no condition."""
 
-OnApplied = Callable[[int, bytes | None, int], None]
-"""Told (location or REMOVED, value if at hand, location before or REMOVED) of each key that changed."""
-
 
 class Batch:
-    """Entries appended in one piece. ``locations`` holds REMOVED for removals; ``values`` may be empty."""
+    """Entries appended in one piece. ``locations`` holds REMOVED for removals."""
 
-    __slots__ = ("end", "keys", "locations", "offset", "values")
+    __slots__ = ("end", "keys", "locations", "offset")
 
-    def __init__(
-        self, offset: int, end: int, keys: list[bytes], locations: list[int], values: list[bytes]
-    ) -> None:
+    def __init__(self, offset: int, end: int, keys: list[bytes], locations: list[int]) -> None:
         self.offset = offset
         self.end = end
         self.keys = keys
         self.locations = locations
-        self.values = values
 
 
 class TableState:
@@ -147,16 +141,16 @@ class TableState:
         }
         return True
 
-    def settle(self, durable_length: int, on_applied: OnApplied) -> None:
+    def settle(self, durable_length: int) -> None:
         """Everything below ``durable_length`` is durable: move those batches into the index, in order."""
         index, accepted = self.index, self._accepted
         while self._batches and self._batches[0].end <= durable_length:
             batch = self._batches.popleft()
-            values = batch.values
-            for number, key in enumerate(batch.keys):
-                location = batch.locations[number]
-                before = index.remove(key) if location == REMOVED else index.put(key, location)
-                on_applied(location, values[number] if values else None, before)
+            for key, location in zip(batch.keys, batch.locations, strict=True):
+                if location == REMOVED:
+                    index.remove(key)
+                else:
+                    index.put(key, location)
                 newest = accepted.get(key)
                 if newest is not None and newest[1] is batch:
                     del accepted[key]
@@ -170,7 +164,6 @@ class TableState:
             assert batch.offset == at
             assert batch.offset < batch.end
             assert len(batch.keys) == len(batch.locations)
-            assert len(batch.values) in (0, len(batch.keys))
             at = batch.end
         assert at == self.tail
         touched = {key for batch in self._batches for key in batch.keys}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import InvalidArgumentError, TableNotEmptyError, UnsupportedError
-from headrace.limits import FIXED_KEY_BYTES_MAX, TABLE_BATCH_BYTES_MAX
+from headrace.limits import FIXED_KEY_BYTES_MAX
 from headrace.model.attributes import (
     ATTRIBUTE_ID_LENGTH,
     ROLLOVER_SIZE,
@@ -19,7 +19,7 @@ from headrace.model.attributes import (
     TYPE_FIXED_KEY_TABLE,
     TYPE_TABLE,
 )
-from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
+from headrace.model.tables import TableEntry, TableInfo, TableKey
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.compaction import TableCompactor
@@ -27,11 +27,10 @@ from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries, encode_removals
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
-from headrace.segmentstore.tables.request_limits import check_entries, check_keys, is_fixed, key_length_of
+from headrace.segmentstore.tables.request_limits import check_items, is_fixed, key_length_of
 from headrace.segmentstore.tables.table_index import KEY_OVERHEAD_BYTES, REMOVED, pack_location
 from headrace.segmentstore.tables.table_reads import TableReads
 from headrace.segmentstore.tables.table_state import ANY_LENGTH, Batch
-from headrace.segmentstore.tables.value_cache import ValueCache, ValueCacheStatistics
 
 #: All indexes are looked at when they may have grown by this share of the room they have.
 _TRIM_SHARE: Final = 16
@@ -48,19 +47,15 @@ class TablesStatistics:
     rebuilds: int
     compaction_rounds: int
     compaction_copied_bytes: int
-    values: ValueCacheStatistics
 
 
-class ContainerTables:
+class ContainerTables(TableReads):
     """The table segments of one container."""
 
     def __init__(self, access: SegmentAccess, config: TablesConfig | None = None) -> None:
-        self._access = access
-        self._config = config or TablesConfig()
-        self._cache = ValueCache(self._config.value_cache_bytes_max)
-        self._compactor = TableCompactor(access, self._config)
-        self._tables = OpenTables(access, self._config, self._cache, self._compactor.start_if_due)
-        self._reads = TableReads(access, self._config, self._tables, self._cache)
+        config = config or TablesConfig()
+        self._compactor = TableCompactor(access, config)
+        super().__init__(access, config, OpenTables(access, config, self._compactor.start_if_due))
         self._growth_bytes = 0
         """Upper bound on what indexes grew since they were last trimmed."""
 
@@ -145,22 +140,21 @@ class ContainerTables:
             FencedOutError: a condition does not hold, or nothing is to be written, as far as a former owner
                 of the container can know.
         """
-        check_entries(key_length_of(await self._tables.get_segment(segment)), entries)
+        check_items(key_length_of(await self._tables.get_segment(segment)), entries)
         while not entries:
             if await self._confirm(await self._admit(segment, entries, expected_length), expected_length):
                 return []
         data, starts = encode_entries(entries)
         keys = [entry.key for entry in entries]
-        values = [entry.value for entry in entries]
         while True:
             table = await self._admit(segment, entries, expected_length)
             tail = table.state.tail
             versions = [tail + start for start in starts]
             locations = [
-                pack_location(version, version, len(value))
-                for version, value in zip(versions, values, strict=True)
+                pack_location(version, version, len(entry.value))
+                for version, entry in zip(versions, entries, strict=True)
             ]
-            if await table.append(Batch(tail, tail + len(data), keys, locations, values), data):
+            if await table.append(Batch(tail, tail + len(data), keys, locations), data):
                 self._on_updated(table, keys)
                 return versions
 
@@ -174,7 +168,7 @@ class ContainerTables:
         Raises:
             FencedOutError: there is nothing to remove, as far as a former owner of the container can know.
         """
-        check_keys(key_length_of(await self._tables.get_segment(segment)), keys)
+        check_items(key_length_of(await self._tables.get_segment(segment)), keys)
         names = dict.fromkeys(item.key for item in keys)
         while True:
             table = await self._admit(segment, keys, expected_length)
@@ -185,9 +179,9 @@ class ContainerTables:
                 if await self._confirm(table, expected_length):
                     return
                 continue
-            data, _ = encode_removals(present)
+            data = encode_removals(present)
             tail = state.tail
-            if await table.append(Batch(tail, tail + len(data), present, [REMOVED] * len(present), []), data):
+            if await table.append(Batch(tail, tail + len(data), present, [REMOVED] * len(present)), data):
                 self._compactor.start_if_due(table)
                 return
 
@@ -224,76 +218,6 @@ class ContainerTables:
             self._growth_bytes = 0
             self._tables.trim()
 
-    # ---- reads
-
-    async def table_get(
-        self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
-    ) -> list[TableEntry | None]:
-        """Return the entry of each key, in order; None for keys that do not exist.
-
-        Raises:
-            AnswerTooLargeError: keys and values together exceed ``bytes_max``.
-        """
-        return await self._reads.get(segment, keys, bytes_max)
-
-    def contains_nowait(self, segment: SegmentState, key: bytes) -> bool | None:
-        """Whether a table holds a key, or None if that is not known without waiting."""
-        table = self._tables.find_nowait(segment)
-        if table is None or table.state.is_touched(key):
-            return None
-        return table.state.index.find(key) != REMOVED
-
-    def count_nowait(self, segment: SegmentState) -> int | None:
-        """Return the number of keys of a table, or None if its index is not in memory."""
-        table = self._tables.find_nowait(segment)
-        return None if table is None else len(table.state.index)
-
-    async def table_keys(
-        self,
-        segment: str,
-        token: bytes,
-        count: int,
-        from_key: bytes = b"",
-        to_key: bytes = b"",
-        bytes_max: int = TABLE_BATCH_BYTES_MAX,
-    ) -> tuple[list[TableKey], bytes]:
-        """Return up to ``count`` keys in ascending order, and the token to go on with.
-
-        Hash tables go on with ``token``; empty is the start, and comes back with an empty page. Tables with
-        keys of fixed length take the inclusive bounds ``from_key`` and ``to_key`` instead; empty is no
-        bound. A key that exists during the whole iteration comes exactly once.
-
-        Raises:
-            AnswerTooLargeError: the first item alone exceeds ``bytes_max``.
-        """
-        return await self._reads.keys(segment, token, count, from_key, to_key, bytes_max)
-
-    async def table_entries(
-        self,
-        segment: str,
-        token: bytes,
-        count: int,
-        from_key: bytes = b"",
-        to_key: bytes = b"",
-        bytes_max: int = TABLE_BATCH_BYTES_MAX,
-    ) -> tuple[list[TableEntry], bytes]:
-        """Do as :meth:`table_keys` does, with values."""
-        return await self._reads.entries(segment, token, count, from_key, to_key, bytes_max)
-
-    async def table_delta(
-        self, segment: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
-    ) -> TableDelta:
-        """Return what changed in a hash table since ``position`` of its log, up to about ``count`` keys.
-
-        An answer without entries means that there are none up to the end; its ``last_position`` is the end.
-
-        Raises:
-            UnsupportedError: the table has keys of fixed length.
-            InvalidArgumentError: ``position`` is beyond the log, or was not handed out by it.
-            AnswerTooLargeError: the first entry alone exceeds ``bytes_max``.
-        """
-        return await self._reads.delta(segment, position, count, bytes_max)
-
     # ---- introspection
 
     def statistics(self) -> TablesStatistics:
@@ -306,10 +230,8 @@ class ContainerTables:
             rebuilds=self._tables.opened_count,
             compaction_rounds=self._compactor.rounds,
             compaction_copied_bytes=self._compactor.copied_bytes,
-            values=self._cache.statistics(),
         )
 
     def check(self) -> None:
         """Assert the invariants of every open table. Touches every key."""
-        self._cache.check()
         self._tables.check()

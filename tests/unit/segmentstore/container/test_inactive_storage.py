@@ -178,6 +178,7 @@ async def test_nothing_is_left_over_of_a_segment_that_comes_and_goes_while_it_is
     async def look():
         while not done:
             assert await archived.find_chunks(chunks) == {*chunks}
+            await asyncio.sleep(0)
 
     looking = asyncio.ensure_future(look())
     for _ in range(5):

@@ -7,7 +7,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import encode_entries, encode_removals
 
 PUT, _ = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"b", b"22"), TableEntry(b"a", b"333")])
-REMOVED, _ = encode_removals([b"b"])
+REMOVED = encode_removals([b"b"])
 LOG = PUT + REMOVED
 
 

@@ -17,7 +17,7 @@ async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_
     that compaction waits for is durable, but what it waited for is not.
     """
     access = MemorySegmentAccess()
-    config = TablesConfig(compaction_bytes_max=50, value_cache_bytes_max=0)
+    config = TablesConfig(compaction_bytes_max=50)
     tables = ContainerTables(access, config)
     await tables.create_table(T)
     await tables.table_update(T, [entry("kept", b"only one" * 8)])
@@ -48,7 +48,7 @@ async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_
 async def test_compaction_goes_on_while_the_log_lets_every_update_wait():
     """A throttled log: whenever compaction has read its part, the next update waits to be taken."""
     access = MemorySegmentAccess()
-    config = TablesConfig(compaction_bytes_max=50, value_cache_bytes_max=0)
+    config = TablesConfig(compaction_bytes_max=50)
     tables = ContainerTables(access, config)
     await tables.create_table(T)
     append = access.append

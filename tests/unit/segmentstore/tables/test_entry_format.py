@@ -12,7 +12,6 @@ from headrace.segmentstore.tables.entry_format import (
     REMOVAL,
     decode_entries,
     decode_value,
-    encode_copies,
     encode_entries,
     encode_removals,
     entry_bytes,
@@ -28,8 +27,8 @@ def golden_log() -> bytes:
     """Put k1=v1 and k2 (empty), remove k2, then the copy of k1 that compaction makes."""
     return (
         encode_entries([TableEntry(b"k1", b"v1"), TableEntry(b"k2", b"")])[0]
-        + encode_removals([b"k2"])[0]
-        + encode_copies([TableEntry(b"k1", b"v1", 0)])[0]
+        + encode_removals([b"k2"])
+        + encode_entries([TableEntry(b"k1", b"v1", 0)], copies=True)[0]
     )
 
 
@@ -61,7 +60,7 @@ def test_entries_come_back_as_they_were_written(pairs, offset):
 
 @given(st.lists(keys, max_size=20))
 def test_removals_come_back_without_a_value(removed):
-    data, _ = encode_removals(removed)
+    data = encode_removals(removed)
     entries, consumed = decode_entries(memoryview(data), 7, "t")
     assert consumed == len(data) == sum(entry_bytes(key, REMOVAL) for key in removed)
     assert [(entry[2], entry[3]) for entry in entries] == [(key, REMOVAL) for key in removed]

@@ -6,7 +6,6 @@ from headrace.errors import DataCorruptionError
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.tables.entry_format import (
     decode_entries,
-    encode_copies,
     encode_entries,
     encode_removals,
 )
@@ -44,7 +43,7 @@ def test_an_entry_never_copied_packs_into_a_small_integer():
 
 def test_replaying_a_log_leaves_the_newest_entry_of_each_key():
     log = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"b", b"22"), TableEntry(b"a", b"333")])[0]
-    log += encode_removals([b"b", b"never"])[0]
+    log += encode_removals([b"b", b"never"])
     index = replayed(log)
     assert list(index) == [b"a"]
     assert location_version(index.find(b"a")) == 19 + 20
@@ -55,7 +54,7 @@ def test_replaying_a_log_leaves_the_newest_entry_of_each_key():
 
 def test_a_copy_keeps_the_version_of_its_original_whether_that_is_still_there_or_not():
     original = encode_entries([TableEntry(b"k", b"value")])[0]
-    copy = encode_copies([TableEntry(b"k", b"value", 0)])[0]
+    copy = encode_entries([TableEntry(b"k", b"value", 0)], copies=True)[0]
     for index in (replayed(original + copy), replayed(copy, offset=len(original))):
         assert location_version(index.find(b"k")) == 0
         assert location_offset(index.find(b"k")) == len(original)
@@ -64,7 +63,7 @@ def test_a_copy_keeps_the_version_of_its_original_whether_that_is_still_there_or
 
 def test_a_copy_of_another_version_than_the_newest_is_corruption():
     log = encode_entries([TableEntry(b"k", b"old"), TableEntry(b"k", b"new")])[0]
-    log += encode_copies([TableEntry(b"k", b"old", 0)])[0]
+    log += encode_entries([TableEntry(b"k", b"old", 0)], copies=True)[0]
     entries, _ = decode_entries(log, 0, "t")
     with pytest.raises(DataCorruptionError) as caught:
         TableIndex().replay(entries, "t")

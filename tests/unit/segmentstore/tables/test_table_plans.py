@@ -1,4 +1,4 @@
-"""The small plans: read spans, delta walks, compaction, the value cache."""
+"""The small plans: read spans, delta walks, compaction."""
 
 import pytest
 from hypothesis import given
@@ -10,14 +10,12 @@ from headrace.segmentstore.tables.compaction_plan import CompactionRound, is_com
 from headrace.segmentstore.tables.delta_plan import DeltaWalk
 from headrace.segmentstore.tables.entry_format import (
     decode_entries,
-    encode_copies,
     encode_entries,
     encode_removals,
 )
 from headrace.segmentstore.tables.read_spans import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
 from headrace.segmentstore.tables.table_index import REMOVED, TableIndex, pack_location
 from headrace.segmentstore.tables.table_state import Batch, TableState
-from headrace.segmentstore.tables.value_cache import VALUE_OVERHEAD_BYTES, ValueCache
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), max_size=30))
@@ -57,7 +55,7 @@ def test_a_log_is_compacted_when_its_dead_bytes_are_many_both_in_number_and_in_s
 
 def test_survivors_are_the_newest_durable_entries_no_update_under_way_supersedes():
     log = encode_entries([TableEntry(key, b"1") for key in (b"a", b"b", b"c", b"d", b"e")])[0]
-    log += encode_entries([TableEntry(b"b", b"2")])[0] + encode_removals([b"c"])[0]
+    log += encode_entries([TableEntry(b"b", b"2")])[0] + encode_removals([b"c"])
     index = TableIndex()
     entries, _ = decode_entries(log, 0, "t")
     index.replay(entries, "t")
@@ -66,8 +64,8 @@ def test_survivors_are_the_newest_durable_entries_no_update_under_way_supersedes
     part.read(entries, log, state)
     assert part.is_full
     assert part.end == 95  # the five puts, nothing after them
-    state.accept(Batch(len(log), len(log) + 18, [b"d"], [REMOVED], []))
-    state.accept(Batch(len(log) + 18, len(log) + 37, [b"new"], [pack_location(131, 131, 1)], []))
+    state.accept(Batch(len(log), len(log) + 18, [b"d"], [REMOVED]))
+    state.accept(Batch(len(log) + 18, len(log) + 37, [b"new"], [pack_location(131, 131, 1)]))
     assert [(entry.key, entry.value, entry.version) for entry in part.survivors(state)] == [
         (b"a", b"1", 0),
         (b"e", b"1", 76),
@@ -89,7 +87,11 @@ def test_an_entry_superseded_or_removed_after_it_was_read_does_not_survive():
 
 def test_survivors_come_in_the_order_of_their_versions_even_if_they_were_copied_before():
     first = encode_entries([TableEntry(b"x", b"")])[0]
-    log = first + encode_entries([TableEntry(b"y", b"")])[0] + encode_copies([TableEntry(b"x", b"", 0)])[0]
+    log = (
+        first
+        + encode_entries([TableEntry(b"y", b"")])[0]
+        + encode_entries([TableEntry(b"x", b"", 0)], copies=True)[0]
+    )
     entries, _ = decode_entries(log, 0, "t")
     index = TableIndex()
     index.replay(entries, "t")
@@ -110,7 +112,7 @@ def walk(
 
 def test_a_delta_holds_the_newest_entry_per_key_and_no_removed_one():
     log = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"b", b"1"), TableEntry(b"a", b"2")])[0]
-    log += encode_removals([b"b"])[0]
+    log += encode_removals([b"b"])
     assert walk(log, 0, 10) == ([(b"a", b"2")], len(log), True)
     assert walk(log, 0, 2) == ([(b"a", b"1"), (b"b", b"1")], 38, False)
     assert walk(log, 38, 10) == ([(b"a", b"2")], len(log), True)
@@ -139,30 +141,3 @@ def test_a_delta_is_cut_in_front_of_a_newer_value_that_is_too_large():
     assert walk(log, 0, 10, 50, 200) == ([(b"a", b"1")], first, False)
     assert walk(log, first, 10, 50, 200) == ([(b"a", b"2" * 100)], first + 118, False)
     assert walk(log, 0, 10, 121, 200) == ([(b"a", b"2" * 100)], first + 118, False)
-
-
-def test_the_value_cache_forgets_the_values_used_least_lately():
-    cache = ValueCache(64 * (VALUE_OVERHEAD_BYTES + 10))
-    for version in range(64):
-        cache.put(1, version, b"x" * 10)
-    assert cache.find(1, 0) == b"x" * 10
-    cache.put(1, 64, b"y" * 10)
-    cache.check()
-    assert cache.find(1, 1) is None
-    assert cache.find(1, 0) == b"x" * 10
-    assert cache.find(2, 0) is None
-    cache.discard(1, 0)
-    cache.discard(1, 0)
-    cache.check()
-    assert cache.find(1, 0) is None
-    assert cache.statistics().hits == 2
-    assert cache.statistics().misses == 3
-
-
-def test_a_value_too_large_for_the_cache_pushes_nothing_out():
-    cache = ValueCache(100_000)
-    cache.put(1, 1, b"small")
-    cache.put(1, 2, b"x" * 10_000)
-    assert cache.find(1, 1) == b"small"
-    assert cache.find(1, 2) is None
-    ValueCache(0).put(1, 1, b"")

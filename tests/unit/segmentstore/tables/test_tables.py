@@ -99,7 +99,7 @@ async def test_a_get_answers_in_the_order_asked_with_none_for_missing_keys(table
 
 
 async def test_values_not_in_the_cache_are_read_from_the_log_in_few_reads(access):
-    tables = ContainerTables(access, TablesConfig(value_cache_bytes_max=0))
+    tables = ContainerTables(access, TablesConfig())
     await tables.create_table(T)
     await tables.table_update(T, [entry(f"k{n:03}", b"%d" % n) for n in range(100)])
     found = await tables.table_get(T, [b"k%03d" % n for n in range(100)])
@@ -107,15 +107,9 @@ async def test_values_not_in_the_cache_are_read_from_the_log_in_few_reads(access
     assert access.reads == 1
 
 
-async def test_a_hot_value_is_answered_without_reading_the_segment(tables, access):
-    await tables.table_update(T, [entry("k", b"v")])
-    await tables.table_get(T, [b"k"])
-    assert access.reads == 0
-
-
 async def test_short_reads_are_put_together(access):
     access.read_bytes_max = 3
-    tables = ContainerTables(access, TablesConfig(value_cache_bytes_max=0))
+    tables = ContainerTables(access, TablesConfig())
     await tables.create_table(T)
     await tables.table_update(T, [entry("k", b"a long value"), entry("l", b"another")])
     assert [item.value for item in await tables.table_get(T, [b"l", b"k"])] == [b"another", b"a long value"]
@@ -664,7 +658,7 @@ async def test_a_log_with_a_flipped_bit_or_a_cut_is_never_taken_for_a_table(tabl
 
 
 async def test_a_value_damaged_behind_the_index_is_corruption_not_absence(access):
-    tables = ContainerTables(access, TablesConfig(value_cache_bytes_max=0))
+    tables = ContainerTables(access, TablesConfig())
     await tables.create_table(T)
     await tables.table_update(T, [entry("k1", b"v1"), entry("k2", b"v2")])
     access.disks[T].data[39] ^= 1  # in the key of the second entry
@@ -709,7 +703,7 @@ async def test_keys_there_during_a_whole_iteration_come_exactly_once(tables, acc
 
 
 async def test_a_page_removed_while_its_values_are_read_does_not_end_the_iteration(access):
-    tables = ContainerTables(access, TablesConfig(value_cache_bytes_max=0))
+    tables = ContainerTables(access, TablesConfig())
     await tables.create_table(T)
     await tables.create_table("fixed", 2)
     for name in (T, "fixed"):
@@ -780,7 +774,7 @@ async def test_pages_are_bounded_in_bytes_whatever_count_is_asked_for(access):
 
 
 async def test_what_takes_more_than_an_answer_may_have_is_said_before_anything_is_fetched(access):
-    tables = ContainerTables(access, TablesConfig(value_cache_bytes_max=0, page_bytes_max=100))
+    tables = ContainerTables(access, TablesConfig(page_bytes_max=100))
     await tables.create_table(T)
     keys = [b"k%02d" % n for n in range(10)]
     await tables.table_update(T, [entry(key, b"x" * 180) for key in keys])
@@ -865,7 +859,7 @@ async def test_a_position_outside_the_log_or_between_entries_is_refused_and_harm
 
 
 def small(**settings):
-    return TablesConfig(**{"compaction_bytes_max": 500, "value_cache_bytes_max": 0, **settings})
+    return TablesConfig(**{"compaction_bytes_max": 500, **settings})
 
 
 async def replayed(access, name=T):
