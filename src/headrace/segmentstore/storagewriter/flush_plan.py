@@ -1,4 +1,9 @@
-"""What to ask of storage next for one segment: one step, from the head of its queue."""
+"""What to ask of storage next for one segment: one step, from the head of its queue.
+
+A source of a merge that storage has never seen is *absorbed*: its bytes are written straight to the target,
+together with their neighbours, and storage never knows the source. That is every small transaction. Any other
+source is flushed and sealed first and then joined by ``concat``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,6 @@ from typing import Final
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course, is_absorbable
 from headrace.segmentstore.storagewriter.segment_aggregator import (
     PendingAppend,
     PendingDelete,
@@ -42,12 +46,14 @@ class CompareStep:
 
 @dataclass(slots=True)
 class ConcatStep:
+    """Join the stored source to the target."""
+
     merge: PendingMerge
 
 
 @dataclass(slots=True)
 class FinishMergeStep:
-    """The target has the source's bytes: forget the source."""
+    """The target has the source's bytes, or there are none: forget the source."""
 
     merge: PendingMerge
 
@@ -59,24 +65,17 @@ class WaitStep:
     source: SegmentAggregator
 
 
-@dataclass(slots=True)
-class SealStep:
-    item: PendingSeal
-
-
-@dataclass(slots=True)
-class TruncateStep:
-    item: PendingTruncate
-
-
-@dataclass(slots=True)
-class DeleteStep:
-    item: PendingDelete
-
-
 Step = (
-    WriteStep | CompareStep | ConcatStep | FinishMergeStep | WaitStep | SealStep | TruncateStep | DeleteStep
+    WriteStep
+    | CompareStep
+    | ConcatStep
+    | FinishMergeStep
+    | WaitStep
+    | PendingSeal
+    | PendingTruncate
+    | PendingDelete
 )
+"""Seals, truncations and deletions are steps as they are in the queue."""
 
 
 _AFTER_FAILURES_BYTES: Final = 1 * KIB
@@ -109,23 +108,42 @@ def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | 
                 )
             return _gather(aggregator, bearable)
         case PendingMerge():
-            # A source is absorbed whole or not at all: a larger one stores its own bytes, in steps that get
-            # smaller by themselves, and is joined.
-            match choose_course(aggregator, head, absorb_bytes_max=bearable):
-                case MergeCourse.FINISH:
-                    return FinishMergeStep(head)
-                case MergeCourse.ABSORB:
-                    return _gather(aggregator, bearable)
-                case MergeCourse.WAIT:
-                    return WaitStep(head.source)
-                case MergeCourse.CONCAT:
-                    return ConcatStep(head)
-        case PendingSeal():
-            return SealStep(head)
-        case PendingTruncate():
-            return TruncateStep(head)
-        case PendingDelete():
-            return DeleteStep(head)
+            return _plan_merge(aggregator, head, bearable)
+        case _:
+            return head
+
+
+def _plan_merge(target: SegmentAggregator, merge: PendingMerge, absorb_bytes_max: int) -> Step:
+    """Decide anew whenever the merge is at the head: a failed attempt may have changed the answer.
+
+    A source is absorbed whole or not at all: a larger one stores its own bytes, in steps that get smaller by
+    themselves, and is joined.
+
+    Raises:
+        DataCorruptionError: the bytes are neither in the target, nor in the source, nor in the queue; or
+            the target has a part of them, which no call leaves behind.
+    """
+    source = merge.source
+    length = merge.end - merge.offset
+    if source.busy:
+        return WaitStep(source)
+    if length == 0 or merge.end <= target.claimed:
+        return FinishMergeStep(merge)
+    if merge.offset != target.claimed:
+        raise DataCorruptionError(
+            f"storage has {target.claimed} bytes of {target.segment.name!r}; {source.segment.name!r} was "
+            f"merged into [{merge.offset}, {merge.end})"
+        )
+    if length <= absorb_bytes_max and is_absorbable(merge):
+        return _gather(target, absorb_bytes_max)
+    if source.queue:
+        return WaitStep(source)
+    if not source.in_storage:
+        raise DataCorruptionError(
+            f"the {length} bytes of {source.segment.name!r}, merged into {target.segment.name!r} at "
+            f"{merge.offset}, are neither in the log nor in storage"
+        )
+    return ConcatStep(merge)
 
 
 def _compare(aggregator: SegmentAggregator, head: PendingAppend) -> CompareStep:
@@ -181,3 +199,17 @@ def sources_of(step: Step) -> list[SegmentAggregator]:
             return [step.merge.source]
         case _:
             return []
+
+
+def is_absorbable(merge: PendingMerge) -> bool:
+    """Whether all bytes of the source are in the cache and none in storage."""
+    source = merge.source
+    if source.busy or source.in_storage or source.claimed or source.segment.stored_length:
+        return False
+    length = merge.end - merge.offset
+    if source.reach != length or not all(
+        isinstance(item, PendingAppend | PendingSeal) for item in source.queue
+    ):
+        return False
+    head = source.queue[0] if source.queue else None
+    return length == 0 or (isinstance(head, PendingAppend) and head.offset == 0)

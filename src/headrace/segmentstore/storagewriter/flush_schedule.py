@@ -1,4 +1,5 @@
-"""Decides which segments to flush now: by size, by age, under pressure, on request; failed ones later.
+"""The segments of a container that owe something to long-term storage, and which of them to flush now: by
+size, by age, under pressure, on request; failed ones later. What intake, flushing and log cutting share.
 
 Failing and slow segments are *suspects*. They have places of their own to be flushed in, so that however many
 there are, a segment that storage takes without trouble never waits for them.
@@ -6,29 +7,72 @@ there are, a segment that storage takes without trouble never waits for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, ValuesView
 from heapq import heapify, heappop, heappush
 from math import inf
 from operator import itemgetter
+from typing import Final
 
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
+from headrace.segmentstore.storagewriter.segment_aggregator import QueueTotals, SegmentAggregator
 
 _STALE_MIN = 1024
 _SIZE = itemgetter(0)
 
 
 class FlushSchedule:
-    """Queues of segments that are due and a heap of those that will be. ``now`` is loop time in seconds."""
+    """An aggregator for each such segment, from its first operation until its queue is empty; queues of those
+    that are due and a heap of those that will be. ``now`` is loop time in seconds.
 
-    def __init__(self, config: StorageWriterConfig) -> None:
+    Args:
+        config: when they are due.
+        make: makes the aggregator of a segment that is new here, whose queue counts as said.
+    """
+
+    def __init__(
+        self, config: StorageWriterConfig, make: Callable[[SegmentState, QueueTotals], SegmentAggregator]
+    ) -> None:
         self._config = config
+        self._make = make
+        self._aggregators: dict[SegmentState, SegmentAggregator] = {}
+        self.find: Final = self._aggregators.get
+        """The aggregator of a segment, if it has one: asked for every append."""
+        self.totals = QueueTotals()
+        """What is in all queues."""
         self._due: dict[SegmentAggregator, None] = {}
         self._due_suspects: dict[SegmentAggregator, None] = {}
         self._timers: list[tuple[float, int, SegmentAggregator]] = []
         self._ticket = 0
         self.forced = False
         """Everything is due: a clean stop."""
+
+    def __len__(self) -> int:
+        return len(self._aggregators)
+
+    def all(self) -> ValuesView[SegmentAggregator]:
+        return self._aggregators.values()
+
+    def get(self, segment: SegmentState, now: float) -> SegmentAggregator:
+        """Return the aggregator of ``segment``, a new one if need be. Raises: DataCorruptionError."""
+        aggregator = self._aggregators.get(segment)
+        if aggregator is None:
+            aggregator = self._aggregators[segment] = self._make(segment, self.totals)
+            aggregator.since = now
+        return aggregator
+
+    def settle(self, aggregator: SegmentAggregator, now: float) -> None:
+        """The queue or the state of a segment changed: schedule it, or forget it if it owes nothing."""
+        if aggregator.queue or aggregator.busy or aggregator.target is not None:
+            self.update(aggregator, now)
+        elif self._aggregators.get(aggregator.segment) is aggregator:
+            del self._aggregators[aggregator.segment]
+
+    def force(self, now: float) -> None:
+        """Make all of them due, as long as ``forced`` is set."""
+        self.forced = True
+        for aggregator in self._aggregators.values():
+            self.update(aggregator, now)
 
     @property
     def due_count(self) -> int:
@@ -87,14 +131,14 @@ class FlushSchedule:
         """Return when ``advance`` should be called next; inf if there is nothing to wait for."""
         return self._timers[0][0] if self._timers else inf
 
-    def relieve(self, aggregators: Iterable[SegmentAggregator], now: float, bytes_left_max: int) -> None:
+    def relieve(self, now: float, bytes_left_max: int) -> None:
         """Too many bytes wait: make the largest due, until no more than ``bytes_left_max`` are left."""
         due, due_suspects = self._due, self._due_suspects
         if len(due) >= self._config.flushes_max:
             return  # more wait for a place than there are; who comes next is decided when more is known
         idle = [
             (found.pending_bytes, found)
-            for found in aggregators
+            for found in self._aggregators.values()
             if not (found.busy or found in due or found in due_suspects or found.is_source)
         ]
         waiting = sum(size for size, _ in idle)
@@ -110,9 +154,9 @@ class FlushSchedule:
             aggregator.urgent = True
             self.update(aggregator, now)
 
-    def press(self, aggregators: Iterable[SegmentAggregator], sequence: int, now: float) -> None:
+    def press(self, sequence: int, now: float) -> None:
         """The log cannot be cut at ``sequence``: make due what stands in the way."""
-        for aggregator in aggregators:
+        for aggregator in self._aggregators.values():
             lowest = aggregator.lowest_sequence
             if lowest is not None and lowest < sequence and not aggregator.is_source:
                 aggregator.urgent = True
@@ -124,3 +168,11 @@ class FlushSchedule:
             return
         self._timers = [timer for timer in self._timers if timer[2].scheduled_at == timer[0]]
         heapify(self._timers)
+
+    def check(self) -> None:
+        """Assert the invariants of every queue, and that they are counted right."""
+        aggregators = self._aggregators.values()
+        for aggregator in aggregators:
+            aggregator.check()
+        assert self.totals.size_bytes == sum(found.queued_bytes for found in aggregators)
+        assert self.totals.items == sum(len(found.queue) for found in aggregators)

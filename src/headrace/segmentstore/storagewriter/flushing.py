@@ -18,7 +18,6 @@ from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_plan import WaitStep, plan_step, sources_of
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
-from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
 from headrace.segmentstore.storagewriter.segment_aggregator import PendingDelete, SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
 
@@ -41,8 +40,7 @@ class Flushing:
 
     Args:
         flusher: asks storage.
-        pending: told when a segment owes nothing any more.
-        schedule: says what is due.
+        schedule: says what is due; told when a segment owes nothing any more.
         config: how many at a time, and how long a failed one waits.
         on_flushed: called when a segment was flushed, or has failed.
         on_progress: called after bytes were stored, once for all of one turn of the loop.
@@ -51,7 +49,6 @@ class Flushing:
     def __init__(
         self,
         flusher: SegmentFlusher,
-        pending: PendingSegments,
         schedule: FlushSchedule,
         config: StorageWriterConfig,
         *,
@@ -59,7 +56,6 @@ class Flushing:
         on_progress: Callable[[], None] | None,
     ) -> None:
         self._flusher = flusher
-        self._pending = pending
         self._schedule = schedule
         self._config = config
         self._on_flushed = on_flushed
@@ -175,7 +171,7 @@ class Flushing:
 
     def _settle(self, sources: list[SegmentAggregator], now: float) -> None:
         for source in sources:
-            self._pending.settle(source, now)
+            self._schedule.settle(source, now)
 
     def _find_slow(self, now: float) -> None:
         """Flushes that take long: let others have their places, as long as there are places of suspects."""
@@ -230,8 +226,8 @@ class Flushing:
         if target is not None:
             target.waiting = False
             target.urgent = True  # it was due before it had to wait
-            self._pending.settle(target, now)
-        self._pending.settle(aggregator, now)
+            self._schedule.settle(target, now)
+        self._schedule.settle(aggregator, now)
         self._wake.set()
         self._on_flushed()
 

@@ -26,7 +26,6 @@ from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
-from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
 from headrace.segmentstore.storagewriter.segment_aggregator import let_go_of_sources
 
 _OWN_PRESSURE: Final = 0.5
@@ -47,8 +46,7 @@ class Intake:
     Args:
         memory_log: durable operations in order.
         read_index: tells how full the cache is.
-        pending: where the operations go.
-        schedule: told what has become due by its size, or because too much waits in all.
+        schedule: where the operations go; told what has become due by its size, or because too much waits.
         acknowledgements: told every sequence number.
         config: how much is taken and may wait.
         on_taken: called when there is something new to be flushed or acknowledged.
@@ -59,7 +57,6 @@ class Intake:
         self,
         memory_log: MemoryLog,
         read_index: ReadIndex,
-        pending: PendingSegments,
         schedule: FlushSchedule,
         acknowledgements: Acknowledgements,
         config: StorageWriterConfig,
@@ -69,7 +66,6 @@ class Intake:
     ) -> None:
         self._memory_log = memory_log
         self._read_index = read_index
-        self._pending = pending
         self._schedule = schedule
         self._acknowledgements = acknowledgements
         self._config = config
@@ -110,7 +106,7 @@ class Intake:
 
     async def _queue(self, operations: Sequence[StorageOperation], now: float) -> None:
         """Queue operations; in a loop of its own those that only make the last item of a segment longer."""
-        find, on_taken = self._pending.find, self._acknowledgements.on_taken
+        find, on_taken = self._schedule.find, self._acknowledgements.on_taken
         flush_bytes = self._config.flush_bytes
         fresh_bytes = 0
         for operation in operations:
@@ -143,32 +139,32 @@ class Intake:
         if isinstance(operation, StoredDelete):
             await self._add_delete(segment, sequence, now)
             return
-        aggregator = self._pending.get(segment, now)
+        aggregator = self._schedule.get(segment, now)
         match operation:
             case StoredAppend():
                 aggregator.add_append(sequence, operation.offset, operation.length)
                 self._fresh_bytes += operation.length
             case StoredMerge():
-                source = self._pending.get(operation.source, now)
+                source = self._schedule.get(operation.source, now)
                 aggregator.add_merge(sequence, operation.offset, operation.length, source)
             case StoredSeal():
                 aggregator.add_seal(sequence)
             case StoredTruncate():
                 aggregator.add_truncate(sequence, operation.offset)
-        self._pending.settle(aggregator, now)
+        self._schedule.settle(aggregator, now)
 
     async def _add_delete(self, segment: SegmentState, sequence: int, now: float) -> None:
         if segment.stored_deleted:
             return
         budget = LoopBudget(_SOURCES_AT_ONCE)
-        for source in let_go_of_sources(self._pending.get(segment, now)):
-            self._pending.settle(source, now)
+        for source in let_go_of_sources(self._schedule.get(segment, now)):
+            self._schedule.settle(source, now)
             await budget.spend()  # no step of the segment is begun meanwhile, since it leaves
-        aggregator = self._pending.get(segment, now)
+        aggregator = self._schedule.get(segment, now)
         aggregator.add_delete(sequence)
         aggregator.target = None
         aggregator.waiting = False
-        self._pending.settle(aggregator, now)
+        self._schedule.settle(aggregator, now)
 
     def _is_pressed(self) -> bool:
         index = self._read_index
@@ -177,15 +173,15 @@ class Intake:
     def _is_full(self) -> bool:
         """Whether no more operations are to be taken. O(segments) if so many wait, O(1) else."""
         limit = self._config.pending_operations_max
-        if self._pending.queued_items < limit:
+        if self._schedule.totals.items < limit:
             return False
         # What waits for the log must not keep it from being read.
-        return sum(len(found.queue) for found in self._pending.all() if not found.awaits_log) >= limit
+        return sum(len(found.queue) for found in self._schedule.all() if not found.awaits_log) >= limit
 
     def _relieve(self, now: float, *, grows: bool) -> None:
         """Flush early if too much waits. O(segments) then, so not done for each operation."""
         self._fresh_bytes = 0
-        waiting = self._pending.queued_bytes
+        waiting = self._schedule.totals.size_bytes
         enough = self._config.pressure_bytes
         left = enough // 2
         if self._is_pressed():
@@ -193,4 +189,4 @@ class Intake:
             # What still grows is left more of: writes are larger then, and fewer.
             enough, left = 0, min(left, waiting * 3 // 4 if grows else waiting // 2)
         if waiting >= enough:
-            self._schedule.relieve(self._pending.all(), now, left)
+            self._schedule.relieve(now, left)

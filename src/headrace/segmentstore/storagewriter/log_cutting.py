@@ -12,7 +12,6 @@ from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgement
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.flushing import FATAL
-from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
 from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
 
 _logger = logging.getLogger(__name__)
@@ -26,8 +25,7 @@ class LogCutting:
 
     Args:
         acknowledge: told that checkpoint's sequence number.
-        pending: what is not stored.
-        schedule: told what stands before a checkpoint that has waited too long.
+        schedule: what is not stored; told what stands before a checkpoint that has waited too long.
         acknowledgements: the sequence numbers.
         config: how often, how long.
         on_pressed: called when something has become due.
@@ -37,7 +35,6 @@ class LogCutting:
     def __init__(
         self,
         acknowledge: Callable[[int], Awaitable[None]],
-        pending: PendingSegments,
         schedule: FlushSchedule,
         acknowledgements: Acknowledgements,
         config: StorageWriterConfig,
@@ -46,7 +43,6 @@ class LogCutting:
         on_looked: Callable[[], None],
     ) -> None:
         self._acknowledge = acknowledge
-        self._pending = pending
         self._schedule = schedule
         self._acknowledgements = acknowledgements
         self._config = config
@@ -97,7 +93,7 @@ class LogCutting:
         lowest = self._blocker.lowest_sequence if self._blocker is not None else None
         if lowest is None or lowest >= first:
             lowest, self._blocker = None, None
-            for aggregator in self._pending.all():
+            for aggregator in self._schedule.all():
                 sequence = aggregator.lowest_sequence
                 if sequence is not None and (lowest is None or sequence < lowest):
                     lowest, self._blocker = sequence, aggregator
@@ -127,5 +123,5 @@ class LogCutting:
         if is_old or (is_far and not self._hurried):
             # By its age again and again, since storage may fail; by the log's length once, as soon as may be.
             self._blocked_since, self._hurried = now, self._hurried or is_far
-            self._schedule.press(self._pending.all(), first, now)
+            self._schedule.press(first, now)
             self._on_pressed()

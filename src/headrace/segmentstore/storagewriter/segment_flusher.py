@@ -7,8 +7,7 @@ either none or all of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.errors import CorruptionError, DataCorruptionError, StorageReadError
 from headrace.limits import MIB
@@ -18,61 +17,29 @@ from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.flush_plan import (
     CompareStep,
     ConcatStep,
-    DeleteStep,
     FinishMergeStep,
-    SealStep,
     Step,
-    TruncateStep,
     WriteStep,
 )
 from headrace.segmentstore.storagewriter.reconcile_plan import adopt_stored_state, first_difference
 from headrace.segmentstore.storagewriter.segment_aggregator import (
+    PendingDelete,
     PendingMerge,
+    PendingSeal,
+    PendingTruncate,
     QueueTotals,
     SegmentAggregator,
     let_go_of_sources,
 )
-from headrace.storage.chunks.segment_info import StoredSegmentInfo
+from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
 _COMPARED_BYTES: Final = 1 * MIB
-
-
-class SegmentStorage(Protocol):
-    """What is asked of :class:`headrace.storage.chunks.segment_storage.ChunkedSegmentStorage`."""
-
-    def info(self, segment: str) -> StoredSegmentInfo | None: ...
-
-    async def read_stored(self, segment: str, offset: int, length: int) -> memoryview: ...
-
-    async def create(self, segment: str, rollover_bytes: int = 0) -> None: ...
-
-    async def write(
-        self,
-        segment: str,
-        offset: int,
-        buffers: Sequence[memoryview],
-        *,
-        create: bool = False,
-        rollover_bytes: int = 0,
-    ) -> None: ...
-
-    async def seal(self, segment: str) -> None: ...
-
-    async def truncate(self, segment: str, offset: int) -> None: ...
-
-    async def concat(self, target: str, offset: int, source: str) -> None: ...
-
-    async def delete(self, segment: str) -> None: ...
-
-    async def collect_garbage(self, objects_max: int = 1000) -> int: ...
-
-    async def collect_leftovers(self) -> int: ...
 
 
 class SegmentFlusher:
     """The only caller of storage's modifying methods, whose errors it lets through. Steps can be repeated."""
 
-    def __init__(self, storage: SegmentStorage, read_index: ReadIndex) -> None:
+    def __init__(self, storage: ChunkedSegmentStorage, read_index: ReadIndex) -> None:
         self._storage = storage
         self._read_index = read_index
         self.bytes_written = 0
@@ -114,16 +81,16 @@ class SegmentFlusher:
                 await self._concat(aggregator, step.merge)
             case FinishMergeStep():
                 await self._finish_merge(aggregator, step.merge)
-            case SealStep():
+            case PendingSeal():
                 await self._seal(aggregator, step)
-            case TruncateStep():
+            case PendingTruncate():
                 await self._truncate(aggregator, step)
-            case DeleteStep():
+            case PendingDelete():
                 await self._delete_from_storage(aggregator)
                 aggregator.segment.note_stored_deletion()
                 # Also a source that was merged into a deleted target: its bytes would count as unstored.
                 self._read_index.drop(aggregator.segment)
-                aggregator.finish(step.item)
+                aggregator.finish(step)
             case _:
                 raise AssertionError(step)
 
@@ -294,18 +261,18 @@ class SegmentFlusher:
         self._advance(aggregator, merge.end)
         self._complete_merge(aggregator, merge)
 
-    async def _seal(self, aggregator: SegmentAggregator, step: SealStep) -> None:
+    async def _seal(self, aggregator: SegmentAggregator, step: PendingSeal) -> None:
         if aggregator.in_storage:
             await self._storage.seal(aggregator.segment.storage_name)
         aggregator.segment.note_stored_seal(sealed=True)
-        aggregator.finish(step.item)
+        aggregator.finish(step)
 
-    async def _truncate(self, aggregator: SegmentAggregator, step: TruncateStep) -> None:
-        offset = step.item.offset
+    async def _truncate(self, aggregator: SegmentAggregator, step: PendingTruncate) -> None:
+        offset = step.offset
         if aggregator.in_storage:
             await self._storage.truncate(aggregator.segment.storage_name, offset)
-        if step.item.offset == offset:  # else it was raised meanwhile
-            aggregator.finish(step.item)
+        if step.offset == offset:  # else it was raised meanwhile
+            aggregator.finish(step)
 
     async def _delete_from_storage(self, aggregator: SegmentAggregator) -> None:
         name = aggregator.segment.storage_name

@@ -25,8 +25,8 @@ from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.flushing import FATAL, Flushing
 from headrace.segmentstore.storagewriter.intake import Intake
 from headrace.segmentstore.storagewriter.log_cutting import LogCutting
-from headrace.segmentstore.storagewriter.pending_segments import PendingSegments
-from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher, SegmentStorage
+from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
+from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class StorageWriter:
         self,
         memory_log: MemoryLog,
         read_index: ReadIndex,
-        storage: SegmentStorage,
+        storage: ChunkedSegmentStorage,
         acknowledge: Callable[[int], Awaitable[None]],
         config: StorageWriterConfig | None = None,
         on_progress: Callable[[], None] | None = None,
@@ -84,11 +84,9 @@ class StorageWriter:
         self._config = config = config or StorageWriterConfig()
         self._flusher = SegmentFlusher(storage, read_index)
         self._acknowledgements = Acknowledgements()
-        self._schedule = FlushSchedule(config)
-        self._pending = PendingSegments(self._schedule, self._flusher.make_aggregator)
+        self._schedule = FlushSchedule(config, self._flusher.make_aggregator)
         self._cutting = LogCutting(
             acknowledge,
-            self._pending,
             self._schedule,
             self._acknowledgements,
             config,
@@ -97,7 +95,6 @@ class StorageWriter:
         )
         self._flushing = Flushing(
             self._flusher,
-            self._pending,
             self._schedule,
             config,
             on_flushed=self._cutting.on_progress,
@@ -106,7 +103,6 @@ class StorageWriter:
         self._intake = Intake(
             memory_log,
             read_index,
-            self._pending,
             self._schedule,
             self._acknowledgements,
             config,
@@ -150,9 +146,8 @@ class StorageWriter:
         """
         if self._ended or self._running is None:
             raise ContainerOfflineError("the storage writer does not run")
-        self._schedule.forced = True
         self._intake.idle = False
-        self._pending.schedule_all(asyncio.get_running_loop().time())
+        self._schedule.force(asyncio.get_running_loop().time())
         self._flushing.wake()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._quiet_waiters.append(waiter)
@@ -172,7 +167,7 @@ class StorageWriter:
 
     def statistics(self) -> StorageWriterStatistics:
         """Look at every segment that owes something."""
-        aggregators = self._pending.all()
+        aggregators = self._schedule.all()
         oldest = min((found.since for found in aggregators if found.queue), default=None)
         now = asyncio.get_running_loop().time()
         return StorageWriterStatistics(
@@ -180,9 +175,9 @@ class StorageWriter:
             taken_sequence=self._acknowledgements.taken,
             acknowledged_sequence=self._acknowledgements.acknowledged,
             operations_queued=sum(len(found.queue) for found in aggregators),
-            bytes_queued=self._pending.queued_bytes,
+            bytes_queued=self._schedule.totals.size_bytes,
             oldest_age_s=0.0 if oldest is None else now - oldest,
-            segments_pending=len(self._pending),
+            segments_pending=len(self._schedule),
             segments_due=self._schedule.due_count,
             segments_failing=sum(found.failures > 0 for found in aggregators),
             segments_suspect=sum(found.suspect for found in aggregators),
@@ -200,7 +195,7 @@ class StorageWriter:
     def check(self) -> None:
         """Assert the invariants of every segment's queue and of the acknowledgements."""
         self._acknowledgements.check()
-        self._pending.check()
+        self._schedule.check()
         self._flushing.check()
 
     # ---------------------------------------------------------------------------------- between the loops
@@ -214,7 +209,7 @@ class StorageWriter:
 
     def _wake_quiet_waiters(self) -> None:
         """Tell those who wait for everything to be stored, if it is."""
-        if not self._quiet_waiters or not self._intake.idle or len(self._pending):
+        if not self._quiet_waiters or not self._intake.idle or len(self._schedule):
             return
         if self._cutting.acknowledgeable() is not None:
             return

@@ -39,9 +39,7 @@ async def test_a_timer_that_fires_too_early_makes_no_segment_wait_for_ever(monke
 
     monkeypatch.setattr(loop, "call_at", call_early)
     schedule = Schedule(loop.time() + 0.05)
-    flushing = Flushing(
-        None, None, schedule, StorageWriterConfig(), on_flushed=lambda: None, on_progress=None
-    )
+    flushing = Flushing(None, schedule, StorageWriterConfig(), on_flushed=lambda: None, on_progress=None)
     running = asyncio.ensure_future(flushing.run(None))
     try:
         await asyncio.wait_for(schedule.reached.wait(), 10)
@@ -51,9 +49,7 @@ async def test_a_timer_that_fires_too_early_makes_no_segment_wait_for_ever(monke
 
 async def test_what_is_due_within_a_millisecond_is_due_now():
     schedule = Schedule(asyncio.get_running_loop().time() + 0.0009)
-    flushing = Flushing(
-        None, None, schedule, StorageWriterConfig(), on_flushed=lambda: None, on_progress=None
-    )
+    flushing = Flushing(None, schedule, StorageWriterConfig(), on_flushed=lambda: None, on_progress=None)
     running = asyncio.ensure_future(flushing.run(None))
     await schedule.reached.wait()
     running.cancel()

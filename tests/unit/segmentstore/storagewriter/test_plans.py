@@ -14,19 +14,19 @@ from headrace.segmentstore.storagewriter.flush_plan import (
     MERGES_MAX,
     CompareStep,
     ConcatStep,
-    DeleteStep,
     FinishMergeStep,
-    SealStep,
-    TruncateStep,
     WaitStep,
     WriteStep,
+    is_absorbable,
     plan_step,
 )
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
-from headrace.segmentstore.storagewriter.merge_plan import MergeCourse, choose_course, is_absorbable
 from headrace.segmentstore.storagewriter.segment_aggregator import (
     AGGREGATE_BYTES_MAX,
+    PendingDelete,
     PendingMerge,
+    PendingSeal,
+    PendingTruncate,
     SegmentAggregator,
     let_go_of_sources,
 )
@@ -236,7 +236,7 @@ def test_a_deletion_replaces_everything_and_names_the_merges_that_go_with_it():
     found.add_merge(4, 10, 7, source)
     merges = found.add_delete(5)
     assert [(merge.source, merge.sequence) for merge in merges] == [(source, 4)]
-    assert isinstance(step_of(found), DeleteStep)
+    assert isinstance(step_of(found), PendingDelete)
     assert found.lowest_sequence == 5
 
 
@@ -281,8 +281,8 @@ def test_steps_come_in_the_order_of_the_log():
         if isinstance(step, WriteStep):
             found.confirm(step.offset + step.length)
         else:
-            found.finish(step.item)
-    assert kinds == [WriteStep, TruncateStep, SealStep]
+            found.finish(step)
+    assert kinds == [WriteStep, PendingTruncate, PendingSeal]
 
 
 def test_appends_and_small_merges_become_one_write():
@@ -332,17 +332,17 @@ def test_a_write_absorbs_so_many_merges_only():
 
 def course(target, source, length, offset=0):
     target.add_merge(9, offset, length, source)
-    return choose_course(target, target.queue[0], absorb_bytes_max=1000)
+    return type(plan_step(target, write_bytes_max=1000))
 
 
 def test_a_merge_whose_bytes_the_target_has_is_only_finished():
-    assert course(aggregator(stored=10), source_with(10), 10) is MergeCourse.FINISH
-    assert course(aggregator(), source_with(0), 0) is MergeCourse.FINISH
+    assert course(aggregator(stored=10), source_with(10), 10) is FinishMergeStep
+    assert course(aggregator(), source_with(0), 0) is FinishMergeStep
 
 
 def test_a_source_unknown_to_storage_is_absorbed_unless_it_is_large():
-    assert course(aggregator(), source_with(1000), 1000) is MergeCourse.ABSORB
-    assert course(aggregator(), source_with(1001), 1001) is MergeCourse.WAIT
+    assert course(aggregator(), source_with(1000), 1000) is WriteStep
+    assert course(aggregator(), source_with(1001), 1001) is WaitStep
 
 
 @pytest.mark.parametrize("trace", ["row", "claim", "stored bytes"])
@@ -356,29 +356,29 @@ def test_a_source_that_storage_has_anything_of_is_not_absorbed(trace):
             source.claimed = 4
         case _:
             source.segment.stored_length = 4
-    assert course(aggregator(), source, 10) is MergeCourse.WAIT
+    assert course(aggregator(), source, 10) is WaitStep
 
 
 def test_a_source_that_is_being_flushed_is_waited_for():
     for stored in (0, 10):
         source = source_with(10)
         source.busy = True
-        assert course(aggregator(stored=stored), source, 10) is MergeCourse.WAIT
+        assert course(aggregator(stored=stored), source, 10) is WaitStep
 
 
 def test_a_stored_source_is_joined_once_it_owes_nothing():
     source = source_with(10, stored=10, in_storage=True)
-    assert course(aggregator(), source, 10) is MergeCourse.CONCAT
+    assert course(aggregator(), source, 10) is ConcatStep
     partly = aggregator(10, stored=4, in_storage=True, merged=True)
     partly.add_append(1, 4, 6)
-    assert course(aggregator(), partly, 10) is MergeCourse.WAIT
+    assert course(aggregator(), partly, 10) is WaitStep
 
 
 def test_a_source_whose_head_is_missing_is_not_absorbed():
     source = aggregator(10, merged=True)
     source.add_append(1, 4, 6)  # recovered: the head may be in the target
-    assert course(aggregator(), source, 10) is MergeCourse.WAIT
-    assert course(aggregator(stored=10), source, 10) is MergeCourse.FINISH
+    assert course(aggregator(), source, 10) is WaitStep
+    assert course(aggregator(stored=10), source, 10) is FinishMergeStep
 
 
 def test_a_source_that_is_nowhere_is_corruption():
@@ -467,8 +467,17 @@ def pending(size, since=0.0):
     return found
 
 
+def schedule_of(found=(), config=CONFIG):
+    """A schedule that has the segments of ``found``."""
+    schedule = FlushSchedule(config, lambda segment, _: {one.segment: one for one in found}[segment])
+    for one in found:
+        since = one.since
+        schedule.get(one.segment, 0.0).since = since
+    return schedule
+
+
 def test_a_segment_is_due_by_size_by_age_on_request_and_never_before_its_pause_is_over():
-    schedule = FlushSchedule(CONFIG)
+    schedule = schedule_of()
     found = pending(99, since=5.0)
     assert schedule.due_at(found) == 7.0
     assert schedule.due_at(pending(100)) == 0.0
@@ -485,7 +494,7 @@ def test_a_segment_is_due_by_size_by_age_on_request_and_never_before_its_pause_i
 
 
 def test_due_segments_are_taken_in_the_order_in_which_they_became_due():
-    schedule = FlushSchedule(CONFIG)
+    schedule = schedule_of()
     found = [pending(1, since=float(number)) for number in (2, 0, 1)]
     for one in found:
         schedule.update(one, 0.0)
@@ -498,7 +507,7 @@ def test_due_segments_are_taken_in_the_order_in_which_they_became_due():
 
 
 def test_suspects_queue_apart():
-    schedule = FlushSchedule(CONFIG)
+    schedule = schedule_of()
     found = [pending(100) for _ in range(4)]
     found[0].suspect = found[2].suspect = True
     for one in found:
@@ -509,7 +518,7 @@ def test_suspects_queue_apart():
 
 
 def test_a_seal_a_merge_and_a_truncation_wait_a_shorter_time_than_bytes():
-    schedule = FlushSchedule(StorageWriterConfig(flush_age_s=30.0, change_age_s=2.0))
+    schedule = schedule_of(config=StorageWriterConfig(flush_age_s=30.0, change_age_s=2.0))
     found = pending(1, since=5.0)
     assert schedule.due_at(found) == 35.0
     found.add_truncate(2, 0)
@@ -517,7 +526,7 @@ def test_a_seal_a_merge_and_a_truncation_wait_a_shorter_time_than_bytes():
 
 
 def test_bytes_that_storage_claims_are_compared_at_once():
-    schedule = FlushSchedule(CONFIG)
+    schedule = schedule_of()
     found = aggregator(stored=10)
     found.since = 5.0
     found.add_append(1, 0, 20)
@@ -525,16 +534,15 @@ def test_bytes_that_storage_claims_are_compared_at_once():
 
 
 def test_what_keeps_the_log_from_being_cut_becomes_due():
-    schedule = FlushSchedule(CONFIG)
     found = [pending(1) for _ in range(3)]
     found[1].queue[0].sequence = 10
     source = source_with(5)
-    schedule.press([*found, source], 10, 0.0)
+    schedule_of([*found, source]).press(10, 0.0)
     assert [one.urgent for one in (*found, source)] == [True, False, True, False]
 
 
 def test_timers_of_segments_that_are_no_longer_due_do_not_pile_up():
-    schedule = FlushSchedule(CONFIG)
+    schedule = schedule_of()
     found = pending(1)
     for number in range(20_000):
         found.not_before = 20_000.0 - number
@@ -543,38 +551,38 @@ def test_timers_of_segments_that_are_no_longer_due_do_not_pile_up():
 
 
 def test_pressure_makes_the_largest_due_until_no_more_than_asked_for_is_left():
-    schedule = FlushSchedule(CONFIG)
     found = [pending(size) for size in (10, 90, 50, 80, 70, 60, 95)]
-    schedule.relieve(found, 0.0, 200)
+    schedule_of(found).relieve(0.0, 200)
     assert sorted(one.pending_bytes for one in found if one.urgent) == [80, 90, 95]
     sources = [source_with(90) for _ in range(20)]
-    schedule.relieve(sources, 0.0, 200)
+    schedule_of(sources).relieve(0.0, 200)
     assert not any(source.urgent for source in sources)
 
 
 def test_pressure_chooses_nobody_while_more_are_due_than_there_are_places():
-    schedule = FlushSchedule(replace(CONFIG, flushes_max=2))
     due = [pending(100) for _ in range(2)]
+    small, large = pending(10), pending(90)
+    schedule = schedule_of([*due, small, large], replace(CONFIG, flushes_max=2))
     for one in due:
         schedule.update(one, 0.0)
-    small, large = pending(10), pending(90)
-    schedule.relieve([*due, small, large], 0.0, 50)
+    schedule.relieve(0.0, 50)
     assert not small.urgent
     assert not large.urgent
     assert schedule.next_due(suspect=False) is due[0]
     small.add_append(2, 10, 85)  # what was not chosen grows on; the choice is made with what is known then
-    schedule.relieve([due[1], small, large], 0.0, 90)
+    due[0].busy = True
+    schedule.relieve(0.0, 90)
     assert (small.urgent, large.urgent) == (True, False)
 
 
 def test_suspects_that_are_due_do_not_keep_others_from_being_chosen():
-    schedule = FlushSchedule(replace(CONFIG, flushes_max=2))
     hanging = [pending(100) for _ in range(10)]
+    found = pending(90)
+    schedule = schedule_of([*hanging, found], replace(CONFIG, flushes_max=2))
     for one in hanging:
         one.suspect = True
         schedule.update(one, 0.0)
-    found = pending(90)
-    schedule.relieve([*hanging, found], 0.0, 50)
+    schedule.relieve(0.0, 50)
     assert found.urgent
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.storagewriter.flush_plan import CompareStep, ConcatStep, TruncateStep, plan_step
-from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggregator
+from headrace.segmentstore.storagewriter.flush_plan import CompareStep, ConcatStep, plan_step
+from headrace.segmentstore.storagewriter.segment_aggregator import PendingTruncate, SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
 from headrace.storage.chunks.segment_info import StoredSegmentInfo
 
@@ -104,7 +104,7 @@ async def test_a_truncation_raised_while_storage_truncates_is_performed_as_well(
     storage.on_truncate.append(lambda: found.add_truncate(2, 20))
     flusher = SegmentFlusher(storage, Index())
     while (step := step_of(found)) is not None:
-        assert isinstance(step, TruncateStep)
+        assert isinstance(step, PendingTruncate)
         assert len(storage.calls) < 2
         await flusher.perform(found, step)
     assert storage.calls == [("truncate", 10), ("truncate", 20)]

@@ -603,9 +603,9 @@ async def test_a_checkpoint_far_behind_hurries_what_is_in_its_way_once():
     pressed = []
     press = world.writer._schedule.press
 
-    def counted(aggregators, sequence, now):
+    def counted(sequence, now):
         pressed.append(now)
-        press(aggregators, sequence, now)
+        press(sequence, now)
 
     world.writer._schedule.press = counted
     async with running(world):
@@ -1036,7 +1036,7 @@ async def let_go_of_thousands(target, *through):
     for name in through:
         world.seal(name)
         world.merge("s", name)
-    loop, find, at_once, before = asyncio.get_running_loop(), world.writer._pending.find, [], 0
+    loop, find, at_once, before = asyncio.get_running_loop(), world.writer._schedule.find, [], 0
 
     def look():
         nonlocal before
@@ -1044,7 +1044,7 @@ async def let_go_of_thousands(target, *through):
         count = sum(each is None or each.target is None for each in found)
         at_once.append(count - before)
         before = count
-        world.writer._schedule.press(world.writer._pending.all(), world.sequence, loop.time())
+        world.writer._schedule.press(world.sequence, loop.time())
         world.writer._flushing.wake()
         if before < 3000:
             loop.call_soon(look)
@@ -1091,7 +1091,7 @@ async def test_thousand_sources_of_a_source_of_a_deleted_target_are_not_forgotte
         world.merge("inner", name)
     world.seal("inner")
     failing(world)
-    find = world.writer._pending.find
+    find = world.writer._schedule.find
     async with running(world):
         await asyncio.sleep(5.0)
         world.merge("s", "inner")
