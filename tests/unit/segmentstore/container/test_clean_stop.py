@@ -105,7 +105,7 @@ async def test_a_stop_is_over_in_its_time_although_storage_is_away_and_nothing_i
 
 
 async def test_a_stop_does_not_wait_for_a_log_that_fails_meanwhile():
-    bench = Stopping(stop_flush_s=1e6)
+    bench = Stopping(stop_flush_s=1e6, flush_age_s=1e9)  # nothing is stored before it stops
     container = await bench.start()
     await live(bench, 1 * KIB)
 

@@ -562,7 +562,7 @@ class TestClose:
                 with pytest.raises(DataCorruptionError, match="record 8 is damaged but was acknowledged"):
                     await machine.open()
             else:  # nobody can tell: it may have been in flight
-                assert [address for address, _ in read_all(await machine.open())] == list(range(1, 8))
+                assert [address for address, _ in await read_all(await machine.open())] == list(range(1, 8))
 
         machine.run(scenario())
 
