@@ -104,7 +104,6 @@ class ContainerTiers:
         components, state = self._components, self._state
         await self.log.start(StoredLengths(state, self.read_index).on_rows, self._replay_turn())
         await self._check_recovered()
-        await self.log.confirm_kept()
         rows = LogRowStore(state, self.log.processor)
         self.storage = ChunkedSegmentStorage(
             components.chunks,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from headrace.errors import ClosedError, HeadraceError, ThrottledError
 from headrace.limits import KIB
@@ -34,16 +34,12 @@ from headrace.segmentstore.durablelog.replay_portion import ROW_BYTES, ReplayPor
 from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
-from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.metadata_checkpoint import CheckpointSnapshot, encode_segment_row
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.contract import Wal, WalRecord, WalStatistics
 
 _logger = logging.getLogger(__name__)
-
-_CONFIRMED_AT_ONCE: Final = 500
-"""Operations that recovery adds to the log in flight at a time."""
 
 
 @dataclass(slots=True)
@@ -97,7 +93,6 @@ class DurableLog:
         """Everything before it is in long-term storage, and nobody needs it in the log any more."""
         self._recovered_operations = 0
         self._recovered_frames = 0
-        self._kept: Mapping[int, Sequence[str]] = {}
         self._counted_checkpoints = 0
         self._checkpoints = 0
         self._truncations = 0
@@ -147,25 +142,6 @@ class DurableLog:
         if not recovered:
             await self.write_checkpoint()
 
-    async def confirm_kept(self) -> None:
-        """Log that segments are active which recovery kept although the log evicts them.
-
-        Before anything happens to them: a later owner may find the eviction without what they were kept for.
-        But after all that recovery itself hands to storage, since this may make a checkpoint due.
-        """
-        kept, self._kept = self._kept, {}
-        live = [each for each in kept.items() if each[0] not in self.departed_in_log]
-        at_once = min(_CONFIRMED_AT_ONCE, self.requests_max)
-        for begin in range(0, len(live), at_once):
-            confirmations = [
-                self.submit(
-                    partial(transitions.propose_stay, self._container, segment_id, keys), critical=True
-                )
-                for segment_id, keys in live[begin : begin + at_once]
-            ]
-            for confirmation in confirmations:
-                await confirmation
-
     async def _replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
         """Rebuild the container's state from the WAL, others run in between; False if the log is new."""
         self.check_not_ended()
@@ -191,7 +167,6 @@ class DurableLog:
         self._recovered_frames = reader.frame_count
         self.departed_in_log = replay.departed
         self.truncated_sequence = replay.first_sequence
-        self._kept = replay.kept
         return recovered
 
     def _on_record(self, record: WalRecord) -> None:

@@ -13,7 +13,7 @@ Nothing here waits, and it is done in portions: an owner lets others run behind 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from headrace.errors import DataCorruptionError
@@ -64,11 +64,6 @@ class LogReplay:
         """Ids of segments whose merge or deletion was replayed, so that storage hears of it again."""
         self.first_sequence = 0
         """Where the first whole checkpoint begins: operations before it left nothing that is still to do."""
-        self._resumed: set[int] = set()
-        """Ids of segments with operations in the memory log: the storage writer will hold their objects."""
-        self.kept: dict[int, Sequence[str]] = {}
-        """Ids of segments that stay although the log evicts them, with the keys of rows that stay with them.
-        Who reads less of the log does not see why they are there: the owner has to log that they are."""
 
     def replay(self, reader: FrameReader, record: WalRecord) -> Iterator[None]:
         """Replay the next record, to be gone through to its end; yields behind each portion that is full.
@@ -199,16 +194,13 @@ class LogReplay:
     def _replay(self, operation: Operation, time_ms: int) -> None:
         self._advance(operation)
         match operation:
-            case ops.AppendRun() | ops.Append() | ops.Seal() | ops.Truncate() | ops.Merge():
-                self._resumed.add(operation.segment_id)
             case ops.EvictSegments():
                 self.portion.spent += len(operation.segment_ids)
                 self._evict(operation)
                 return
             case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
                 self._container.by_id[operation.segment_id].touch(operation.sequence)
-                self.kept.pop(operation.segment_id, None)  # and from here on everybody knows
-                return
+                return  # as owners of an earlier release logged it
             case _:
                 pass
         transitions.accept(self._container, operation)
@@ -232,21 +224,16 @@ class LogReplay:
             self._on_storage_rows(operation.changes)
 
     def _evict(self, operation: ops.EvictSegments) -> None:
-        """Let go of segments that were evicted, but for those that the storage writer is about to meet again.
+        """Let go of segments that were evicted, and so stored.
 
-        They were stored when they were evicted, so nothing is left to be done; but the log may hold older
-        operations than it has to. Such a segment stays active, as it was, which is always right.
+        The log may hold older operations of them than it has to. These are in the memory log with the
+        objects that are void now, by which the storage writer knows that they are no concern of it.
         """
         container = self._container
         storage_keys = operation.storage_keys or [()] * len(operation.segment_ids)
         for segment_id, keys in zip(operation.segment_ids, storage_keys, strict=True):
-            state = container.by_id[segment_id]
-            if segment_id not in self._resumed and state.is_settled:
-                self._read_index.drop(container.evict(segment_id))
-                container.remove_rows(keys)
-                self.kept.pop(segment_id, None)
-            else:
-                self.kept[segment_id] = keys
+            self._read_index.drop(container.evict(segment_id))
+            container.remove_rows(keys)
 
     def finish(self) -> bool:
         """Say whether anything was recovered. False: the log is new and needs its first checkpoint.

@@ -37,7 +37,7 @@ from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer, Operation
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.eviction_plan import Candidate
-from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, encode_segment_row
+from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row
 from headrace.segmentstore.state.segment_state import SegmentState
 
 # ------------------------------------------------------------------------------------------ propose
@@ -146,15 +146,6 @@ def propose_activate(
 ) -> ops.ActivateSegment:
     _check_room(container)
     assert segment_id not in container.by_id, "one activation of a name at a time, and only if it is inactive"
-    return ops.ActivateSegment(sequence, segment_id, row, storage_rows)
-
-
-def propose_stay(
-    container: ContainerState, segment_id: int, storage_keys: Sequence[str], sequence: int
-) -> ops.ActivateSegment:
-    """Log that a segment is active, as it is, for those who will know of its eviction only."""
-    row = encode_segment_row(container.by_id[segment_id])
-    storage_rows = {key: container.storage_rows[key] for key in storage_keys}
     return ops.ActivateSegment(sequence, segment_id, row, storage_rows)
 
 
@@ -346,8 +337,10 @@ def check_replay(container: ContainerState, operation: Operation) -> None:
         case ops.EvictSegments():
             for segment_id in operation.segment_ids:
                 state = container.by_id.get(segment_id)
-                if state is None or state.accepted_deleted or state.accepted_merged:
-                    raise DataCorruptionError(f"the log evicts segment {segment_id}, which is not there")
+                if state is None or not state.is_settled:
+                    raise DataCorruptionError(
+                        f"the log evicts segment {segment_id}, which is not there, or not stored"
+                    )
             for keys in operation.storage_keys:
                 for key in keys:
                     if key not in container.accepted_storage_rows:
@@ -364,7 +357,9 @@ def check_replay(container: ContainerState, operation: Operation) -> None:
 
 
 def _check_activation(container: ContainerState, operation: ops.ActivateSegment) -> None:
-    """An activation brings back what is not there, or, if replay kept the segment, exactly what is there."""
+    """An activation brings back what is not there, or exactly what is there: an owner of an earlier
+    release logged so that a segment stayed.
+    """
     row = activated(operation)
     known = container.by_id.get(row.segment_id) or container.by_name.get(row.name)
     if known is None:

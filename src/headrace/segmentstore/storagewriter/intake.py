@@ -131,8 +131,9 @@ class Intake:
             self._acknowledgements.on_checkpoint(sequence)
             return
         segment = operation.segment
-        if segment.deleted and not isinstance(operation, StoredDelete):
-            # Its deletion follows in the log. A source that was merged into it has no such entry of its own.
+        if (segment.deleted or segment.evicted) and not isinstance(operation, StoredDelete):
+            # Its deletion follows in the log; or storage had all of it when it was evicted. A source that was
+            # merged into it has no such entry of its own.
             if isinstance(operation, StoredMerge):
                 await self._add_delete(operation.source, sequence, now)
             return

@@ -351,13 +351,15 @@ async def test_a_segment_that_storage_works_on_while_its_row_is_written_stays(be
         assert await read_all(container, A) == b"s/a"
 
 
-async def test_a_segment_that_recovery_keeps_has_its_rows(bench):
+async def test_a_segment_of_a_log_that_was_never_cut_has_its_rows_when_it_is_back(bench):
     bench.make_wal = KeepingWal
     container = await bench.start()
     await fill(container, A)
     known = rows_of(container, A)
     await bench.evict(A)
     container = await bench.start()
+    assert not rows_of(container, A)
+    await container.resolve(A)
     assert rows_of(container, A) == known
     await append(container, A, b"!")
     await bench.evict(A)
