@@ -23,9 +23,8 @@ PATIENCE_S = 60
 @pytest.fixture
 def server(tmp_path):
     environment = {
-        "HEADRACE_CONNECTION_MEMORY__RECEIVE_BYTES_MAX": "16 MiB",
-        "HEADRACE_CONNECTION_MEMORY__UNSENT_BYTES_MAX": "16 MiB",
-        "HEADRACE_CONNECTION_MEMORY__TABLE_REPLY_BYTES_MAX": "32 MiB",
+        "HEADRACE_CONNECTION_BYTES_MAX": "64 MiB",
+        "HEADRACE_CONNECTION_STALL_S": "1",
     }
     with LocalServer(tmp_path, "--containers", "1", environment=environment) as running:
         yield running
@@ -88,17 +87,18 @@ async def test_clients_that_send_most_of_a_large_frame(server):
     await good.ask(c.SetupAppend(2, bytes(16), SEGMENT, ""))
     before = resident_mib(server)
     most = encode(c.AppendBlock(bytes(15) + b"x", bytes(8 * MIB)))[: 7 * MIB]
-    stalled = [await Client.open(server) for _ in range(60)]
+    stalled = [await Client.open(server) for _ in range(30)]
     for client in stalled:
         client.writer.write(most)
-    await until(lambda: listener(server)["memory_waits"] >= 58)
-    assert listener(server)["receive_bytes_lent"] <= 17 * MIB
-    assert resident_mib(server) - before < 100, "420 MiB were sent, and are in the sockets"
+    await until(lambda: listener(server)["memory_waits"] >= 27)
+    assert listener(server)["receive_bytes_lent"] <= 24 * MIB
+    assert resident_mib(server) - before < 100, "210 MiB were sent, and are in the sockets"
     for number in range(1, 50):
         assert isinstance(await good.append(number, 1000), c.DataAppended)
+    assert isinstance(await good.append(50, 2 * MIB), c.DataAppended), "behind all of them"
+    assert listener(server)["connections_stalled"] >= 25
     for client in stalled:
         client.writer.transport.abort()
-    assert isinstance(await good.append(50, 2 * MIB), c.DataAppended)
     good.writer.close()
 
 
@@ -115,7 +115,7 @@ async def test_clients_that_do_not_take_what_they_ask_for(server):
             client.writer.write(encode(c.ReadSegment(SEGMENT, 2 * number % 40 * MIB, 2 * MIB, "", number)))
     await until(lambda: listener(server)["reads"] >= 2 * len(slow))
     await until(settles(lambda: listener(server)["reads"]))
-    assert 16 * MIB < listener(server)["unsent_bytes"] < 32 * MIB, "1.9 GiB were asked for"
+    assert 32 * MIB < listener(server)["unsent_bytes"] < 48 * MIB, "1.9 GiB were asked for"
     reply = await good.ask(c.ReadSegment(SEGMENT, 5, 2 * MIB, "", 3))
     assert isinstance(reply, c.SegmentRead)
     assert 0 < len(reply.data) <= 64 << 10
@@ -142,20 +142,16 @@ async def test_clients_that_do_not_take_the_tables_that_they_ask_for(server):
         else:
             client.writer.write(encode(c.ReadTable(number, TABLE, "", keys)))
     await until(lambda: listener(server)["requests"] >= 14 + len(slow))
-    await until(settles(lambda: listener(server)["unsent_bytes"]))
-    statistics = listener(server)
-    assert 4 * MIB < statistics["unsent_bytes"] <= statistics["table_reply_bytes"] <= 32 * MIB
+    await until(settles(lambda: listener(server)["table_reply_bytes"]))
+    assert 4 * MIB < listener(server)["table_reply_bytes"] <= 24 * MIB
     assert resident_mib(server) - before < 60, "84 MB were asked for"
     reply = await good.ask(c.ReadTable(101, TABLE, "", [TableKey(b"small")]))
     assert reply.entries[0].value == b"value"
-    assert not listener(server)["replies_overdue"], "it did not wait for anybody"
     page = await good.ask(c.ReadTableEntries(102, TABLE, "", 100))
     assert [len(entry.value) for entry in page.entries] in ([1_000_000], [1_000_000] * 2)
     reply = await good.ask(c.ReadTable(103, TABLE, "", keys))
     assert [len(entry.value) for entry in reply.entries] == [1_000_000] * 12
-    statistics = listener(server)
-    assert statistics["table_reply_waits"]
-    assert statistics["replies_overdue"]
+    assert listener(server)["connections_stalled"]
     for client in slow:
         client.writer.transport.abort()
     await until(lambda: listener(server)["unsent_bytes"] == listener(server)["table_reply_bytes"] == 0)

@@ -16,7 +16,7 @@ from headrace.segmentstore.durablelog.append_runs import AppendRuns, OpenRun
 from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.ingress.append_session import AppendSession
-from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
+from headrace.segmentstore.ingress.budget import ByteBudget
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
@@ -79,24 +79,28 @@ def forget_what_a_writer_has_in_flight(monkeypatch):
 
 
 def take_a_block_again_that_was_acknowledged(monkeypatch):
-    honest = AppendSession.append_run
+    honest = AppendSession.append
 
-    def append_run(session, run):
-        if run.numbers[0] > session._accepted or not session.target.can_accept(run.size):
-            return honest(session, run)
-        session.target.append_block(
+    def append(session, pieces, size, numbers, request_ids, event_count, expected_offset=-1):
+        target = session.target
+        fresh = numbers[0] > session._accepted or expected_offset >= 0
+        if fresh or not target.can_accept(size):
+            return honest(session, pieces, size, numbers, request_ids, event_count, expected_offset)
+        target.append_block(
             session,
-            run.pieces,
-            run.size,
+            pieces,
+            size,
             previous_event_number=session._accepted,
-            last_event_number=run.numbers[-1],
-            event_count=run.event_count,
-            request_id=run.request_ids[-1],
+            last_event_number=numbers[-1],
+            event_count=event_count,
+            request_id=request_ids[-1],
         )
-        session._on_accepted(run.numbers[-1])
+        if not session.in_flight:
+            session._connection.on_busy(1)
+        session._accepted = numbers[-1]
         return True
 
-    monkeypatch.setattr(AppendSession, "append_run", append_run)
+    monkeypatch.setattr(AppendSession, "append", append)
 
 
 def reorder_blocks_of_one_run(monkeypatch):
@@ -241,7 +245,7 @@ def forget_sources_of_what_was_merged(monkeypatch):
 
 
 def forget_who_waits_for_room(monkeypatch):
-    monkeypatch.setattr(ReceiveMemory, "serve", lambda memory, now: None)
+    monkeypatch.setattr(ByteBudget, "serve", lambda budget: None)
 
 
 #: Each with the scenario that has to find it, and in how many seeds.

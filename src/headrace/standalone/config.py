@@ -9,7 +9,6 @@ from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, MIB
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.container.config import ContainerConfig
-from headrace.segmentstore.ingress.config import ConnectionMemoryConfig
 from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.filesystem import FilesystemProviderConfig
 from headrace.wal.config import WalConfig
@@ -60,11 +59,24 @@ class StandaloneConfig:
         high=1_000_000,
         help="Connections of the data protocol at a time; fewer if the limit of open files is low.",
     )
+    connection_bytes_max: int = tunable(
+        512 * MIB,
+        low=1,
+        high=1024 * GIB,
+        help="What all of them together may take of memory besides their buffers: large frames on their way, "
+        "requests that run, replies that are not taken, reads that wait, writers that are set up.",
+    )
+    connection_stall_s: float = tunable(
+        30.0,
+        low=0.1,
+        high=3600.0,
+        help="While others wait for some of it, a client is closed that does not send the frame, or take the "
+        "reply, for which it has some, in this time; or nothing of it for a sixth of this time.",
+    )
     container: ContainerConfig = field(default_factory=ContainerConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
     loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)
-    connection_memory: ConnectionMemoryConfig = field(default_factory=ConnectionMemoryConfig)
 
     def check(self) -> None:
         """Check relations between settings, and that directory and host are names that can be looked up."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Final
 
 from headrace.runtime.allocator import return_free_memory
@@ -64,7 +64,9 @@ class DataPlane:
         files_max = config.chunk_files.descriptors_max
         self._descriptors = descriptors or DescriptorPlan(config.connections_max, files_max)
         self._ingress = IngressConfig(
-            connections_max=self._descriptors.connections_max, **asdict(config.connection_memory)
+            connections_max=self._descriptors.connections_max,
+            connection_bytes_max=config.connection_bytes_max,
+            stall_s=config.connection_stall_s,
         )
         self._runtime = runtime
         self._wal_config = WalConfig(frames_max=config.frames_max)

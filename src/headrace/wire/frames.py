@@ -121,7 +121,6 @@ class FrameDecoder:
         "_most",
         "_payload_bytes_max",
         "_statistics",
-        "_thrifty",
         "begin",
         "buffer",
         "end",
@@ -145,8 +144,6 @@ class FrameDecoder:
         self._emptied = 0
         self._most = 0  # bytes in the buffer, since it was last asked whether it is too large
         self._statistics = FrameDecoderStatistics()
-        self._thrifty = False
-        """Whether only little is received of what follows a large frame: its room may be wanted back."""
         self.buffer = bytearray(self._idle_bytes)
         self.view = memoryview(self.buffer)
         self.begin = 0
@@ -178,9 +175,11 @@ class FrameDecoder:
         if end == capacity or (begin and (begin + self.wanted > capacity or capacity - end < capacity >> 1)):
             self._make_room()
             capacity = len(self.buffer)
-        if self._thrifty and capacity > self._buffer_bytes and self.end - self.begin < self.wanted:
-            limit = self.begin + max(self.wanted + RECEIVE_SLACK_BYTES, self._buffer_bytes)
-            return self.view[self.end : limit]
+        if capacity > self._buffer_bytes:
+            # Little is received of what follows a large frame: its room may be wanted back.
+            is_large = self.wanted > self._buffer_bytes
+            limit = self.begin + (self.wanted + RECEIVE_SLACK_BYTES if is_large else self._buffer_bytes)
+            return self.view[self.end : limit if limit > self.end else self.end + RECEIVE_SLACK_BYTES]
         return self.view[self.end :]
 
     def buffer_updated(self, size: int) -> None:
@@ -212,7 +211,6 @@ class FrameDecoder:
         if enough < capacity and self._most <= enough:
             self._use(bytearray(enough))
         self._emptied = self._most = 0
-        self._thrifty = False
 
     def _make_room(self) -> None:
         """Move what is left to the front, of a larger buffer if it has to be."""
@@ -231,23 +229,31 @@ class FrameDecoder:
             self.view[:left] = self.view[self.begin : self.end]
         self.begin, self.end = 0, left
 
-    def give_back(self) -> int:
+    def fits(self, size: int) -> bool:
+        """Whether a frame of ``size`` bytes that begins next lets the buffer be as small as it is, for now.
+
+        A large one gets its room when there is more of it than a quarter of what a buffer may have anyway.
+        """
+        return size <= self._buffer_bytes or 4 * (self.end - self.begin) <= self._buffer_bytes
+
+    def give_back(self) -> None:
         """Do without the room of a large frame, now that it was taken. Views handed out before stay valid.
 
-        What follows it and has arrived is kept; of what follows the next ones less is received for a while.
-
-        Returns:
-            How large the buffer still is, if what is kept takes more than a buffer may have anyway; else 0.
+        What follows it and has arrived is kept: at most ``RECEIVE_SLACK_BYTES``, or ``buffer_bytes``.
         """
-        self._thrifty = True
         left = self.end - self.begin
-        if len(self.buffer) > max(self._buffer_bytes, left):
-            fresh = bytearray(max(self._buffer_bytes, left))
+        size = max(self._buffer_bytes, left)
+        if len(self.buffer) > size:
+            fresh = bytearray(size)
             fresh[:left] = self.view[self.begin : self.end]
             self._use(fresh)
             self.begin, self.end = 0, left
             self._most = left
-        return left if left > max(self._buffer_bytes, RECEIVE_SLACK_BYTES) else 0
+
+    def drop(self) -> None:
+        """The connection is gone, and nothing is decoded any more: keep next to no memory."""
+        self._use(bytearray(HEAD_BYTES))
+        self.begin = self.end = 0
 
     def _use(self, buffer: bytearray) -> None:
         self.buffer = buffer
@@ -297,6 +303,11 @@ class FrameDecoder:
         """Take every complete command. Raises ProtocolError after those in front of the damage."""
         while (command := self.next_command()) is not None:
             yield command
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes received since the start."""
+        return self._statistics.bytes_received
 
     @property
     def taken_bytes(self) -> int:

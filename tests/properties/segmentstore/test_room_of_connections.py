@@ -9,6 +9,7 @@ import pytest
 from headrace.errors import ContainerOfflineError, ThrottledError
 from headrace.model.tables import NO_VERSION, TableEntry, TableKey
 from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.testing.loop import SimulatedLoop
@@ -64,24 +65,15 @@ class Life:
             store,
             IngressConfig(
                 receive_buffer_bytes=self.one_of(64, 4096, 262_144),
-                receive_bytes_max=self.one_of(1, 30_000, 1 << 20),
-                request_bytes_max=self.one_of(1, 500, 100_000),
-                table_reply_bytes_max=self.one_of(1, 300_000, 1 << 21),
-                unsent_bytes_max=self.one_of(0, 100_000, 1 << 26),
+                connection_bytes_max=self.one_of(1, 5000, 100_000, 1 << 21, 1 << 26),
                 small_reply_bytes_max=self.one_of(1, 1000, 65_536),
                 write_buffer_bytes_max=self.one_of(0, 1000, 1 << 20),
                 requests_max=self.one_of(1, 3, 128),
                 waiting_reads_max=self.one_of(2, 50),
-                waiting_reads_total_max=self.one_of(3, 1000),
                 waiting_refusals_max=self.one_of(2, 1000),
-                waiting_refusals_total_max=self.one_of(3, 1000),
-                writers_total_max=self.one_of(2, 1000),
+                writers_max=self.one_of(2, 1000),
                 transients_max=self.one_of(1, 5),
-                frame_patience_s=1.0,
-                frame_stall_s=0.3,
-                taking_patience_s=3.0,
-                reply_patience_s=1.0,
-                reply_stall_s=0.3,
+                stall_s=0.5,
                 drain_s=0.5,
             ),
         )
@@ -185,8 +177,7 @@ class Life:
                 )
 
     def check(self):
-        for memory in (self.home.admission, self.home.reply_memory, self.home.receive_memory):
-            memory.check()
+        self.home.budget.check()
         for peer in self.living:
             peer.push()
             peer.connection.check()
@@ -217,11 +208,8 @@ class Life:
     def look(self):
         home, store = self.home, self.store
         assert not self.living
-        for memory in (home.admission.statistics(), home.reply_memory.statistics()):
-            assert (memory.bytes_running, memory.bytes_aside, memory.waiting) == (0, 0, 0)
-        lent = home.receive_memory.statistics()
-        assert (lent.bytes_lent, lent.borrowers, lent.waiting) == (0, 0, 0)
-        assert (home.unsent.total, home.waiting_reads.total, home.writers.total) == (0, 0, 0)
+        assert (home.budget.used(*Lane), home.budget.charged, home.budget.waiting) == (0, 0, 0)
+        assert (home.waiting_reads.total, home.waiting_refusals.total, home.writers.total) == (0, 0, 0)
         assert sum(target.users for target in store.targets) == 0
         assert (store.results_out, store.capacity_waiters) == (0, [])
         assert not home.supervisor.statistics().running

@@ -68,11 +68,8 @@ class ContainerProfile:
     loop_writes: bool = False
     """Whether logs in files write small frames on the loop."""
     connection_requests_max: int = 128
-    request_bytes_max: int = 256 * MIB
     receive_buffer_bytes: int = 256 * KIB
-    receive_bytes_max: int = 256 * MIB
-    unsent_bytes_max: int = 256 * MIB
-    table_reply_bytes_max: int = 128 * MIB
+    connection_bytes_max: int = 512 * MIB
     small_reply_bytes_max: int = 64 * KIB
 
 

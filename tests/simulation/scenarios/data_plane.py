@@ -74,8 +74,7 @@ def _draw_crowded(entropy: SeededEntropy) -> dict[str, Any]:
     return {
         "log_s_max": (0.0, 0.05, 0.5)[draw(3)],
         "connection_requests_max": (128, 2)[draw(2)],
-        "request_bytes_max": (256 * MIB, 1)[draw(2)],
-        "table_reply_bytes_max": (128 * MIB, 1)[draw(2)],
+        "connection_bytes_max": (512 * MIB, 1)[draw(2)],
         "small_reply_bytes_max": (64 * KIB, 1)[draw(2)],
     }
 
@@ -87,8 +86,7 @@ def _draw_front(entropy: SeededEntropy) -> dict[str, Any]:
         return {}
     return {
         "receive_buffer_bytes": (256 * KIB, 64)[draw(2)],
-        "receive_bytes_max": (256 * MIB, 1)[draw(2)],
-        "unsent_bytes_max": (256 * MIB, 0)[draw(2)],
+        "connection_bytes_max": (512 * MIB, 1)[draw(2)],
     }
 
 

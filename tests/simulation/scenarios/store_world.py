@@ -46,11 +46,8 @@ class SimulatedStore(DataPlane):
         self._ingress = replace(
             self._ingress,
             requests_max=profile.connection_requests_max,
-            request_bytes_max=profile.request_bytes_max,
             receive_buffer_bytes=profile.receive_buffer_bytes,
-            receive_bytes_max=profile.receive_bytes_max,
-            unsent_bytes_max=profile.unsent_bytes_max,
-            table_reply_bytes_max=profile.table_reply_bytes_max,
+            connection_bytes_max=profile.connection_bytes_max,
             small_reply_bytes_max=profile.small_reply_bytes_max,
         )
         self.wals: dict[int, Wal] = {}

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from headrace.errors import (
     AttributeMismatchError,
@@ -24,29 +23,15 @@ from headrace.errors import (
     OffsetMismatchError,
     SegmentSealedError,
 )
-from headrace.limits import INT64_MAX
+from headrace.segmentstore.ingress.charges import REFUSAL_BYTES, Charges
 from headrace.segmentstore.ingress.contract import AppendTarget
+from headrace.segmentstore.ingress.home import ServedConnection
 from headrace.segmentstore.ingress.reply_mapping import Question, reply_to
-from headrace.segmentstore.ingress.waiting_refusals import WaitingRefusals
 from headrace.wire.acknowledgement import encode_data_appended
-from headrace.wire.append_block import AppendRun
 from headrace.wire.commands import AppendSetup, ConditionalCheckFailed, InvalidEventNumber
 from headrace.wire.commands.kinds import Reply
 from headrace.wire.frames import encode
 from headrace.wire.server_session import WriterRegistration
-
-
-class AppendConnection(Protocol):
-    """What a session needs of its connection."""
-
-    def send(self, frame: bytes) -> None:
-        """Send a frame behind everything sent before."""
-
-    def on_busy(self, change: int) -> None:
-        """One more writer (1), or one less (-1), has appends in flight."""
-
-    def close_after_replies(self, reason: str) -> None:
-        """Take nothing more, send what is owed, close. Idempotent."""
 
 
 class AppendSession:
@@ -67,10 +52,10 @@ class AppendSession:
 
     def __init__(
         self,
-        connection: AppendConnection,
+        connection: ServedConnection,
         target: AppendTarget,
         registration: WriterRegistration,
-        waiting: WaitingRefusals,
+        waiting: Charges,
     ) -> None:
         self._connection = connection
         self._waiting = waiting
@@ -96,77 +81,51 @@ class AppendSession:
 
     # -------------------------------------------------------------------------------------- appends
 
-    def append_run(self, run: AppendRun) -> bool:
-        """Hand a run of plain appends over; False if the container has no room now, then nothing happened.
+    def append(
+        self,
+        pieces: Sequence[memoryview],
+        size: int,
+        numbers: Sequence[int],
+        request_ids: Sequence[int],
+        event_count: int,
+        expected_offset: int = -1,
+    ) -> bool:
+        """Hand a run of plain appends over, or one that expects to be at an offset.
+
+        Returns:
+            False if the container has no room now; then nothing happened.
 
         Raises:
             ProtocolError: the event number goes back.
         """
         target = self.target
-        if not target.can_accept(run.size):
+        if not target.can_accept(size, expected_offset):
             return False
-        numbers = run.numbers
         first, last = numbers[0], numbers[-1]
         self.registration.on_numbers(first, last)
         accepted = self._accepted
         if first <= accepted:
-            self._conflict(first, run.request_ids[0])
-            return True
-        try:
-            target.append_block(
-                self,
-                run.pieces,
-                run.size,
-                previous_event_number=accepted,
-                last_event_number=last,
-                event_count=run.event_count,
-                request_id=run.request_ids[-1],
-            )
-        except HeadraceError as error:
-            for number, request_id in zip(numbers, run.request_ids, strict=True):
-                self._on_refused(error, number, request_id)
-            return True
-        self._on_accepted(last)
-        return True
-
-    def append_conditional(
-        self, pieces: Sequence[memoryview], size: int, number: int, expected_offset: int, request_id: int
-    ) -> bool:
-        """Hand a conditional append over; False if the container has no room now, then nothing happened.
-
-        Raises:
-            ProtocolError: the event number goes back.
-        """
-        target = self.target
-        if expected_offset < 0:  # no segment has such a length, and the target takes it for unconditional
-            expected_offset = INT64_MAX
-        if not target.can_accept(size, expected_offset):
-            return False
-        self.registration.on_numbers(number, number)
-        if number <= self._accepted:
-            self._conflict(number, request_id)
+            self._conflict(first, request_ids[0])
             return True
         try:
             target.append_block(
                 self,
                 pieces,
                 size,
-                previous_event_number=self._accepted,
-                last_event_number=number,
-                event_count=1,
-                request_id=request_id,
+                previous_event_number=accepted,
+                last_event_number=last,
+                event_count=event_count,
+                request_id=request_ids[-1],
                 expected_offset=expected_offset,
             )
         except HeadraceError as error:
-            self._on_refused(error, number, request_id)
+            for number, request_id in zip(numbers, request_ids, strict=True):
+                self._on_refused(error, number, request_id)
             return True
-        self._on_accepted(number)
-        return True
-
-    def _on_accepted(self, number: int) -> None:
-        if self._accepted == self._acked:
+        if accepted == self._acked:
             self._connection.on_busy(1)
-        self._accepted = number
+        self._accepted = last
+        return True
 
     # -------------------------------------------------------------------------------------- refusals
 
@@ -208,13 +167,19 @@ class AppendSession:
         frame = encode(reply)
         if not self.in_flight:
             self._connection.send(frame)
-        elif self._waiting.add():
+        elif self._waiting.full:
+            self._closing = True
+            self._connection.close_after_replies(f"{self._waiting.count} refused appends wait")
+        else:
+            self._waiting.add(len(frame) + REFUSAL_BYTES)
             self._refusals.append((self._accepted, frame))
             # No acknowledgement may cover appends on both sides of this reply.
             self.target.end_of_read()
-        else:
-            self._closing = True
-            self._connection.close_after_replies(f"{self._waiting.count} refused appends wait")
+
+    def _pop_refusal(self) -> bytes:
+        frame = self._refusals.popleft()[1]
+        self._waiting.remove(1, len(frame) + REFUSAL_BYTES)
+        return frame
 
     # ---------------------------------------------------------------------------------- from the container
 
@@ -224,8 +189,7 @@ class AppendSession:
         self._acked = last_event_number
         refusals = self._refusals
         while refusals and refusals[0][0] <= last_event_number:
-            send(refusals.popleft()[1])
-            self._waiting.remove(1)
+            send(self._pop_refusal())
         if last_event_number == self._accepted:
             self._connection.on_busy(-1)
 
@@ -233,8 +197,8 @@ class AppendSession:
         """What is in flight may be durable or not: the client has to reconnect and ask."""
         if self.in_flight:
             self._acked = self._accepted
-            self._waiting.remove(len(self._refusals))
-            self._refusals.clear()
+            while self._refusals:
+                self._pop_refusal()
             self._connection.on_busy(-1)
         self._closing = True
         self._connection.close_after_replies(f"the container ended: {error}")

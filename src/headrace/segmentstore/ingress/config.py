@@ -4,97 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.limits import GIB, KIB, MIB
-from headrace.runtime.settings import tunable
+from headrace.limits import KIB, MIB
+from headrace.wire.server_session import WRITERS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionMemoryConfig:
-    """What all connections of the data protocol together may take of memory."""
-
-    request_bytes_max: int = tunable(
-        256 * MIB,
-        low=1,
-        high=1024 * GIB,
-        help="Requests that run, without appends and reads; 128 bytes more for each key, entry, update or "
-        "name that they list. One always fits. As much again may wait for clients that do not take their "
-        "replies.",
-    )
-    receive_bytes_max: int = tunable(
-        256 * MIB,
-        low=1,
-        high=1024 * GIB,
-        help="Frames on their way that do not fit the buffer of their connection. It has 256 KiB; 64 KiB in "
-        "connections beyond as many as would take all of this. One frame always fits.",
-    )
-    unsent_bytes_max: int = tunable(
-        256 * MIB,
-        low=0,
-        high=1024 * GIB,
-        help="Replies that are not taken. Beyond it reads are answered in small pieces, and whoever has "
-        "anything unsent is not read from.",
-    )
-    table_reply_bytes_max: int = tunable(
-        128 * MIB,
-        low=1,
-        high=1024 * GIB,
-        help="Replies about tables of more than 64 KiB, from before they are put together until they are "
-        "taken. One always fits. Beyond it iterators answer small pages, and larger replies wait: who does "
-        "not take one for 5 s meanwhile, or not all of it in 30 s, is closed.",
-    )
-    waiting_reads_total_max: int = tunable(
-        200_000,
-        low=1,
-        high=100_000_000,
-        help="Reads that wait at the tail, 3 KiB each. Beyond it a connection that has more than 64 is "
-        "closed by its next one.",
-    )
-    waiting_refusals_total_max: int = tunable(
-        500_000,
-        low=1,
-        high=100_000_000,
-        help="Answers to refused appends, and to writers that are set up again, that wait for what their "
-        "writers have in flight, 140 bytes each; up to 1 KiB with long names. Beyond it a connection that "
-        "has more than 64 is closed by its next one.",
-    )
-    writers_total_max: int = tunable(
-        500_000,
-        low=1,
-        high=100_000_000,
-        help="Writers that are set up, 1.2 KiB each. Beyond it a connection that has 64 gets no further one.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngressConfig(ConnectionMemoryConfig):
+class IngressConfig:
     """Values only."""
 
     connections_max: int = 10_000
     """Further connections are closed at once."""
 
+    connection_bytes_max: int = 512 * MIB
+    """What all connections together may take of memory: see ``budget``. Their buffers come on top."""
+
+    stall_s: float = 30.0
+    """While others wait for memory, a client is closed that has not sent in this time the frame, or taken
+    the reply, for which it has some."""
+
     receive_buffer_bytes: int = 256 * KIB
-    """A connection's buffer under load, or a quarter of it: see ``receive_bytes_max``."""
-
-    frame_patience_s: float = 30.0
-    """Who has room for a large frame and has not sent it after this time is closed, if others wait for room.
-    """
-
-    taking_patience_s: float = 120.0
-    """The same for whose frame is there and cannot be taken: one container that stands would have all of the
-    room before long, and keep everybody else from sending large frames."""
-
-    frame_stall_s: float = 5.0
-    """The same for who has sent nothing of it for this time."""
+    """A connection's buffer under load; a quarter of it for those beyond as many as would take half of
+    ``connection_bytes_max``."""
 
     small_reply_bytes_max: int = 64 * KIB
-    """A reply about a table of this size needs no room: see ``table_reply_bytes_max``."""
-
-    reply_patience_s: float = 30.0
-    """Who has room for a large reply and has not taken it after this time is closed, if others wait for room.
-    """
-
-    reply_stall_s: float = 5.0
-    """The same for who has taken nothing for this time."""
+    """A reply about a table of this size needs no lease."""
 
     write_buffer_bytes_max: int = 1 * MIB
     """A connection whose client takes its replies too slowly is not read from while more than this is unsent.
@@ -108,6 +41,9 @@ class IngressConfig(ConnectionMemoryConfig):
 
     waiting_refusals_max: int = 65_536
     """Refusals of one connection that wait for acknowledgements; one more closes it."""
+
+    writers_max: int = WRITERS_MAX
+    """Writers of one connection; one more is refused."""
 
     transients_max: int = 1_000
     """Transient segments of one connection; one more is refused."""

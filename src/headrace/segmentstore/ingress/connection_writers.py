@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
 
 from headrace.errors import (
     ClosedError,
@@ -15,45 +14,28 @@ from headrace.errors import (
     TooManyWritersError,
 )
 from headrace.model.attributes import is_core_attribute
-from headrace.segmentstore.ingress.append_session import AppendConnection, AppendSession
+from headrace.segmentstore.ingress.append_session import AppendSession
 from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.blocked import SETUP
+from headrace.segmentstore.ingress.charges import WRITER_BYTES, Charges
 from headrace.segmentstore.ingress.contract import AppendTarget
-from headrace.segmentstore.ingress.home import ConnectionHome
-from headrace.segmentstore.ingress.waiting_refusals import WaitingRefusals
+from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
 from headrace.wire.commands import SetupAppend
-from headrace.wire.commands.kinds import Request
 from headrace.wire.server_session import ServerSession
 
 _logger = logging.getLogger(__name__)
 
 
-class WritersConnection(AppendConnection, Protocol):
-    """What the writers need of their connection."""
-
-    peer: str
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether nobody takes an answer any more."""
-
-    def on_error(self, command: Request, error: Exception) -> None:
-        """A request failed: answer, or close if there is no answer to that."""
-
-    def on_writer_ready(self) -> None:
-        """The writer that parsing waits for is set up, or was refused."""
-
-
 class ConnectionWriters:
     """Writers by their ids. Runs on the store's loop."""
 
-    __slots__ = ("_connection", "_home", "_refusals", "_session", "_setup", "_writers", "setting_up")
-
-    def __init__(self, home: ConnectionHome, connection: WritersConnection, session: ServerSession) -> None:
+    def __init__(self, home: ConnectionHome, connection: ServedConnection, session: ServerSession) -> None:
         self._home = home
         self._connection = connection
         self._session = session
         self._writers: dict[bytes, AppendSession] = {}
-        self._refusals = WaitingRefusals(home.waiting_refusals)
+        self._charges = Charges(home.writers)
+        self._refusals = Charges(home.waiting_refusals)
         self._setup: asyncio.Task[None] | None = None
         self.setting_up = False
         """Whether a writer waits to be set up, and its client for the answer."""
@@ -80,8 +62,8 @@ class ConnectionWriters:
             self._setup.cancel()  # a log that stands would gather those of every connection that gave up
         for writer in self._writers.values():
             writer.target.close()
-        self._home.writers.total -= len(self._writers)
         self._writers.clear()
+        self._charges.close()
         self._refusals.close()
 
     # -------------------------------------------------------------------------------------- setting up
@@ -92,7 +74,7 @@ class ConnectionWriters:
         former = self._writers.get(writer_id)
         if former is not None and former.segment != segment and former.in_flight:
             # Acknowledgements name no segment: behind this answer they would count for the new one.
-            return self._wait(self._set_up_behind(command, former))
+            return self._wait(command, self._set_up_behind)
         try:
             self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
             if is_core_attribute(writer_id):
@@ -102,10 +84,12 @@ class ConnectionWriters:
             self._refuse(command, error)
             return False
         if target is None:
-            return self._wait_for_target(command)
+            return self._wait(command, self._open_target)
         if not target.is_settled(writer_id) and self._find_busy(writer_id, segment) is None:
+            # An answer that does not count what it sent over another connection would be wrong for ever if
+            # the segment is sealed meanwhile: the writer would send that again, to the segment's successors.
             target.close()
-            return self._wait_for_target(command)
+            return self._wait(command, self._open_target)
         try:
             self._admit(command, target)
         except HeadraceError as error:
@@ -140,7 +124,7 @@ class ConnectionWriters:
             if former is not None:
                 former.target.close()
             else:
-                self._home.writers.total += 1
+                self._charges.add(WRITER_BYTES)
             writer = self._writers[writer_id] = AppendSession(
                 self._connection, target, registration, self._refusals
             )
@@ -148,10 +132,9 @@ class ConnectionWriters:
 
     def _check_room(self, writer_id: bytes) -> None:
         """Refuse one writer more than there may be. Raises: TooManyWritersError."""
-        bound = self._home.writers
-        if len(self._writers) >= bound.limit and writer_id not in self._writers:
+        if self._charges.full and writer_id not in self._writers:
             self._home.totals.writers_refused += 1
-            raise TooManyWritersError(bound.limit, bound.total)
+            raise TooManyWritersError(self._home.writers.limit, self._home.writers.total)
 
     def _refuse(self, command: SetupAppend, error: Exception) -> None:
         former = self._writers.get(command.writer_id)
@@ -159,61 +142,52 @@ class ConnectionWriters:
             # Its next appends are meant for a segment they cannot reach, and not for the former one.
             former.target.close()
             del self._writers[command.writer_id]
-            self._home.writers.total -= 1
+            self._charges.remove(1, WRITER_BYTES)
             self._session.forget(command.writer_id)
         self._connection.on_error(command, error)
 
-    def _wait_for_target(self, command: SetupAppend) -> bool:
-        """Have nothing more parsed until the writer is set up: its segment comes back to memory, or what it
-        sent over another connection becomes durable. An answer that does not count that would be wrong for
-        ever if the segment is sealed meanwhile: the writer would send it again, to the segment's successors.
-        """
-        return self._wait(self._open_target(command))
-
-    def _wait(self, setting_up: Coroutine[Any, Any, None]) -> bool:
+    def _wait(self, command: SetupAppend, step: Callable[[SetupAppend], Awaitable[bool]]) -> bool:
+        """Have nothing more taken until ``step``, which says whether it goes on, has set the writer up."""
         try:
-            self._setup = self._home.supervisor.spawn("setup", setting_up)
+            self._setup = self._home.supervisor.spawn("setup", self._finish(command, step))
         except ClosedError:
             self._connection.close_after_replies("the server stops")
             return False
         self.setting_up = True
         return True
 
-    async def _set_up_behind(self, command: SetupAppend, former: AppendSession) -> None:
-        """Set a writer up that moves to another segment, once the former one owes it nothing."""
+    async def _finish(self, command: SetupAppend, step: Callable[[SetupAppend], Awaitable[bool]]) -> None:
         connection = self._connection
         try:
-            await former.target.settle(former.writer_id)
-            if not connection.is_lost and self.set_up(command):
-                return  # it waits for its new segment too
+            if await step(command):
+                return
         except HeadraceError as error:
             self._refuse(command, error)
         except Exception:  # a bug of ours: only this connection ends
             _logger.exception("SetupAppend from %s failed", connection.peer)
             connection.close_after_replies("internal error")
         self.setting_up = False
-        connection.on_writer_ready()
+        connection.unblock(SETUP)
+        connection.on_answered()
 
-    async def _open_target(self, command: SetupAppend) -> None:
-        connection = self._connection
+    async def _set_up_behind(self, command: SetupAppend) -> bool:
+        """Set a writer up that moves to another segment, once the former one owes it nothing."""
+        await self._writers[command.writer_id].target.settle(command.writer_id)
+        return not self._connection.is_lost and self.set_up(command)
+
+    async def _open_target(self, command: SetupAppend) -> bool:
+        """Set a writer up once its segment is back in memory, and what it sent before is durable."""
+        target = await self._home.store.open_target(command.segment)
         try:
-            target = await self._home.store.open_target(command.segment)
-            try:
-                await target.settle(command.writer_id)
-            except BaseException:
-                target.close()
-                raise
-            if connection.is_lost:
-                target.close()
-            else:
-                self._admit(command, target)
-        except HeadraceError as error:
-            self._refuse(command, error)
-        except Exception:  # a bug of ours: only this connection ends
-            _logger.exception("SetupAppend from %s failed", connection.peer)
-            connection.close_after_replies("internal error")
-        self.setting_up = False
-        connection.on_writer_ready()
+            await target.settle(command.writer_id)
+        except BaseException:
+            target.close()
+            raise
+        if self._connection.is_lost:
+            target.close()
+        else:
+            self._admit(command, target)
+        return False
 
     def check(self) -> None:
         """Assert the invariants of each writer."""

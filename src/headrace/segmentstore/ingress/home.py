@@ -1,45 +1,90 @@
-"""What a connection shares with all others: the store, the bounds, the counters."""
+"""What connections share: the store, the budget, the counters. And what their parts see of a connection."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.ingress.admission import Admission
 from headrace.segmentstore.ingress.authorisation import Authorise
+from headrace.segmentstore.ingress.budget import LOOKS, ByteBudget, LeaseOwner
+from headrace.segmentstore.ingress.charges import ChargedKind
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.contract import StoreFacade
-from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
-from headrace.segmentstore.ingress.shared_bound import SharedBound
 from headrace.segmentstore.ingress.statistics import IngressStatistics
-from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
-
-if TYPE_CHECKING:
-    from headrace.segmentstore.ingress.connection import Connection
+from headrace.segmentstore.ingress.transient_segments import TransientSegments
+from headrace.wire.commands.kinds import Request
 
 
-class ConnectionHome(Protocol):
-    """What a connection needs of the listener that accepted it."""
+class ServedConnection(LeaseOwner, Protocol):
+    """A connection, as its parts and its home see it."""
 
-    store: StoreFacade
-    config: IngressConfig
-    authorise: Authorise
-    admission: Admission
-    reply_memory: Admission
-    receive_memory: ReceiveMemory
-    unsent: UnsentBytes
-    waiting_reads: SharedBound
-    waiting_refusals: SharedBound
-    writers: SharedBound
-    supervisor: Supervisor
-    totals: IngressStatistics
+    peer: str
+    transients: TransientSegments
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody takes an answer any more."""
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame behind everything sent before."""
+
+    def on_error(self, command: Request, error: Exception) -> None:
+        """A request failed: answer, or close if there is no answer to that."""
+
+    def on_busy(self, change: int) -> None:
+        """One more writer (1), or one less (-1), has appends in flight."""
+
+    def on_answered(self) -> None:
+        """A request, or the set-up of a writer, was answered."""
+
+    def unblock(self, reason: int) -> None:
+        """``reason`` does not block any more what was received."""
+
+    def close_after_replies(self, reason: str) -> None:
+        """Take nothing more, send what is owed, close. Idempotent."""
+
+    def statistics(self) -> dict[str, Any]:
+        """What it is doing now, for the console."""
+
+
+class ConnectionHome:
+    """The door that accepted a connection, as that sees it. Runs on the store's loop."""
+
+    def __init__(self, store: StoreFacade, config: IngressConfig, authorise: Authorise) -> None:
+        self.store = store
+        self.config = config
+        self.authorise = authorise
+        self.supervisor = Supervisor("ingress")
+        self.totals = IngressStatistics()
+        self.budget = budget = ByteBudget(config.connection_bytes_max, self._on_waiting)
+        self.waiting_reads = ChargedKind(budget, config.waiting_reads_max)
+        self.waiting_refusals = ChargedKind(budget, config.waiting_refusals_max)
+        self.writers = ChargedKind(budget, config.writers_max)
+        self._connections: dict[ServedConnection, None] = {}
+        self._watch: asyncio.TimerHandle | None = None
 
     def receive_buffer_bytes(self) -> int:
         """Return the size of a new connection's buffer under load."""
+        raise NotImplementedError
 
-    def on_opened(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
-        """Say whether there is room for it."""
+    def on_opened(self, connection: ServedConnection, transport: asyncio.BaseTransport) -> bool:
+        """Say whether it may stay."""
+        raise NotImplementedError
 
-    def on_lost(self, connection: Connection) -> None:
+    def on_lost(self, connection: ServedConnection) -> None:
         """It is gone, and with it what it held."""
+        raise NotImplementedError
+
+    def _on_waiting(self) -> None:
+        """A lease waits: look from now on for those that clients do not end."""
+        if self._watch is None:
+            loop = asyncio.get_running_loop()
+            self._watch = loop.call_later(self.config.stall_s / LOOKS, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watch = None
+        for lease, age_s in list(self.budget.overdue(loop.time(), self.config.stall_s)):
+            lease.owner.on_overdue(lease, age_s)
+        if self.budget.waiting:
+            self._on_waiting()

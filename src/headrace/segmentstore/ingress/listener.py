@@ -8,17 +8,13 @@ import socket
 import ssl
 from typing import Any, Final
 
-from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.ingress.admission import Admission
 from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
+from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.connection import Connection
 from headrace.segmentstore.ingress.contract import StoreFacade
-from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
-from headrace.segmentstore.ingress.shared_bound import SharedBound
+from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
 from headrace.segmentstore.ingress.statistics import IngressStatistics
-from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
-from headrace.wire.server_session import WRITERS_MAX
 
 _logger = logging.getLogger(__name__)
 
@@ -30,29 +26,13 @@ _PROBES: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4
 """A peer that vanished without a word is noticed after two minutes; its waiting reads end with it."""
 
 
-class Listener:
+class Listener(ConnectionHome):
     """The front door of one segment store. Runs on the store's loop."""
 
     def __init__(
         self, store: StoreFacade, config: IngressConfig | None = None, authorise: Authorise = allow_all
     ) -> None:
-        self.store = store
-        self.config = config or IngressConfig()
-        self.authorise = authorise
-        self.admission = Admission(self.config.request_bytes_max)
-        self.reply_memory = Admission(self.config.table_reply_bytes_max)
-        self.receive_memory = ReceiveMemory(self.config.receive_bytes_max)
-        self.unsent = UnsentBytes(self.config.unsent_bytes_max)
-        self.waiting_reads = SharedBound(
-            each_max=self.config.waiting_reads_max, total_max=self.config.waiting_reads_total_max
-        )
-        self.waiting_refusals = SharedBound(
-            each_max=self.config.waiting_refusals_max, total_max=self.config.waiting_refusals_total_max
-        )
-        self.writers = SharedBound(each_max=WRITERS_MAX, total_max=self.config.writers_total_max)
-        self.supervisor = Supervisor("ingress")
-        self.totals = IngressStatistics()
-        self._connections: dict[Connection, None] = {}
+        super().__init__(store, config or IngressConfig(), authorise)
         self._server: asyncio.Server | None = None
         self._stopping = False
         self._empty = asyncio.Event()
@@ -74,10 +54,10 @@ class Listener:
     def receive_buffer_bytes(self) -> int:
         config = self.config
         full = config.receive_buffer_bytes
-        few = len(self._connections) * full < config.receive_bytes_max
+        few = len(self._connections) * full < config.connection_bytes_max // 2
         return full if few else max(_BUFFER_BYTES_MIN, full // 4)
 
-    def on_opened(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
+    def on_opened(self, connection: ServedConnection, transport: asyncio.BaseTransport) -> bool:
         if self._stopping:
             return False  # accepted before we stopped listening: nobody would ever tell it to close
         if len(self._connections) >= self.config.connections_max:
@@ -92,7 +72,7 @@ class Listener:
             _set_up(sock)
         return True
 
-    def on_lost(self, connection: Connection) -> None:
+    def on_lost(self, connection: ServedConnection) -> None:
         self._connections.pop(connection, None)
         if not self._connections:
             self._empty.set()
@@ -115,15 +95,17 @@ class Listener:
         await self.supervisor.stop()
 
     def statistics(self) -> IngressStatistics:
-        self.totals.receive_bytes_lent = self.receive_memory.statistics().bytes_lent
-        replies = self.reply_memory.statistics()
-        self.totals.table_reply_bytes = replies.bytes_running
-        self.totals.table_reply_waits = replies.waits
-        self.totals.unsent_bytes = self.unsent.total
-        self.totals.waiting_reads = self.waiting_reads.total
-        self.totals.waiting_refusals = self.waiting_refusals.total
-        self.totals.writers = self.writers.total
-        return self.totals
+        totals, budget = self.totals, self.budget
+        totals.receive_bytes_lent = budget.used(Lane.FRAMES)
+        totals.request_bytes = budget.used(Lane.REQUESTS, Lane.SMALL_REQUESTS)
+        totals.table_reply_bytes = budget.used(Lane.REPLIES)
+        kinds = (self.waiting_reads, self.waiting_refusals, self.writers)
+        totals.unsent_bytes = budget.charged - sum(kind.bytes for kind in kinds)
+        totals.memory_waits = budget.waits
+        totals.waiting_reads = self.waiting_reads.total
+        totals.waiting_refusals = self.waiting_refusals.total
+        totals.writers = self.writers.total
+        return totals
 
     @property
     def connections(self) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from typing import Final
 from headrace.limits import KIB
 from headrace.runtime.open_file import FileSpan
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.ingress.budget import ByteBudget, Lease
 from headrace.segmentstore.ingress.file_sender import CAN_SEND_FILES, FileSender
-from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 
 JOIN_BYTES_MAX: Final = 32 * KIB
 """Answers up to this size are copied and sent with others: a system call costs more."""
@@ -53,13 +53,16 @@ class Outbox:
     """The sending half of one connection."""
 
     __slots__ = (
+        "_budget",
         "_bytes_max",
+        "_charged_bytes",
         "_clogged",
         "_clogged_at_write",
         "_files",
         "_frames",
         "_held",
         "_large",
+        "_large_bytes",
         "_loop",
         "_on_drained",
         "_scheduled",
@@ -68,20 +71,18 @@ class Outbox:
         "_statistics",
         "_transport",
         "_turn_given",
-        "_unsent",
-        "_unsent_bytes",
         "_waiters",
         "_writes_vectors",
     )
 
-    def __init__(self, bytes_max: int, on_drained: Callable[[], None], unsent: UnsentBytes) -> None:
+    def __init__(self, bytes_max: int, on_drained: Callable[[], None], budget: ByteBudget) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._bytes_max = bytes_max
         self._on_drained = on_drained
-        self._unsent = unsent
-        self._unsent_bytes = 0
-        """What is counted there for this connection."""
+        self._budget = budget
+        self._charged_bytes = 0
+        """What is charged there for this connection."""
         self._frames: list[bytes | memoryview] = []
         self._small_bytes = 0
         self._scheduled = False
@@ -89,8 +90,9 @@ class Outbox:
         self._clogged_at_write = 0
         self._held: deque[tuple[int, ReadResult]] = deque()
         """Answers of which views may be unsent, and where in the stream the last of them ends."""
-        self._large: deque[tuple[int, float, Callable[[], None]]] = deque()
-        """Of large replies that are unsent: where they end in the stream, since when, whom that interests."""
+        self._large: deque[tuple[int, Lease]] = deque()
+        """Large replies that are unsent: where they end in the stream, and their leases."""
+        self._large_bytes = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._turn_given = False
         self._writes_vectors = False
@@ -117,7 +119,7 @@ class Outbox:
             return False
         unsent = self._count_unsent()
         return (
-            unsent > (0 if self._unsent.tight else self._bytes_max)
+            unsent > (0 if self._budget.tight else self._bytes_max)
             or self._statistics.writes - self._clogged_at_write > UNSENT_WRITES_MAX
         )
 
@@ -128,8 +130,8 @@ class Outbox:
 
     @property
     def tight(self) -> bool:
-        """Whether all connections together have so much unsent that answers should be small."""
-        return self._unsent.tight
+        """Whether all connections together have so much untaken that answers should be small."""
+        return self._budget.tight
 
     # -------------------------------------------------------------------------------------- sending
 
@@ -147,18 +149,19 @@ class Outbox:
         if self._small_bytes > SMALL_BYTES_MAX:
             self.flush()  # or nobody would know how much is unsent
 
-    def send_large(self, frame: bytes, on_sent: Callable[[], None]) -> None:
+    def send_large(self, frame: bytes, lease: Lease) -> None:
         """Send a frame now, behind everything sent before.
 
-        ``on_sent`` is called once, when its last byte has left: until then all of it is in memory. Or when
-        the connection is lost.
+        ``lease`` is ended when its last byte has left: until then all of it is in memory. Or when the
+        connection is lost.
         """
         if self._transport is None or self._transport.is_closing():
-            on_sent()
+            self._budget.end(lease)
             return
         self.flush()
         self._write(frame)
-        self._large.append((self._statistics.bytes_sent, self._loop.time(), on_sent))
+        self._large.append((self._statistics.bytes_sent, lease))
+        self._large_bytes += lease.size
         self._count_unsent()
 
     def send_read(self, head: bytes, result: ReadResult, trailer: bytes) -> None:
@@ -276,7 +279,7 @@ class Outbox:
         self._statistics.bytes_sent += len(data)
 
     def _count_unsent(self) -> int:
-        """Return what is unsent here, and let the sum of all connections know.
+        """Return what is unsent here, and charge for what has no lease.
 
         TLS, which no server offers yet: such a transport counts what it has not handed to the one below. That
         is out of reach from here, in uvloop at least, and may hold a whole reply, encrypted; it is missed
@@ -284,29 +287,23 @@ class Outbox:
         """
         transport = self._transport
         unsent = 0 if transport is None else transport.get_write_buffer_size()
-        self._unsent.total += unsent - self._unsent_bytes
-        self._unsent_bytes = unsent
         sent_bytes = self._statistics.bytes_sent - unsent
-        if self._large:
-            self._tell_sent(sent_bytes)
-        held = self._held
+        large, held = self._large, self._held
+        while large and large[0][0] <= sent_bytes:
+            lease = large.popleft()[1]
+            self._large_bytes -= lease.size
+            self._budget.end(lease)
+        charged = max(0, unsent - self._large_bytes)
+        if charged != self._charged_bytes:
+            change, self._charged_bytes = charged - self._charged_bytes, charged
+            self._budget.charge(change)
         while held and held[0][0] <= sent_bytes:
             held.popleft()[1].release()
         return unsent
 
-    def _tell_sent(self, sent_bytes: int) -> None:
-        large = self._large
-        while large and large[0][0] <= sent_bytes:
-            large.popleft()[2]()
-
     def count_sent(self) -> int:
         """Return how many bytes have left since the connection was opened."""
         return self._statistics.bytes_sent - self._count_unsent()
-
-    @property
-    def large_since(self) -> float | None:
-        """When the oldest large reply was sent that has not left, as far as was counted."""
-        return self._large[0][1] if self._large else None
 
     # ---------------------------------------------------------------------------------- from the transport
 

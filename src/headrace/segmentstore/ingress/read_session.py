@@ -6,23 +6,22 @@ import asyncio
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from headrace.errors import HeadraceError, ProtocolError
-from headrace.limits import READ_BYTES_MAX, READ_BYTES_MIN
+from headrace.limits import KIB, READ_BYTES_MAX, READ_BYTES_MIN
 from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.ingress.contract import StoreFacade
+from headrace.segmentstore.ingress.charges import READ_BYTES, Charges
+from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
 from headrace.segmentstore.ingress.outbox import Outbox
-from headrace.segmentstore.ingress.shared_bound import SharedBound
-from headrace.segmentstore.ingress.unsent_bytes import TIGHT_READ_BYTES_MAX
 from headrace.wire.commands import ReadSegment
 from headrace.wire.read_reply import encode_segment_read_header, encode_segment_read_trailer
 
 _logger = logging.getLogger(__name__)
 
-Spawn = Callable[[str, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-OnError = Callable[[ReadSegment, Exception], None]
+TIGHT_READ_BYTES_MAX: Final = 64 * KIB
+"""An answer holds no more than this while clients leave too much untaken."""
 
 _ENDED_IN_A_TURN: Final = 128
 """Reads of a connection that closes: to cancel one and have it end takes some 15 us, and it may have 16,384.
@@ -37,17 +36,16 @@ def read_length(suggested: int, bytes_max: int = READ_BYTES_MAX) -> int:
 class ReadSession:
     """Waiting reads of one connection, and the way of an answer to its outbox."""
 
-    __slots__ = ("_bound", "_on_error", "_outbox", "_spawn", "_store", "_waiting")
+    __slots__ = ("_charges", "_kind", "_on_error", "_outbox", "_spawn", "_store", "_waiting")
 
-    def __init__(
-        self, store: StoreFacade, outbox: Outbox, spawn: Spawn, on_error: OnError, bound: SharedBound
-    ) -> None:
-        self._store = store
+    def __init__(self, home: ConnectionHome, connection: ServedConnection, outbox: Outbox) -> None:
+        self._store = home.store
         self._outbox = outbox
-        self._spawn = spawn
-        self._on_error = on_error
+        self._spawn = home.supervisor.spawn
+        self._on_error = connection.on_error
         self._waiting: dict[asyncio.Task[None], ReadSegment] = {}
-        self._bound = bound
+        self._kind = home.waiting_reads
+        self._charges = Charges(home.waiting_reads)
 
     @property
     def waiting(self) -> int:
@@ -65,24 +63,22 @@ class ReadSession:
         if result is not None:
             self._answer(request, result)
             return
-        limit = self._bound.limit
-        if len(self._waiting) >= limit:
-            raise ProtocolError(
-                f"more than {limit} reads wait on one connection, {self._bound.total} on all of them"
-            )
+        if self._charges.full:
+            limit, total = self._kind.limit, self._kind.total
+            raise ProtocolError(f"more than {limit} reads wait on one connection, {total} on all of them")
         # The token was checked. It may have 64 KiB, and the read may wait for days.
         self._start(dataclasses.replace(request, delegation_token=""), wait=True)
 
     def _start(self, request: ReadSegment, *, wait: bool) -> asyncio.Task[None]:
         task = self._spawn("read", self._wait(request, wait=wait))
         self._waiting[task] = request
-        self._bound.total += 1
+        self._charges.add(READ_BYTES)
         task.add_done_callback(self._forget)
         return task
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._waiting.pop(task, None)
-        self._bound.total -= 1
+        self._charges.remove(1, READ_BYTES)
 
     def _length(self, request: ReadSegment) -> int:
         bytes_max = TIGHT_READ_BYTES_MAX if self._outbox.tight else READ_BYTES_MAX

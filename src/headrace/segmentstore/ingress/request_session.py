@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from enum import Enum, auto
-from typing import Protocol
 
 from headrace.errors import ClosedError, HeadraceError
-from headrace.segmentstore.ingress.admission import Stay
 from headrace.segmentstore.ingress.authorisation import Permission
-from headrace.segmentstore.ingress.home import ConnectionHome
+from headrace.segmentstore.ingress.blocked import ADMISSION, MEMORY, REQUESTS
+from headrace.segmentstore.ingress.budget import SMALL_BYTES_MAX, Lane, Lease
+from headrace.segmentstore.ingress.frame_lease import FrameLease
+from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
 from headrace.segmentstore.ingress.outbox import Outbox
 from headrace.segmentstore.ingress.reply_mapping import question_of
 from headrace.segmentstore.ingress.segment_session import Handler, SegmentSession
 from headrace.segmentstore.ingress.table_replies import TableReplies
 from headrace.segmentstore.ingress.table_session import TableSession
-from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Request
 from headrace.wire.frames import encode
@@ -23,154 +23,114 @@ from headrace.wire.frames import encode
 _logger = logging.getLogger(__name__)
 
 
-class Admitted(Enum):
-    """Whether a request may be started."""
-
-    YES = auto()
-    TOO_MANY = auto()
-    """Ask again when a request of this connection has ended."""
-    TOO_LARGE = auto()
-    """Ask again when the connection is told that there is room."""
-
-
-class RequestConnection(Protocol):
-    """What a request needs of its connection."""
-
-    peer: str
-
-    def send(self, frame: bytes) -> None:
-        """Send a frame behind everything sent before."""
-
-    def on_error(self, command: Request, error: Exception) -> None:
-        """A request failed."""
-
-    def on_request_ended(self) -> None:
-        """A request was answered."""
-
-    def on_admission(self) -> None:
-        """There is room for the request that found none."""
-
-    def close_after_replies(self, reason: str) -> None:
-        """Take nothing more, send what is owed, close."""
-
-    def on_reply_overdue(self) -> None:
-        """Others wait for the room of a reply that this client does not take."""
-
-
 class RequestSession:
     """Starts requests within bounds, and sends what they answer."""
 
-    __slots__ = (
-        "_admitted_bytes",
-        "_asked_bytes",
-        "_connection",
-        "_handlers",
-        "_home",
-        "_outbox",
-        "_questions",
-        "_replies",
-        "running",
-    )
-
     def __init__(
-        self,
-        home: ConnectionHome,
-        connection: RequestConnection,
-        transients: TransientSegments,
-        outbox: Outbox,
+        self, home: ConnectionHome, connection: ServedConnection, outbox: Outbox, frame_lease: FrameLease
     ) -> None:
         self._home = home
         self._connection = connection
         self._outbox = outbox
+        self._frame_lease = frame_lease
         tables = TableSession(home.store)
         self._questions = tables.questions
         self._handlers: dict[type[Request], Handler] = {
-            **SegmentSession(home.store, transients).handlers,
+            **SegmentSession(home.store, connection.transients).handlers,
             **tables.handlers,
             **tables.questions,
         }
         self._replies = TableReplies(home, connection, outbox)
         self.running = 0
-        self._admitted_bytes = 0
-        """Room that was taken for the request that is started next."""
-        self._asked_bytes = 0
+        self._next: Lease | None = None
+        """What the request has, or waits for, that is started next, unless its frame has a lease."""
+        self._frame_at = self._size_bytes = 0
+        """Where that request begins in the stream, and what it takes once it is decoded."""
 
-    def admit(self, size_bytes: int) -> Admitted:
-        """Take room for the next request, which takes ``size_bytes`` once it is decoded.
+    def admit(self, size_bytes: int, frame_at: int) -> int:
+        """Return why the next request cannot be decoded and started yet, or 0: then it has its lease.
 
-        To be called before it is decoded: that may take a while, and would be in vain if it has to wait.
+        Args:
+            size_bytes: what it takes once it is decoded.
+            frame_at: where in the stream its frame begins.
         """
-        if self._admitted_bytes:  # it has waited for it
-            return Admitted.YES
         if self.running >= self._home.config.requests_max:
-            return Admitted.TOO_MANY
-        self._asked_bytes = size_bytes
-        if not self._home.admission.enter(size_bytes, self._on_entered):
-            return Admitted.TOO_LARGE
-        self._admitted_bytes = size_bytes
-        return Admitted.YES
+            return REQUESTS
+        self._frame_at, self._size_bytes = frame_at, size_bytes
+        if self._frame_lease.holds(frame_at):
+            return 0 if self._frame_lease.extend(size_bytes) else MEMORY
+        if self._next is None:
+            lane = Lane.SMALL_REQUESTS if size_bytes <= SMALL_BYTES_MAX else Lane.REQUESTS
+            self._next = self._home.budget.begin(lane, self._connection, size_bytes, self._on_granted)
+        return ADMISSION if self._next.waits else 0
 
-    def _on_entered(self) -> None:
-        self._admitted_bytes = self._asked_bytes
-        self._connection.on_admission()
+    def _on_granted(self) -> None:
+        # Not at once: another lease is being ended, and this request may take a while to decode.
+        asyncio.get_running_loop().call_soon(self._start_next)
+
+    def _start_next(self) -> None:
+        self._connection.unblock(ADMISSION)
+        self._end_next()  # if it was not started: this client may not take its replies any more
+
+    def _end_next(self) -> None:
+        lease, self._next = self._next, None
+        if lease is not None:
+            self._home.budget.end(lease)
 
     def start(self, command: Request) -> bool:
         """Start ``command``, which was admitted. Return False if it was answered at once."""
-        size_bytes, self._admitted_bytes = self._admitted_bytes, 0
+        if self._frame_lease.holds(self._frame_at):
+            lease: Lease | None = self._frame_lease.hand_over(self._size_bytes)
+        else:
+            lease, self._next = self._next, None
+        assert lease is not None
+        connection = self._connection
         handler = self._handlers.get(type(command))
         if handler is None:  # administration is not served on this port
             question = question_of(command)
-            self._home.admission.leave(size_bytes)
-            self._connection.send(encode(c.OperationUnsupported(question.request_id, question.operation, "")))
+            self._home.budget.end(lease)
+            connection.send(encode(c.OperationUnsupported(question.request_id, question.operation, "")))
             return False
         self._home.totals.requests += 1
         self.running += 1
-        stay = Stay(self._home.admission, size_bytes)
         try:
-            self._home.supervisor.spawn("request", self._perform(handler, command, stay))
+            self._home.supervisor.spawn("request", self._perform(handler, command, lease))
         except ClosedError:
-            self._end(stay)
-            self._connection.close_after_replies("the server stops")
+            self._end(lease)
+            connection.close_after_replies("the server stops")
         return True
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """No further request is started. Idempotent."""
-        self._home.admission.leave_line(self._on_entered)
-        self.give_back()
+        self._end_next()
 
-    def on_lost(self) -> None:
-        """Nobody takes replies any more; the outbox is closed."""
+    def close(self) -> None:
+        """The connection is lost, and its outbox closed."""
+        self._end_next()
         self._replies.close()
 
-    def give_back(self) -> None:
-        """Let others have the room that was taken for the next request, if it was not started."""
-        size_bytes, self._admitted_bytes = self._admitted_bytes, 0
-        if size_bytes:
-            self._home.admission.leave(size_bytes)
-
-    async def _perform(self, handler: Handler, command: Request, stay: Stay) -> None:
+    async def _perform(self, handler: Handler, command: Request, lease: Lease) -> None:
         connection = self._connection
         try:
             self._check_token(command)
-            await self._answer(handler, command, stay)
+            if type(command) in self._questions:
+                await self._replies.answer(handler, command, lease)
+            else:
+                self._outbox.send_reply(encode(await handler(command)))
         except HeadraceError as error:
             connection.on_error(command, error)
         except Exception:  # a bug of ours: only this connection ends
             _logger.exception("%s from %s failed", type(command).__name__, connection.peer)
             connection.close_after_replies("internal error")
         finally:
-            self._end(stay)
+            self._end(lease)
 
-    async def _answer(self, handler: Handler, command: Request, stay: Stay) -> None:
-        if type(command) in self._questions:
-            await self._replies.answer(handler, command, stay)
-        else:
-            self._outbox.send_reply(encode(await handler(command)))
-
-    def _end(self, stay: Stay) -> None:
+    def _end(self, lease: Lease) -> None:
         self.running -= 1
-        stay.end()
-        self._connection.on_request_ended()
+        self._home.budget.end(lease)
+        if self.running + 1 == self._home.config.requests_max:
+            asyncio.get_running_loop().call_soon(self._connection.unblock, REQUESTS)
+        self._connection.on_answered()
 
     def _check_token(self, command: Request) -> None:
         if isinstance(command, c.CreateTransientSegment):

@@ -22,25 +22,22 @@ class IngressStatistics:
 
     capacity_waits: int = 0
     memory_waits: int = 0
-    """How often a connection waited for the room of a large frame."""
+    """How often a large frame, a request or a large reply waited for memory."""
 
-    frames_overdue: int = 0
-    """Connections that were closed because others waited for the room of a frame that did not arrive."""
+    connections_stalled: int = 0
+    """Connections that were closed because others waited for memory that their clients kept."""
 
     receive_bytes_lent: int = 0
-    """Room that connections have for large frames now."""
+    """Memory that connections have for large frames with appends now."""
 
-    replies_overdue: int = 0
-    """Connections that were closed because others waited for the room of a reply that was not taken."""
+    request_bytes: int = 0
+    """The same for requests: large ones from the beginning of their frame, others while they run."""
 
     table_reply_bytes: int = 0
-    """Room of large replies to questions about tables now: while they are put together, and not taken."""
-
-    table_reply_waits: int = 0
-    """How often one waited for its room."""
+    """The same for large replies to questions about tables: while they are put together, and not taken."""
 
     unsent_bytes: int = 0
-    """Replies that clients have not taken now, at most."""
+    """Other replies that clients have not taken now, at most, and requests whose replies wait for that."""
 
     waiting_reads: int = 0
     """Reads that wait at the tail now."""

@@ -17,10 +17,8 @@ async def home(store):
     home = FakeHome(store)
     yield home
     await home.supervisor.stop()
-    home.admission.check()
-    home.reply_memory.check()
-    assert home.reply_memory.statistics().bytes_running == home.reply_memory.statistics().waiting == 0
-    home.receive_memory.check()
+    home.budget.check()
+    assert not home.budget.waiting
 
 
 @pytest.fixture

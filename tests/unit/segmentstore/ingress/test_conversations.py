@@ -192,7 +192,7 @@ async def test_a_random_conversation_keeps_every_promise(seed):
         assert not client.peer.closed
     check_content(store, clients)
     await home.supervisor.stop()
-    home.admission.check()
+    home.budget.check()
 
 
 async def finish(store, clients):

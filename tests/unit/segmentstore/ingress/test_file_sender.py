@@ -11,8 +11,8 @@ from headrace.limits import KIB, MIB
 from headrace.runtime import loops
 from headrace.runtime.open_file import FileSpan, OpenFile
 from headrace.segmentstore.contract import ReadResult
+from headrace.segmentstore.ingress.budget import ByteBudget
 from headrace.segmentstore.ingress.outbox import SPAN_BYTES_MIN, Outbox
-from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 from tests.unit.segmentstore.ingress.world import FakeTransport
 
 CONTENT = random.Random(1).randbytes(3 * MIB)
@@ -63,7 +63,7 @@ class Place:
         self.near.setblocking(False)
         self.far.setblocking(False)
         self.transport = SocketTransport({"socket": self.near, **extra})
-        self.outbox = Outbox(1 * MIB, lambda: None, UnsentBytes(256 * MIB))
+        self.outbox = Outbox(1 * MIB, lambda: None, ByteBudget(512 * MIB))
         self.transport.protocol = type(
             "Protocol", (), {"pause_writing": self.outbox.on_pause, "resume_writing": self.outbox.on_resume}
         )
@@ -208,7 +208,7 @@ def test_answers_of_every_kind_arrive_in_order_over_a_real_transport(tmp_path, s
     class Server(asyncio.Protocol):
         def connection_made(self, transport):
             self.transport = transport
-            self.outbox = outbox = Outbox(64 * MIB, lambda: None, UnsentBytes(256 * MIB))
+            self.outbox = outbox = Outbox(64 * MIB, lambda: None, ByteBudget(512 * MIB))
             outbox.open(transport)
             self.resume_writing, self.pause_writing = outbox.on_resume, outbox.on_pause
             servers.set_result(self)

@@ -6,9 +6,8 @@ import pytest
 
 from headrace.limits import KIB, MIB
 from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.ingress.admission import Admission
+from headrace.segmentstore.ingress.budget import ByteBudget
 from headrace.segmentstore.ingress.outbox import JOIN_BYTES_MAX, Outbox
-from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
 from tests.unit.segmentstore.ingress.world import FakeTransport
 
 
@@ -43,7 +42,7 @@ async def drained():
 
 @pytest.fixture
 async def outbox(drained):
-    return Outbox(1 * MIB, lambda: drained.append(1), UnsentBytes(256 * MIB))
+    return Outbox(1 * MIB, lambda: drained.append(1), ByteBudget(512 * MIB))
 
 
 @pytest.fixture
@@ -238,82 +237,6 @@ async def test_a_lost_connection_lets_everybody_go(outbox, transport):
     outbox.close()
     await asyncio.gather(*tasks)
     assert gone == [0, 1, 2]
-
-
-def test_admission_gives_room_in_order_and_counts_it_back():
-    admission = Admission(100 * MIB)
-    served = []
-
-    def ask(name, size):
-        def on_entered():
-            served.append(name)
-
-        if admission.enter(size, on_entered):
-            on_entered()
-        return on_entered
-
-    ask("a", 60 * MIB)
-    ask("b", 60 * MIB)
-    ask("c", 10 * MIB)
-    assert served == ["a"], "there is room for c, but b was first"
-    ask("huge", 1000 * MIB)
-    gone = ask("gone", 10 * MIB)
-    admission.check()
-    admission.leave(60 * MIB)
-    assert served == ["a", "b", "c"]
-    admission.leave_line(gone)
-    admission.leave_line(gone)
-    admission.leave(10 * MIB)
-    admission.leave(60 * MIB)
-    assert served == ["a", "b", "c", "huge"]
-    admission.leave(1000 * MIB)
-    admission.check()
-    assert admission.statistics().bytes_running == 0
-    assert admission.statistics().waiting == 0
-
-
-def test_a_large_request_gets_its_turn_beside_small_ones():
-    admission = Admission(100 * MIB)
-    served = []
-    assert admission.enter(50 * MIB, lambda: None)
-    assert not admission.enter(60 * MIB, lambda: served.append("large"))
-    for number in range(100):  # somebody always asks for the next one before the last has ended
-        assert not admission.enter(50 * MIB, lambda number=number: served.append(number))
-    admission.leave(50 * MIB)
-    assert served == ["large"]
-    admission.leave(60 * MIB)
-    assert served == ["large", 0, 1]
-
-
-def test_who_gives_up_in_front_of_others_lets_them_in():
-    admission = Admission(100 * MIB)
-    served = []
-
-    def give_up():
-        raise AssertionError
-
-    assert admission.enter(50 * MIB, lambda: None)
-    assert not admission.enter(60 * MIB, give_up)
-    assert not admission.enter(50 * MIB, lambda: served.append("small"))
-    admission.leave_line(give_up)
-    assert served == ["small"]
-    admission.check()
-
-
-def test_small_requests_pass_a_large_one_that_waits_but_not_for_ever():
-    admission = Admission(MIB)
-    served = []
-    assert admission.enter(MIB // 2, lambda: None)  # of a container that stands
-    assert not admission.enter(MIB * 3 // 4, lambda: served.append("large"))
-    passed = 0
-    while admission.enter(1000, lambda: served.append("small")):
-        admission.leave(1000)
-        passed += 1
-    assert passed == MIB // 1000
-    admission.leave(MIB // 2)
-    assert served == ["large", "small"]
-    admission.check()
-    assert admission.enter(1000, lambda: None)
 
 
 class VectorTransport(FakeTransport):

@@ -6,7 +6,7 @@ import tracemalloc
 
 from headrace.errors import ContainerOfflineError, StorageReadError
 from headrace.limits import KIB, MIB
-from headrace.segmentstore.ingress import shared_bound
+from headrace.segmentstore.ingress import charges
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.read_session import read_length
 from headrace.wire import commands as c
@@ -155,8 +155,9 @@ async def test_too_many_waiting_reads_close_the_connection(store):
 async def test_reads_that_wait_are_bounded_over_all_connections_and_few_are_always_allowed(
     store, monkeypatch
 ):
-    monkeypatch.setattr(shared_bound, "SHARE_OF_EACH", 2)
-    home = FakeHome(store, IngressConfig(waiting_reads_max=50, waiting_reads_total_max=20))
+    monkeypatch.setattr(charges, "SHARE_OF_EACH", 2)
+    bytes_max = 2 * 20 * charges.READ_BYTES - 100  # half of it for such things
+    home = FakeHome(store, IngressConfig(waiting_reads_max=50, connection_bytes_max=bytes_max))
     greedy, modest, late = Peer(home), Peer(home), Peer(home)
     assert await modest.ask(read(0)) == []
     assert await greedy.ask(*[read(0)] * 19) == []
@@ -242,17 +243,22 @@ async def test_a_read_whose_bytes_are_gone_when_its_turn_comes_keeps_nobody_wait
     again = store.add("s", b"")
     peer.transport.drain()
     assert [reply.request_id for reply in await peer.replies()] == [2]
-    assert peer.connection._reads.waiting == 1
+    assert peer.connection.statistics()["reads_waiting"] == 1
     again.data += b"abc"
     again.state.accepted_length = again.state.durable_length = 3
     store.wake()
     assert await peer.replies() == [got(0, b"abc", segment="s", request_id=1)]
-    assert peer.connection._reads.waiting == store.results_out == 0
+    assert peer.connection.statistics()["reads_waiting"] == store.results_out == 0
+
+
+def unsent(home):
+    """Return what is charged beside reads that wait."""
+    return home.budget.charged - home.waiting_reads.bytes
 
 
 async def test_many_slow_clients_together_hold_little(store):
     """Each is within its own bound; what counts is the sum."""
-    home = FakeHome(store, IngressConfig(write_buffer_bytes_max=4 * MIB, unsent_bytes_max=10 * MIB))
+    home = FakeHome(store, IngressConfig(write_buffer_bytes_max=4 * MIB, connection_bytes_max=20 * MIB))
     store.add("s", bytes(6 * MIB))
     slow = [Peer(home) for _ in range(20)]
     for peer in slow:
@@ -263,7 +269,7 @@ async def test_many_slow_clients_together_hold_little(store):
             peer.push()
     total = sum(peer.transport.unsent for peer in slow)
     assert 10 * MIB < total < 10 * MIB + 6 * MIB + 20 * 70 * KIB
-    assert total - KIB < home.unsent.total <= total, "trailers are counted later"
+    assert total - KIB < unsent(home) <= total, "trailers are counted later"
     # Who takes what it is sent is served all the same, in pieces.
     quick = Peer(home)
     assert await quick.ask(read(5, MIB, segment="s")) == [got(5, bytes(64 * KIB), at_tail=False, segment="s")]
@@ -276,14 +282,14 @@ async def test_many_slow_clients_together_hold_little(store):
     assert answered == 60
     for peer in slow:
         peer.transport.drain()
-    assert home.unsent.total == 0
+    assert unsent(home) == 0
     (reply,) = await quick.ask(read(5, MIB, segment="s"))
     assert len(reply.data) == MIB
     await home.supervisor.stop()
 
 
 async def test_reads_that_waited_are_answered_in_small_pieces_when_too_much_is_unsent(store):
-    home = FakeHome(store, IngressConfig(unsent_bytes_max=4 * MIB))
+    home = FakeHome(store, IngressConfig(connection_bytes_max=8 * MIB))
     target = store.add("s", b"")
     peers = [Peer(home) for _ in range(20)]
     for peer in peers:
@@ -293,7 +299,7 @@ async def test_reads_that_waited_are_answered_in_small_pieces_when_too_much_is_u
     target.state.accepted_length = target.state.durable_length = 2 * MIB
     store.wake()
     replies = [(await peer.replies())[0] for peer in peers]
-    assert home.unsent.total <= 4 * MIB + 2 * MIB + 20 * 70 * KIB
+    assert unsent(home) <= 4 * MIB + 2 * MIB + 20 * 70 * KIB
     assert {len(reply.data) for reply in replies} == {2 * MIB, 64 * KIB}
     assert {reply.at_tail for reply in replies if len(reply.data) < 2 * MIB} == {False}
     for peer in peers:
@@ -308,9 +314,9 @@ async def test_what_a_lost_client_did_not_take_counts_no_more(store):
     peer = Peer(home)
     peer.transport.stuck = True
     await peer.ask(read(0, 2 * MIB, segment="s"))
-    assert home.unsent.total > 2 * MIB
+    assert unsent(home) > 2 * MIB
     peer.connection.connection_lost(None)
-    assert home.unsent.total == 0
+    assert unsent(home) == 0
     await home.supervisor.stop()
 
 

@@ -17,12 +17,13 @@ from headrace.errors import (
     UnsupportedError,
     WalWriteError,
 )
-from headrace.limits import MIB, WIRE_FRAME_BYTES_MAX
+from headrace.limits import KIB, MIB, WIRE_FRAME_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.container.segment_merges import MERGE_SOURCES_MAX
 from headrace.segmentstore.ingress import segment_session, transient_segments
 from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire import commands as c
@@ -38,6 +39,7 @@ from tests.unit.segmentstore.ingress.world import (
     Peer,
     acked,
     append,
+    block,
 )
 
 ATTRIBUTE = b"attribute-id-016"
@@ -109,18 +111,18 @@ async def test_one_client_does_not_have_the_loop_for_itself(home, store, kind):
 
 @pytest.mark.parametrize("sealed", [False, True])
 async def test_others_have_a_turn_between_thousands_of_tiny_appends_of_one_writer(home, store, sealed):
-    """A buffer that had a large frame takes 100,000 of them at once: 0.06 s of the loop, 1.2 s if refused."""
+    """Thousands arrive in one read, and refused ones are answered one by one."""
     peer = Peer(home)
     await peer.set_up()
     large = bytes(2 * MIB)
     assert await peer.ask(append(1, large)) == [acked(1, NULL, len(large))]
     if sealed:
         await store.seal_segment(SEGMENT)
-    count, totals = 20_000, peer.connection._totals
+    count, totals = 20_000, home.totals
     peer.feed(b"".join(append(number, b"") for number in range(2, count + 2)))
-    assert not peer.unfed
-    most, before = 0, 1
+    most, before = totals.appends - 1, totals.appends
     for _ in range(count):
+        peer.push()
         most, before = max(most, totals.appends - before), totals.appends
         if before > count:
             break
@@ -159,7 +161,7 @@ async def ask_for_large_values(home, store, count):
     peer.transport.stuck = True
     peer.feed(*[c.ReadTable(n, SEGMENT + "t", "", [KEY(b"key", NO_VERSION)]) for n in range(count)])
     assert await peer.replies(2 * count) == []
-    assert peer.connection._requests.running == count
+    assert peer.connection.statistics()["requests_running"] == count
     is_ready.set()
     return peer
 
@@ -173,17 +175,17 @@ async def test_large_replies_wait_until_the_client_takes_them(home, store):
         peer.transport.drain()
         peer.transport.stuck = True
     assert sorted(reply.request_id for reply in replies) == list(range(100))
-    assert peer.connection._requests.running == 0
+    assert peer.connection.statistics()["requests_running"] == 0
 
 
 async def test_large_replies_that_wait_end_with_their_connection(home, store):
     peer = await ask_for_large_values(home, store, 100)
     await peer.replies(20)
-    assert peer.connection._requests.running > 90
+    assert peer.connection.statistics()["requests_running"] > 90
     peer.transport.abort()
     for _ in range(500):
         await asyncio.sleep(0)
-    assert peer.connection._requests.running == 0
+    assert peer.connection.statistics()["requests_running"] == 0
 
 
 async def test_the_life_of_a_segment(peer, store):
@@ -409,24 +411,49 @@ async def test_running_requests_are_bounded_and_all_are_answered(store):
     assert peer.transport.reading
 
 
+def request_bytes(home):
+    return home.budget.used(Lane.REQUESTS, Lane.SMALL_REQUESTS)
+
+
 async def test_bytes_of_running_requests_are_bounded_over_all_connections(store):
-    home = FakeHome(store, IngressConfig(request_bytes_max=100_000))
+    home = FakeHome(store, IngressConfig(connection_bytes_max=300_000))
     await store.create_table("t")
     store.gate = asyncio.Event()
     peers = [Peer(home) for _ in range(5)]
     for number, peer in enumerate(peers):
         peer.feed(c.UpdateTableEntries(number, "t", "", [TableEntry(b"k", bytes(60_000))]))
         await peer.replies()
-    assert home.admission.statistics().bytes_running < 100_000
-    assert home.admission.statistics().waiting == 4
+    assert request_bytes(home) < 300_000 * 3 // 8
+    assert home.budget.waiting == 4
     peers[1].connection.connection_lost(None)
     store.gate.set()
     for number, peer in enumerate(peers):
         if number != 1:
             (reply,) = await peer.replies(30)
             assert reply.request_id == number
-    assert home.admission.statistics().bytes_running == 0
-    assert home.admission.statistics().waiting == 0
+    assert request_bytes(home) == home.budget.waiting == 0
+
+
+async def test_small_requests_and_appends_go_on_beside_large_ones_that_stand(store):
+    home = FakeHome(store, IngressConfig(connection_bytes_max=4 * MIB, receive_buffer_bytes=64 * KIB))
+    await store.create_table("t")
+    store.gate = asyncio.Event()
+    standing = [Peer(home) for _ in range(10)]
+    for number, peer in enumerate(standing):
+        peer.feed(c.UpdateTableEntries(number, "t", "", [TableEntry(b"k", bytes(500_000))]))
+        await peer.replies()
+    assert home.budget.waiting
+    gate, store.gate = store.gate, None
+    small, large = Peer(home), Peer(home)
+    (reply,) = await small.ask(c.GetStreamSegmentInfo(5, SEGMENT, ""))
+    assert reply.request_id == 5
+    await large.set_up()
+    assert await large.ask(block(1, bytes(MIB))) == [acked(1, NULL, MIB)]
+    gate.set()
+    for number, peer in enumerate(standing):
+        (reply,) = await peer.replies(30)
+        assert reply.request_id == number
+    await home.supervisor.stop()
 
 
 def _many_keys(request_id):
@@ -438,7 +465,7 @@ def _many_keys(request_id):
 async def test_requests_of_very_many_small_keys_are_bounded_by_what_they_take_in_memory(store):
     """Only their bytes on the wire were counted: 256 MiB of them took 1.9 GiB."""
     bytes_max = 4 * MIB
-    home = FakeHome(store, IngressConfig(request_bytes_max=bytes_max))
+    home = FakeHome(store, IngressConfig(connection_bytes_max=2 * bytes_max))
     peers = [Peer(home) for _ in range(5)]
     await store.create_table("t")
     frames = [_many_keys(number) for number in range(50)]
@@ -450,23 +477,59 @@ async def test_requests_of_very_many_small_keys_are_bounded_by_what_they_take_in
         await peer.replies()
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    waiting = sum(len(peer.connection._decoder.buffer) + len(peer.unfed) for peer in peers)
+    waiting = sum(peer.connection.statistics()["buffer_bytes"] + len(peer.unfed) for peer in peers)
     assert held - waiting < bytes_max + MIB
     store.gate.set()
     replies = [reply for peer in peers for reply in await peer.replies(300)]
     assert sorted(reply.request_id for reply in replies) == list(range(50))
-    assert home.admission.statistics().bytes_running == 0
+    assert request_bytes(home) == 0
     await home.supervisor.stop()
 
 
+async def test_large_frames_of_very_many_keys_take_what_they_decode_to_before_they_are_decoded(store):
+    home = FakeHome(store, IngressConfig(connection_bytes_max=8 * MIB, receive_buffer_bytes=16 * KIB))
+    await store.create_table("t")
+    store.gate = asyncio.Event()
+    peers = [Peer(home) for _ in range(5)]
+    for number, peer in enumerate(peers):
+        peer.feed(_many_keys(number))
+        await peer.replies()
+        home.budget.check()
+    assert request_bytes(home) <= 3 * MIB
+    running = [peer.connection.statistics()["requests_running"] for peer in peers]
+    assert 1 <= sum(running) < 5
+    store.gate.set()
+    replies = [reply for peer in peers for reply in await peer.replies(300)]
+    assert sorted(reply.request_id for reply in replies) == list(range(5))
+    assert request_bytes(home) == 0
+    await home.supervisor.stop()
+
+
+class Others:
+    """Somebody who has a lease for ever."""
+
+    def moved_bytes(self, lease):
+        return 0
+
+    def on_overdue(self, lease, age_s):
+        raise AssertionError("it is not up to a client")
+
+
+def take_all(home, lane):
+    """Let others have all room of a lane; return what gives it back."""
+    lease = home.budget.begin(lane, Others(), home.config.connection_bytes_max, lambda: None)
+    assert not lease.waits, "one always fits"
+    return lambda: home.budget.end(lease)
+
+
 async def test_a_list_that_cannot_be_is_refused_before_it_waits_for_room(home):
-    assert home.admission.enter(home.config.request_bytes_max, list)
+    give_back = take_all(home, Lane.REQUESTS)
     frame = bytearray(_many_keys(1))
     frame[8 + 8 + 3 + 2 : 8 + 8 + 3 + 6] = (1 << 30).to_bytes(4, "big")
     peer = Peer(home)
     assert await peer.ask(bytes(frame)) == []
     assert peer.lost
-    home.admission.leave(home.config.request_bytes_max)
+    give_back()
 
 
 async def test_a_request_that_waits_is_decoded_when_it_has_room_and_not_before(store, home, monkeypatch):
@@ -483,26 +546,21 @@ async def test_a_request_that_waits_is_decoded_when_it_has_room_and_not_before(s
 
     monkeypatch.setitem(LAYOUTS, type_id, Counting())
     await store.create_table("t")
-    bytes_max = home.config.request_bytes_max
-    for _ in range(9):
-        assert home.admission.enter(1, list)
-    assert home.admission.enter(bytes_max - 10_009, list)
+    give_back = take_all(home, Lane.SMALL_REQUESTS)
     peers = [Peer(home) for _ in range(3)]
     for number, peer in enumerate(peers):
         peer.feed(c.UpdateTableEntries(number, "t", "", [TableEntry(b"k", bytes(10_000))]))
         assert peer.connection.statistics()["blocked"] == ["admission"]
-    for _ in range(9):
-        home.admission.leave(1)
+    assert await peers[0].replies() == []
     assert decoded == []
-    home.admission.leave(bytes_max - 10_009)
+    give_back()
     for peer in peers:
         assert len(await peer.replies()) == 1
     assert len(decoded) == 3
 
 
 async def test_connections_lost_while_they_wait_for_admission_are_forgotten(store, home):
-    bytes_max = home.config.request_bytes_max
-    assert home.admission.enter(bytes_max, list)
+    give_back = take_all(home, Lane.SMALL_REQUESTS)
     gone = []
     for _ in range(10):
         peer = Peer(home)
@@ -515,9 +573,9 @@ async def test_connections_lost_while_they_wait_for_admission_are_forgotten(stor
     del peer
     gc.collect()
     assert not any(reference() for reference in gone)
-    assert home.admission.statistics().waiting == 0
-    home.admission.leave(bytes_max)
-    assert home.admission.statistics().bytes_running == 0
+    assert home.budget.waiting == 0
+    give_back()
+    assert request_bytes(home) == 0
 
 
 async def ask_for_large_answers(store, home, count):
@@ -539,10 +597,11 @@ async def ask_for_large_answers(store, home, count):
 
 
 async def test_a_client_that_takes_no_replies_does_not_keep_the_requests_of_others_out(store):
-    home = FakeHome(store, IngressConfig(request_bytes_max=1_000_000))
+    home = FakeHome(store, IngressConfig(connection_bytes_max=8_000_000))
     slow = await ask_for_large_answers(store, home, 6)
-    assert home.admission.statistics().bytes_running == 0
-    assert home.admission.statistics().bytes_aside > 600_000
+    assert request_bytes(home) == 0
+    assert slow.connection.statistics()["requests_running"] == 5
+    assert home.budget.charged > 900_000, "what they ask is counted all the same"
     other = Peer(home)
     entries = [TableEntry(b"k", bytes(900_000), NO_VERSION)]
     (reply,) = await other.ask(c.UpdateTableEntries(5, "t", "", entries))
@@ -553,48 +612,37 @@ async def test_a_client_that_takes_no_replies_does_not_keep_the_requests_of_othe
         slow.transport.stuck = True
         answered.update(reply.request_id for reply in await slow.replies())
     assert answered == {1, 2, 3, 4, 5}
-    assert home.admission.statistics().bytes_aside == 0
-    assert home.admission.statistics().bytes_running == 0
-    home.admission.check()
+    slow.transport.drain()
+    await slow.replies()
+    assert request_bytes(home) == home.budget.charged == 0
+    home.budget.check()
     await home.supervisor.stop()
 
 
-async def test_requests_that_wait_for_slow_clients_are_bounded_and_gone_with_them(store):
-    home = FakeHome(store, IngressConfig(request_bytes_max=1_000_000, drain_s=0.01))
-    peers = [await ask_for_large_answers(store, home, 5)]
-    assert not peers[0].closed
-    store.tables.clear()
-    peers.append(await ask_for_large_answers(store, home, 5))
-    assert home.admission.statistics().bytes_aside <= 1_000_000
-    assert [peer.connection.is_closing for peer in peers] == [False, True]
-    peers[0].transport.abort()
+async def test_clients_that_take_no_replies_keep_others_out_for_a_while_and_no_longer(store):
+    """All room is theirs, and it is given back when somebody has waited for it."""
+    home = FakeHome(store, IngressConfig(connection_bytes_max=2_000_000, stall_s=0.05, drain_s=0.01))
+    peers = []
+    for _ in range(4):
+        store.tables.clear()
+        peers.append(await ask_for_large_answers(store, home, 5))
+    assert request_bytes(home)
+    other = Peer(home)
+    other.feed(c.UpdateTableEntries(5, "t", "", [TableEntry(b"k", bytes(600_000), NO_VERSION)]))
+    replies = []
     async with asyncio.timeout(20):
-        while not all(peer.lost for peer in peers):
+        while not replies:
             await asyncio.sleep(0.01)
+            replies = await other.replies()
             for peer in peers:
                 await peer.replies()
-    assert home.admission.statistics().bytes_aside == 0
-    assert home.admission.statistics().bytes_running == 0
+    assert any(peer.lost for peer in peers)
+    assert home.totals.connections_stalled
+    for peer in peers:
+        peer.transport.abort()
+        await peer.replies(200)
+    assert request_bytes(home) == home.budget.charged == home.budget.waiting == 0
     await home.supervisor.stop()
-
-
-async def test_requests_that_stepped_aside_go_on_beside_a_full_house_and_count_no_more_when_cancelled(store):
-    """They hold what others wait for, and must not wait for these."""
-    home = FakeHome(store, IngressConfig(request_bytes_max=1_000_000))
-    slow = await ask_for_large_answers(store, home, 4)
-    assert home.admission.enter(1_000_000, list)
-    answered = set()
-    for _ in range(2):
-        slow.transport.drain()
-        slow.transport.stuck = True
-        answered.update(reply.request_id for reply in await slow.replies())
-    assert answered == {1, 2}
-    assert home.admission.statistics().bytes_aside > 0
-    assert home.admission.statistics().bytes_running + home.admission.statistics().bytes_aside <= 2_000_000
-    await home.supervisor.stop()
-    assert home.admission.statistics().bytes_aside == 0
-    home.admission.leave(1_000_000)
-    assert home.admission.statistics().bytes_running == 0
 
 
 async def test_what_was_admitted_and_cannot_be_decoded_counts_no_more(home):
@@ -602,11 +650,11 @@ async def test_what_was_admitted_and_cannot_be_decoded_counts_no_more(home):
     peer.feed(HEAD.pack(TYPE_IDS[c.GetStreamSegmentInfo], 5) + bytes(5))
     await peer.replies()
     assert peer.closed
-    assert home.admission.statistics().bytes_running == 0
+    assert request_bytes(home) == 0
 
 
 async def test_one_request_larger_than_the_bound_is_still_served(store):
-    home = FakeHome(store, IngressConfig(request_bytes_max=100))
+    home = FakeHome(store, IngressConfig(connection_bytes_max=100))
     await store.create_table("t")
     peer = Peer(home)
     entries = [TableEntry(b"k", bytes(60_000))]
@@ -763,7 +811,7 @@ async def test_requests_that_arrive_faster_than_they_are_taken_wait_in_the_socke
     replies, most = [], 0
     while len(replies) < count:
         replies += await peer.replies(turns=200)
-        most = max(most, len(peer.connection._decoder.buffer))
+        most = max(most, peer.connection.statistics()["buffer_bytes"])
     assert [reply.request_id for reply in replies] == list(range(count))
     assert most <= RECEIVE_BUFFER_BYTES
     assert peer.transport.reading

@@ -11,7 +11,7 @@ import weakref
 import pytest
 
 from headrace.errors import WalWriteError
-from headrace.segmentstore.ingress.shared_bound import SharedBound
+from headrace.segmentstore.ingress.charges import ChargedKind
 from headrace.wire import commands as c
 from tests.unit.segmentstore.container.container_bench import read_all, until, withhold_memory
 from tests.unit.segmentstore.ingress.world import (
@@ -164,7 +164,7 @@ async def test_writers_that_give_up_while_the_log_stands_leave_nothing_behind(wo
 
 
 async def test_a_writer_too_many_of_a_connection_leaves_no_target_behind(world):
-    world.home.writers = SharedBound(each_max=1, total_max=100)
+    world.home.writers = ChargedKind(world.home.budget, each_max=1)
     first = Peer(world.home)
     await first.set_up()
     world.wal.held = True

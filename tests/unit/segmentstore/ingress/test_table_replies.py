@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import NoSuchSegmentError
 from headrace.limits import KIB, MIB, READ_BYTES_MAX
 from headrace.model.tables import NO_VERSION, TableEntry, TableKey
-from headrace.segmentstore.ingress.admission import Admission
+from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.table_replies import AROUND_BYTES
 from headrace.wire import commands as c
@@ -23,8 +23,9 @@ HUGE_S = 1000.0
 
 class Home(FakeHome):
     def __init__(self, store, **config):
-        config.setdefault("reply_stall_s", HUGE_S)
-        config.setdefault("reply_patience_s", HUGE_S)
+        config.setdefault("stall_s", HUGE_S)
+        if "replies_max" in config:  # they have three eighths of everything
+            config["connection_bytes_max"] = (config.pop("replies_max") * 8 + 2) // 3
         super().__init__(store, IngressConfig(drain_s=HUGE_S, **config))
         self.peers = []
 
@@ -42,15 +43,19 @@ class Home(FakeHome):
 
     @property
     def room(self):
-        return self.reply_memory.statistics().bytes_running
+        return self.budget.used(Lane.REPLIES)
+
+    @property
+    def requests(self):
+        return self.budget.used(Lane.REQUESTS, Lane.SMALL_REQUESTS)
 
     @property
     def waiting(self):
-        return self.reply_memory.statistics().waiting
+        return self.budget.waiting
 
     def check(self):
         """Everything large that is unsent has room."""
-        self.reply_memory.check()
+        self.budget.check()
         unsent = sum(peer.transport.unsent for peer in self.peers)
         assert unsent <= self.room + len(self.peers) * 2 * self.config.small_reply_bytes_max
         return unsent
@@ -81,9 +86,7 @@ async def open_home(store):
             peer.transport.abort()
         await settle(home)
         await home.supervisor.stop()
-        statistics = home.reply_memory.statistics()
-        assert (statistics.bytes_running, statistics.waiting) == (0, 0)
-        assert home.admission.statistics().bytes_running == home.admission.statistics().bytes_aside == 0
+        assert home.room == home.requests == home.waiting == home.budget.charged == 0
         assert all(peer.lost for peer in home.peers)
 
 
@@ -119,7 +122,7 @@ async def ask_all(home, questions):
 
 
 async def test_replies_that_nobody_takes_are_bounded_over_all_connections(open_home, table):
-    home = open_home(table_reply_bytes_max=5 * MIB)
+    home = open_home(replies_max=5 * MIB)
     peers = await ask_all(home, [get(n, *range(4)) for n in range(10)])
     assert [peer.transport.unsent > 4 * VALUE for peer in peers] == [True, True] + [False] * 8
     assert home.check() == home.room <= 5 * MIB
@@ -135,7 +138,7 @@ async def test_replies_that_nobody_takes_are_bounded_over_all_connections(open_h
 
 
 async def test_what_is_put_together_counts_before_it_is_there(open_home, table):
-    home = open_home(table_reply_bytes_max=5 * MIB)
+    home = open_home(replies_max=5 * MIB)
     table.gate = asyncio.Event()
     await ask_all(home, [get(n, *range(4)) for n in range(40)])
     assert home.room <= 5 * MIB, "nothing is known yet, and little may be fetched"
@@ -146,7 +149,7 @@ async def test_what_is_put_together_counts_before_it_is_there(open_home, table):
 
 
 async def test_one_that_is_larger_than_the_bound_is_sent_when_it_is_alone(open_home, table):
-    home = open_home(table_reply_bytes_max=1)
+    home = open_home(replies_max=1)
     one, other = await ask_all(home, [get(1, 0, 1), get(2, 0, 1)])
     assert home.room > 2 * VALUE
     assert not other.transport.unsent
@@ -157,7 +160,7 @@ async def test_one_that_is_larger_than_the_bound_is_sent_when_it_is_alone(open_h
 
 @pytest.mark.parametrize("keys", [[99], [99] * 1000, [98]])
 async def test_small_replies_need_no_room(open_home, table, keys):
-    home = open_home(table_reply_bytes_max=1 * MIB)
+    home = open_home(replies_max=1 * MIB)
     await ask_all(home, [get(n, 0, 1) for n in range(5)])
     assert home.waiting
     (reply,) = await home.peer().ask(get(7, *keys))
@@ -165,7 +168,7 @@ async def test_small_replies_need_no_room(open_home, table, keys):
 
 
 async def test_pages_are_small_while_there_is_no_room_and_wait_only_for_a_large_entry(open_home, table):
-    home = open_home(table_reply_bytes_max=5 * VALUE + 100_000)
+    home = open_home(replies_max=5 * VALUE + 100_000)
     for number in range(100):
         await table.table_update(T, [TableEntry(b"small %02d" % number, bytes(10_000), NO_VERSION)])
     peer = home.peer()
@@ -190,7 +193,7 @@ async def test_pages_are_small_while_there_is_no_room_and_wait_only_for_a_large_
 
 
 async def test_the_changes_of_a_table_are_bounded_as_well(open_home, table):
-    home = open_home(table_reply_bytes_max=5 * VALUE + 100_000)
+    home = open_home(replies_max=5 * VALUE + 100_000)
     peer = home.peer()
     (delta,) = await peer.ask(c.ReadTableEntriesDelta(1, T, "", 0, 100))
     assert len(delta.entries) == 4
@@ -205,13 +208,13 @@ async def test_what_fits_no_frame_is_said_and_not_fetched(open_home, table):
     assert len(keys) * VALUE > SERVER_PAYLOAD_BYTES_MAX
     (reply,) = await home.peer().ask(get(1, *keys))
     assert isinstance(reply, c.ErrorMessage)
-    assert "ask for less" in reply.message
+    assert "request less" in reply.message
     (reply,) = await home.peer().ask(get(2, *keys[:33]))
     assert values(reply) == [VALUE] * 33
 
 
 async def test_a_reply_that_grew_while_it_waited_gets_the_room_that_it_needs(open_home, table):
-    home = open_home(table_reply_bytes_max=3 * VALUE + 100_000)
+    home = open_home(replies_max=3 * VALUE + 100_000)
     (stuck,) = await ask_all(home, [get(1, 0, 1, 2)])
     peer = home.peer()
     assert await peer.ask(get(2, 4, 99)) == []
@@ -228,7 +231,7 @@ async def test_a_reply_that_grew_while_it_waited_gets_the_room_that_it_needs(ope
 
 
 async def test_an_error_gives_the_room_back(open_home, table):
-    home = open_home(table_reply_bytes_max=2 * MIB)
+    home = open_home(replies_max=2 * MIB)
     (stuck,) = await ask_all(home, [get(1, 0, 1, 2)])
     peer = home.peer()
     assert await peer.ask(get(2, *range(3))) == []
@@ -242,7 +245,7 @@ async def test_an_error_gives_the_room_back(open_home, table):
 
 
 async def test_one_client_has_one_large_reply_at_a_time(open_home, table):
-    home = open_home(table_reply_bytes_max=100 * MIB)
+    home = open_home(replies_max=100 * MIB)
     peer = home.peer(stuck=True)
     peer.feed(*[get(n, *range(4)) for n in range(50)])
     seen = await peer.replies(200)
@@ -256,7 +259,7 @@ async def test_one_client_has_one_large_reply_at_a_time(open_home, table):
 
 
 async def test_a_client_that_takes_nothing_has_no_small_replies_put_together(open_home, table):
-    home = open_home(unsent_bytes_max=0)
+    home = open_home(connection_bytes_max=1)
     await table.table_update(T, [TableEntry(b"98", bytes(50_000), NO_VERSION)])
     peer = home.peer(stuck=True)
     peer.feed(*[get(n, 98) for n in range(100)])
@@ -270,23 +273,16 @@ async def test_a_client_that_takes_nothing_has_no_small_replies_put_together(ope
 
 
 async def test_requests_whose_replies_wait_leave_the_room_of_requests_to_others(open_home, table):
-    home = open_home(table_reply_bytes_max=2 * MIB, request_bytes_max=2000)
+    home = open_home(replies_max=2 * MIB)
     await ask_all(home, [get(n, *range(3)) for n in range(5)])
     assert home.waiting == 4
-    assert home.admission.statistics().bytes_running == 0
-    assert home.admission.statistics().bytes_aside > 0
-    (reply,) = await home.peer().ask(c.UpdateTableEntries(7, T, "", [TableEntry(b"k", bytes(1500))]))
-    assert isinstance(reply, c.TableEntriesUpdated)
-
-
-async def test_those_that_wait_for_another_one_of_their_connection_leave_that_room_too(open_home, table):
-    home = open_home(table_reply_bytes_max=2 * MIB)
-    await ask_all(home, [get(0, *range(3))])
+    assert home.requests == 0
+    assert home.budget.charged > 0, "they are counted all the same"
     peer = home.peer()
     peer.feed(*[get(n, *range(3)) for n in range(1, 6)])
     await settle(home)
-    assert home.waiting == 1
-    assert home.admission.statistics().bytes_running == 0
+    assert home.waiting == 5
+    assert home.requests == 0
     assert not peer.closed
 
 
@@ -294,7 +290,7 @@ async def test_those_that_wait_for_another_one_of_their_connection_leave_that_ro
 
 
 async def test_clients_that_are_lost_leave_the_line_and_give_back_what_they_had(open_home, table):
-    home = open_home(table_reply_bytes_max=3 * MIB)
+    home = open_home(replies_max=3 * MIB)
     first, second, third, small = await ask_all(
         home, [get(1, *range(4)), get(2, *range(20)), get(3, *range(4)), get(4, 0)]
     )
@@ -312,7 +308,7 @@ async def test_clients_that_are_lost_leave_the_line_and_give_back_what_they_had(
 
 
 async def test_a_client_that_is_lost_while_its_reply_is_put_together_gives_back_its_room(open_home, table):
-    home = open_home(table_reply_bytes_max=3 * MIB)
+    home = open_home(replies_max=3 * MIB)
     (stuck,) = await ask_all(home, [get(1, *range(4))])
     (lost,) = await ask_all(home, [get(2, *range(4))])
     table.gate = asyncio.Event()
@@ -328,7 +324,7 @@ async def test_a_client_that_is_lost_while_its_reply_is_put_together_gives_back_
 
 
 async def test_a_stop_while_replies_wait_leaves_nothing(open_home, table):
-    home = open_home(table_reply_bytes_max=3 * MIB)
+    home = open_home(replies_max=3 * MIB)
     peers = await ask_all(home, [get(n, *range(4)) for n in range(5)])
     peers[1].feed(*[get(n, *range(4)) for n in range(10)])
     await settle(home)
@@ -348,53 +344,59 @@ async def until(home, condition):
 
 
 async def test_who_takes_nothing_is_closed_when_others_wait_and_not_before(open_home, table):
-    home = open_home(table_reply_bytes_max=2 * MIB, reply_stall_s=0.01)
+    home = open_home(replies_max=2 * MIB, stall_s=0.02)
     (stuck,) = await ask_all(home, [get(1, *range(3))])
-    looks = stuck.connection._requests._replies._on_timer
-    for _ in range(3):
-        looks()
+    await asyncio.sleep(0.1)
     assert not stuck.closed, "nobody wants its room"
     (small,) = await home.peer().ask(get(2, 99))
     assert small.entries
-    looks()
+    await asyncio.sleep(0.1)
     assert not stuck.closed
     other = home.peer()
     other.feed(get(3, *range(4)))
     await until(home, lambda: stuck.lost)
     (reply,) = await other.replies()
     assert values(reply) == [VALUE] * 4
-    assert home.totals.replies_overdue == 1
+    assert home.totals.connections_stalled == 1
     assert stuck.transport.aborted
 
 
-async def test_who_takes_a_little_is_closed_later(open_home, table):
-    home = open_home(table_reply_bytes_max=2 * MIB)
-    (slow,) = await ask_all(home, [get(1, *range(3))])
-    await ask_all(home, [get(2, *range(3))])
-    look = slow.connection._requests._replies._on_timer
-    for _ in range(10):
-        slow.transport.unsent -= 1000
-        look()
-    assert not slow.closed
-    [(end, _, on_sent)] = slow.connection._outbox._large
-    slow.connection._outbox._large[0] = (end, -2 * HUGE_S, on_sent)
-    slow.transport.unsent -= 1000
-    look()
-    assert slow.transport.aborted
+async def test_who_takes_a_little_at_a_time_is_closed_as_well(open_home, table):
+    home = open_home(replies_max=2 * MIB, stall_s=0.05)
+    slow, other = await ask_all(home, [get(1, *range(3)), get(2, *range(3))])
+
+    def takes_a_byte():
+        slow.transport.unsent -= slow.transport.unsent > 0
+        return other.transport.unsent > 3 * VALUE
+
+    await until(home, takes_a_byte)
+    assert slow.lost
+
+
+async def test_many_who_take_nothing_keep_others_out_for_no_longer_than_their_turns(open_home, table):
+    home = open_home(replies_max=4 * MIB, stall_s=0.05)
+    stuck = await ask_all(home, [get(n, *range(7)) for n in range(12)])
+    good = home.peer()
+    good.feed(get(99, *range(7)))
+    replies = []
+    while not replies:
+        await until(home, lambda: True)
+        replies = await good.replies()
+        home.check()
+    assert values(replies[0]) == [VALUE] * 7
+    assert all(peer.lost for peer in stuck)
 
 
 async def test_who_only_waits_for_room_that_it_has_itself_is_not_closed(open_home, table):
-    home = open_home(table_reply_bytes_max=VALUE + AROUND_BYTES)
+    home = open_home(replies_max=VALUE + AROUND_BYTES, stall_s=0.02)
     (slow,) = await ask_all(home, [get(1, 0)])
     slow.feed(get(2, 1))
     await settle(home)
     assert home.waiting == 1
-    look = slow.connection._requests._replies._on_timer
-    look()
+    await asyncio.sleep(0.2)
     assert not slow.closed
     await ask_all(home, [get(3, 0)])
-    look()
-    assert slow.closed
+    await until(home, lambda: slow.closed)
 
 
 async def test_room_comes_back_when_the_last_byte_of_a_reply_has_left(open_home, table):
@@ -406,10 +408,10 @@ async def test_room_comes_back_when_the_last_byte_of_a_reply_has_left(open_home,
     peer.feed(get(2, 99))
     await settle(home)
     peer.transport.unsent -= room - 1  # all but the last byte of it, and the other reply
-    peer.connection._outbox.count_sent()
+    await peer.ask(get(3, 99))
     assert home.room == room
     peer.transport.unsent -= 1
-    peer.connection._outbox.count_sent()
+    await peer.ask(get(4, 99))
     assert peer.transport.unsent
     assert home.room == 0
 
@@ -417,31 +419,11 @@ async def test_room_comes_back_when_the_last_byte_of_a_reply_has_left(open_home,
 # ------------------------------------------------------------------------------------------ together
 
 
-def test_admission_gives_room_at_once_only_where_nobody_waits():
-    admission = Admission(100)
-    assert admission.enter_at_once(60)
-    assert not admission.enter_at_once(60)
-    assert not admission.enter(60, list)
-    assert admission.waiting == 1
-    assert not admission.enter_at_once(10), "somebody was first"
-    admission.leave(60)
-    assert admission.enter_at_once(40)
-    admission.leave(60)
-    admission.leave(40)
-    admission.check()
-    assert admission.enter_at_once(1000), "one always fits"
-
-
 @pytest.mark.parametrize("seed", range(30))
 async def test_whatever_happens_replies_are_bounded_and_everything_is_answered(seed, open_home, table):
     draw = random.Random(seed)
     bytes_max = draw.choice((1, VALUE, 3 * MIB, 128 * MIB))
-    home = open_home(
-        table_reply_bytes_max=bytes_max,
-        small_reply_bytes_max=draw.choice((1, 64 * KIB)),
-        unsent_bytes_max=draw.choice((0, 256 * MIB)),
-        request_bytes_max=draw.choice((1000, 256 * MIB)),
-    )
+    home = open_home(replies_max=bytes_max, small_reply_bytes_max=draw.choice((1, 64 * KIB)))
     asked, answered = {}, {}
     alive = []
     for number in range(150):
@@ -485,17 +467,16 @@ async def test_whatever_happens_replies_are_bounded_and_everything_is_answered(s
             peer.transport.drain()
         for peer in [*alive]:
             answered[peer].update(reply.request_id for reply in await peer.replies(10))
-            if peer.closed:  # too much was aside
-                alive.remove(peer)
     for peer in alive:
         assert asked[peer] <= answered[peer]
+        assert not peer.closed
     assert home.waiting == 0
     assert home.room == 0
 
 
 async def test_a_client_that_takes_its_replies_may_ask_for_many_at_once(open_home, table):
     """What waits for its turn on a connection is no sign of a client that takes nothing."""
-    home = open_home(request_bytes_max=300)
+    home = open_home(connection_bytes_max=800)
     peer = home.peer()
     table_get = table.table_get
 
@@ -511,24 +492,3 @@ async def test_a_client_that_takes_its_replies_may_ask_for_many_at_once(open_hom
         replies += more
     assert not peer.closed
     assert sorted(reply.request_id for reply in replies) == list(range(30))
-
-
-async def test_who_takes_no_replies_gives_up_the_room_of_all_that_wait_for_its_turn(open_home, table):
-    """Also of those that kept theirs while the client still took its replies."""
-    home = open_home(request_bytes_max=300)
-    peer, gate = home.peer(), asyncio.Event()
-    table_get = table.table_get
-
-    async def get_later(*arguments):
-        found = await table_get(*arguments)
-        await gate.wait()
-        return found
-
-    table.table_get = get_later
-    await peer.ask(*[get(number, 0, 1) for number in range(30)])
-    peer.transport.stuck = True
-    gate.set()
-    for _ in range(20):
-        await peer.replies()
-    statistics = home.admission.statistics()
-    assert not statistics.bytes_running or peer.connection.is_closing, "nobody else would find room"

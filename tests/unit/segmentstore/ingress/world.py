@@ -2,18 +2,12 @@
 
 import asyncio
 
-from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.ingress.admission import Admission
 from headrace.segmentstore.ingress.authorisation import allow_all
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.connection import Connection
-from headrace.segmentstore.ingress.receive_memory import ReceiveMemory
-from headrace.segmentstore.ingress.shared_bound import SharedBound
-from headrace.segmentstore.ingress.statistics import IngressStatistics
-from headrace.segmentstore.ingress.unsent_bytes import UnsentBytes
+from headrace.segmentstore.ingress.home import ConnectionHome
 from headrace.wire import commands as c
 from headrace.wire.frames import FrameDecoder, encode
-from headrace.wire.server_session import WRITERS_MAX
 
 WRITER = bytes(range(16))
 OTHER = bytes(range(16, 32))
@@ -91,24 +85,9 @@ class FakeTransport:
             asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
 
 
-class FakeHome:
+class FakeHome(ConnectionHome):
     def __init__(self, store, config=None, authorise=allow_all):
-        self.store = store
-        self.config = config or IngressConfig()
-        self.authorise = authorise
-        self.admission = Admission(self.config.request_bytes_max)
-        self.reply_memory = Admission(self.config.table_reply_bytes_max)
-        self.receive_memory = ReceiveMemory(self.config.receive_bytes_max)
-        self.unsent = UnsentBytes(self.config.unsent_bytes_max)
-        self.waiting_reads = SharedBound(
-            each_max=self.config.waiting_reads_max, total_max=self.config.waiting_reads_total_max
-        )
-        self.waiting_refusals = SharedBound(
-            each_max=self.config.waiting_refusals_max, total_max=self.config.waiting_refusals_total_max
-        )
-        self.writers = SharedBound(each_max=WRITERS_MAX, total_max=self.config.writers_total_max)
-        self.supervisor = Supervisor("test")
-        self.totals = IngressStatistics()
+        super().__init__(store, config or IngressConfig(), authorise)
         self.lost = []
 
     def receive_buffer_bytes(self):

@@ -1,0 +1,256 @@
+"""Dispatches what a connection has received, in its order. No clock, no waiting.
+
+::
+
+    dispatch -> plain appends, in runs   -> append_session -> container (no task, no future)
+                SetupAppend              -> connection_writers
+                conditional appends      -> append_session
+                ReadSegment              -> read_session -> answered now, or a waiting task
+                everything else          -> a task per request, its reply when it ends
+
+It is blocked while the container does not accept the next append, while the client does not take its replies,
+while too many requests run, and while a request or a large wire frame waits for its lease. What was received
+stays in the buffer; its bound is the back-pressure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.errors import HeadraceError, ProtocolError
+from headrace.limits import INT64_MAX
+from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.blocked import CAPACITY, MEMORY, OUTBOX, SETUP, TURN
+from headrace.segmentstore.ingress.budget import Lane
+from headrace.segmentstore.ingress.connection_writers import ConnectionWriters
+from headrace.segmentstore.ingress.contract import AppendTarget
+from headrace.segmentstore.ingress.frame_lease import FrameLease
+from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
+from headrace.segmentstore.ingress.outbox import Outbox
+from headrace.segmentstore.ingress.read_session import ReadSession
+from headrace.segmentstore.ingress.request_session import RequestSession
+from headrace.wire import commands as c
+from headrace.wire.append_block import APPEND_BLOCK, APPEND_BLOCK_END, AppendRun, take_run, wanted
+from headrace.wire.catalogue import LAYOUTS, TYPE_IDS
+from headrace.wire.commands.kinds import Command, Request
+from headrace.wire.frames import HEAD, HEAD_BYTES, FrameDecoder, encode
+from headrace.wire.server_session import ServerSession
+
+_APPENDS: Final = (APPEND_BLOCK_END, APPEND_BLOCK)
+_KEEP_ALIVE: Final = encode(c.KeepAlive())
+
+_NO_REQUESTS: Final = frozenset(
+    TYPE_IDS[command]
+    for command in (
+        c.Hello,
+        c.KeepAlive,
+        c.Padding,
+        c.PartialEvent,
+        c.SetupAppend,
+        c.AppendBlock,
+        c.AppendBlockEnd,
+        c.ConditionalAppend,
+        c.ConditionalBlockEnd,
+        c.ReadSegment,
+    )
+)
+"""What is not started as a task. Appends are copied into frames of a bounded pool, and reads hold no bytes
+until they are answered."""
+
+_TAKEN_MAX: Final = 64
+"""Frames, or append batches, of one connection in an iteration of the loop. They are answered in place, and
+the loop reads a socket again and again while more arrives: a client that asks for a byte at a time would have
+it alone.
+"""
+
+_APPENDS_FOR_ONE: Final = 16
+"""So many appends of a batch count as one frame more. A megabyte has thousands of them, and refused ones are
+answered one by one, in 10 us each.
+"""
+
+
+class Dispatcher:
+    """The buffer of one connection, and where the commands in it go."""
+
+    def __init__(self, home: ConnectionHome, connection: ServedConnection, outbox: Outbox) -> None:
+        self._home = home
+        self._totals = home.totals
+        self._outbox = outbox
+        self._on_error = connection.on_error
+        self._close_after_replies = connection.close_after_replies
+        self._resume = lambda: connection.unblock(CAPACITY)
+        self.blocked = 0
+        """Why nothing is dispatched now."""
+        self._buffer_bytes = home.receive_buffer_bytes()
+        self.decoder = FrameDecoder.for_server(self._buffer_bytes)
+        self._frame_lease = FrameLease(home.budget, connection, self.decoder)
+        self._run = AppendRun()
+        self._session = ServerSession()
+        self.writers = ConnectionWriters(home, connection, self._session)
+        self.reads = ReadSession(home, connection, outbox)
+        self.requests = RequestSession(home, connection, outbox, self._frame_lease)
+        self._touched: dict[AppendTarget, None] = {}
+        self._full_target: AppendTarget | None = None
+        """Where the next append waits for capacity."""
+        self._taken = 0
+        """Frames and batches since this connection last yielded to the loop."""
+
+    def dispatch(self) -> None:
+        """Dispatch everything that may be now.
+
+        Raises:
+            ProtocolError: what comes next is illegal, and so is everything behind it.
+        """
+        try:
+            self._take_frames()
+        finally:
+            self._run.clear()
+            for target in self._touched:
+                target.end_of_read()
+            self._touched.clear()
+
+    def reserve(self) -> None:
+        """Consume the budget for a large frame that has begun, or have it blocked; after :meth:`dispatch`."""
+        if self._frame_lease.lease is not None:
+            self._frame_lease.on_taken()
+        decoder = self.decoder
+        if not self.blocked and decoder.wanted > self._buffer_bytes:
+            type_id, _ = HEAD.unpack_from(decoder.buffer, decoder.begin)
+            if not self._frame_lease.reserve(Lane.FRAMES if type_id in _NO_REQUESTS else Lane.REQUESTS):
+                self.blocked |= MEMORY
+
+    def owns(self, lease: object) -> bool:
+        """Whether this is the lease of the frame in the buffer."""
+        return lease is self._frame_lease.lease
+
+    def close(self) -> None:
+        """The connection is lost, and its outbox closed."""
+        if self._full_target is not None:  # a stalled log would gather those of every client that gave up
+            self._full_target.stop_waiting(self._resume)
+        self.reads.close()
+        self.requests.close()
+        self._frame_lease.close()
+        self.writers.close()
+        # The parts of a connection refer to each other, and the collector comes by rarely: the buffer would
+        # outlive its connection by hours. Nothing is parsed any more.
+        self.decoder.drop()
+
+    # -------------------------------------------------------------------------------------- frames
+
+    def _take_frames(self) -> None:
+        decoder, run = self.decoder, self._run
+        if self._outbox.full:
+            self.blocked |= OUTBOX
+        while not self.blocked:
+            buffer, begin, end = decoder.buffer, decoder.begin, decoder.end
+            if end - begin < HEAD_BYTES:
+                decoder.wanted = HEAD_BYTES
+                return
+            type_id, _ = HEAD.unpack_from(buffer, begin)
+            if type_id in _APPENDS:
+                after = take_run(buffer, decoder.view, begin, end, run)
+                if after == begin:
+                    decoder.wanted = wanted(buffer, begin, end)
+                    return
+                writer = self.writers.get(run.writer_id)
+                if not writer.append(run.pieces, run.size, run.numbers, run.request_ids, run.event_count):
+                    self._wait_capacity(writer.target, run.size)
+                    return
+                self._touched[writer.target] = None
+                self._totals.append_runs += 1
+                self._totals.appends += len(run.numbers)
+                self._taken += len(run.numbers) // _APPENDS_FOR_ONE
+                decoder.begin = after
+                decoder.wanted = HEAD_BYTES
+            else:
+                frame = decoder.next_frame()
+                if frame is None:
+                    return
+                payload, layout = frame[1], LAYOUTS[type_id]
+                if type_id not in _NO_REQUESTS:
+                    frame_at = decoder.taken_bytes - len(payload) - HEAD_BYTES
+                    self.blocked |= self.requests.admit(layout.decoded_bytes(payload), frame_at)
+                # Not before it is admitted: to decode it may take a while, and would be in vain.
+                if self.blocked or not self._take_command(layout.read(payload)):
+                    decoder.begin = begin
+                    return
+            self._taken += 1
+            if self._taken >= _TAKEN_MAX:
+                self._pause()
+
+    def _pause(self) -> None:
+        """Yield to the loop before more is dispatched."""
+        self._taken = 0
+        self.blocked |= TURN
+
+    def _take_command(self, command: Command) -> bool:
+        """Start one request; False if it has to wait: it is dispatched again later."""
+        match command:
+            case c.ReadSegment():
+                self._on_read(command)
+            case c.ConditionalBlockEnd():
+                data = memoryview(command.data)
+                return self._on_conditional(command, [data] if data else [], len(data))
+            case c.ConditionalAppend():
+                event = memoryview(command.event)
+                head = memoryview(HEAD.pack(0, len(event)))
+                pieces = [head, event] if event else [head]
+                return self._on_conditional(command, pieces, HEAD_BYTES + len(event))
+            case c.SetupAppend():
+                if self.writers.set_up(command):
+                    self.blocked |= SETUP
+            case c.KeepAlive():
+                self._outbox.send(_KEEP_ALIVE)
+            case c.Hello():
+                answer, close = self._session.on_hello(command)
+                self._outbox.send(encode(answer))
+                if close:
+                    self._close_after_replies(f"versions {command.low_version} to {command.high_version}")
+            case c.Padding():
+                pass
+            case c.PartialEvent():
+                raise ProtocolError("a partial event outside of an append block")
+            case _:
+                assert isinstance(command, Request)
+                if self.requests.start(command):
+                    # The next request may depend on this one: let it take its first step before going on.
+                    self._pause()
+        return True
+
+    def _on_conditional(
+        self, command: c.ConditionalBlockEnd | c.ConditionalAppend, pieces: list[memoryview], size: int
+    ) -> bool:
+        writer = self.writers.get(command.writer_id)
+        offset = command.expected_offset
+        if offset < 0:  # no segment has such a length, and the target takes it for unconditional
+            offset = INT64_MAX
+        if not writer.append(pieces, size, [command.event_number], [command.request_id], 1, offset):
+            self._wait_capacity(writer.target, size)
+            return False
+        self._touched[writer.target] = None
+        self._totals.appends += 1
+        return True
+
+    def _wait_capacity(self, target: AppendTarget, size_bytes: int) -> None:
+        self.blocked |= CAPACITY
+        self._totals.capacity_waits += 1
+        self._full_target = target
+        target.wait_capacity(size_bytes, self._resume)
+
+    def _on_read(self, command: c.ReadSegment) -> None:
+        self._totals.reads += 1
+        try:
+            self._home.authorise(command.delegation_token, command.segment, Permission.READ)
+            self.reads.on_read(command)
+        except ProtocolError:
+            raise
+        except HeadraceError as error:
+            self._on_error(command, error)
+        if self._outbox.full:
+            self.blocked |= OUTBOX
+
+    def check(self) -> None:
+        """Assert the invariants of what is received."""
+        self.decoder.check()
+        self.writers.check()
+        assert self.requests.running >= 0
