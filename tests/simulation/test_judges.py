@@ -20,6 +20,7 @@ from headrace.segmentstore.ingress.budget import ByteBudget
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.segmentstore.storagewriter.flushing import Flushing
 from headrace.segmentstore.store import SegmentStore
 from headrace.segmentstore.tables.table_state import TableState
 from headrace.testing.loop_time import MillisecondTime
@@ -212,6 +213,21 @@ def remove_from_a_table_only_on_condition(monkeypatch):
     monkeypatch.setattr(SegmentStore, "table_remove", table_remove)
 
 
+def forget_a_timer_that_struck_early(monkeypatch):
+    """What it was set for is not due yet, to the last bit, and it counts as one that is still to come."""
+    honest, last = Flushing._wake_at, [None]
+
+    def wake_at(flushing):
+        at = honest(flushing)
+        if at is not None and at == last[0] and at < asyncio.get_running_loop().time() + 0.001:
+            return None
+        last[0] = at
+        return at
+
+    monkeypatch.setattr("headrace.segmentstore.storagewriter.flushing._EARLY_S", 0.0)
+    monkeypatch.setattr(Flushing, "_wake_at", wake_at)
+
+
 def refuse_what_is_not_durable(monkeypatch):
     async def check_refusal(container):
         await container.check_owner()
@@ -298,3 +314,25 @@ def test_what_is_due_is_stored_on_loops_whose_timers_strike_early():
     hours = 20 * 3_600_000
     for number in range(20):
         assert simulate(1, scenario, loop_time=MillisecondTime(hours + 7 * number)).value == len(b"event")
+
+
+def test_loops_that_tell_milliseconds_find_a_timer_that_is_forgotten_when_it_strikes_early(monkeypatch):
+    def count_unstored():
+        async def scenario(_):
+            world = WriterWorld(writer_config=StorageWriterConfig(flush_age_s=0.1))
+            writer = asyncio.ensure_future(world.writer.run())
+            await asyncio.sleep(0.001)
+            world.append("s", b"event")
+            await asyncio.sleep(5)
+            writer.cancel()
+            await asyncio.wait([writer])
+            return world.segments["s"].stored_length == 0
+
+        hours = 20 * 3_600_000
+        return sum(
+            simulate(1, scenario, loop_time=MillisecondTime(hours + 7 * number)).value for number in range(20)
+        )
+
+    assert count_unstored() == 0
+    forget_a_timer_that_struck_early(monkeypatch)
+    assert count_unstored() > 0

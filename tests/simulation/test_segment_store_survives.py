@@ -88,9 +88,12 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
     forgetful = DiskConfig(survival=Survival.NONE)
     simulate(seed, power_losses, limit_s=60, disk=forgetful)
     monkeypatch.setattr(SimulatedFile, "write_durably", lie)
-    with pytest.raises((ExceptionGroup, TimeLimitError)) as caught:
+    convicted = False
+    try:
         simulate(seed, power_losses, limit_s=60, disk=forgetful)
-    assert caught.type is TimeLimitError or caught.group_contains(NotLinearizableError)
+    except* (NotLinearizableError, TimeLimitError):
+        convicted = True
+    assert convicted
 
 
 @pytest.mark.parametrize(("scenario", "seed"), [("data_plane", 202), ("writers", 3)])
