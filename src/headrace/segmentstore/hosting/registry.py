@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.errors import (
@@ -53,6 +53,23 @@ class ContainerHealth:
     """Its log found the disk full and tries again; appends wait meanwhile, and so does a start."""
 
 
+@dataclass(slots=True, eq=False)
+class _Hosted:
+    """One container from its making to its end, and what it failed of."""
+
+    container: SegmentContainer
+    failures: list[BaseException] = field(default_factory=list)
+    failed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set if it ends by itself."""
+    ending: asyncio.Task[None] | None = None
+    """Its stop, which is begun once."""
+
+    @property
+    def cause(self) -> BaseException:
+        """What it failed of first: the rest follows from it, but is believed if it forbids another start."""
+        return next((error for error in self.failures if isinstance(error, _FINAL)), self.failures[0])
+
+
 class ContainerRegistry:
     """All containers of one process.
 
@@ -76,15 +93,10 @@ class ContainerRegistry:
         self._delay_max_s = restart_delay_max_s
         self._patience_s = stop_patience_s
         self._running: dict[int, SegmentContainer] = {}
-        self._starting: dict[SegmentContainer, BaseException | None] = {}
-        """Containers on their way, with what has ended them already, if anything has."""
+        self._live: dict[SegmentContainer, _Hosted] = {}
+        """Those that start, run, or fail."""
         self._ending: dict[SegmentContainer, asyncio.Task[None]] = {}
-        """Containers that stop: each once and to its end, whoever stops waiting for it."""
-        self._given_up: set[SegmentContainer] = set()
-        """Those of them that a failed start has waited for in vain: a stop behind it does not do so again."""
-        self._pauses = dict.fromkeys(range(container_count), restart_delay_s)
-        """The next pause before a restart, of each."""
-        self._online_since = dict.fromkeys(range(container_count), 0.0)
+        """Containers that stop, to their end, whoever stops waiting for them."""
         self._restarts = dict.fromkeys(range(container_count), 0)
         self._failures = dict.fromkeys(range(container_count), "")
         self._supervisor = Supervisor("containers")
@@ -98,167 +110,136 @@ class ContainerRegistry:
 
         Any other failure stops those started and is raised.
         """
-        waiting = iter(range(self.container_count))
-        starts = Supervisor(
-            "starts of containers", lambda _name, _error: None
-        )  # whatever it is, it is raised
+        slots = asyncio.Semaphore(STARTS_MAX)
+        loop = asyncio.get_running_loop()
+        online: list[asyncio.Future[None]] = [loop.create_future() for _ in range(self.container_count)]
         try:
-            workers = [
-                starts.spawn(f"{number}", self._start_each(waiting))
-                for number in range(min(STARTS_MAX, self.container_count))
-            ]
-            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
-            for worker in workers:
-                if worker.done():
-                    worker.result()
+            for container_id, first in enumerate(online):
+                first.add_done_callback(lambda done: done.exception())  # only one of them is raised
+                self._supervisor.spawn(f"container {container_id}", self._host(container_id, first, slots))
+            await asyncio.wait(online, return_when=asyncio.FIRST_EXCEPTION)
+            for first in online:
+                if first.done():
+                    first.result()
         except BaseException:
-            self._stopping = True  # what a start fails of may cover that it was cancelled, which happens once
             try:
-                await starts.stop()
-            finally:
-                await self._stop_others()
+                await self.stop()
+            except Exception:  # it must not cover why the start failed
+                _logger.exception("containers did not end in order after a failed start")
             raise
 
-    async def _stop_others(self) -> None:
-        """Stop those that run behind a failed start. What that meets must not cover why the start failed."""
-        try:
-            await self.stop()
-        except Exception:
-            _logger.exception("containers did not end in order after a failed start")
-        self._given_up.update(self._ending)
+    async def _host(self, container_id: int, online: asyncio.Future[None], slots: asyncio.Semaphore) -> None:
+        """Keep a container running: the one loop that repeats starts.
 
-    async def _start_each(self, waiting: Iterator[int]) -> None:
-        for container_id in waiting:
-            await self._start_patiently(container_id)
-
-    async def _start_patiently(self, container_id: int) -> None:
-        delay_s = self._delay_s
-        while True:
-            try:
-                await self._start_one(container_id, patient=False)
-            except StorageFullError as error:
-                self._note_failed_start(container_id, error)
-                if any(found.container_id == container_id for found in self._ending):
-                    raise  # a disk that does not even let go of its log
-                self._check_not_stopping()  # before a pause that the cancellation would no longer end
-            else:
-                return
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 2, self._delay_max_s)
-            self._restarts[container_id] += 1
-
-    def _note_failed_start(self, container_id: int, error: BaseException) -> None:
-        self._failures[container_id] = describe_failure(error)
-        _logger.error("container %d did not start: %s", container_id, describe_failure(error))
-
-    async def _start_one(self, container_id: int, *, patient: bool) -> None:
-        """Start one container. ``patient``: if that fails, do not return before all of it has ended."""
-        self._check_not_stopping()
-        container = self._make(container_id, self._on_failed)
-        self._starting[container] = None
-        try:
-            await container.start()
-            if (early := self._starting[container]) is not None:
-                raise early
-            self._check_not_stopping()
-        except Exception as error:
-            early = self._starting[container]
-            failure = describe_failure(error if early is None else early)
-            await self._wait_ended(container, self._begin_end(container), failure, patient=patient)
-            cause = _find_cause(early, error, self._starting[container])
-            if cause is not error:
-                raise cause from error
-            raise
-        except BaseException:  # it is given up, by somebody whose patience has an end
-            failure = "its start was abandoned"
-            await self._wait_ended(container, self._begin_end(container), failure, patient=False)
-            raise
-        finally:
-            del self._starting[container]
-        self._running[container_id] = container
-        self._online_since[container_id] = asyncio.get_running_loop().time()
-
-    def _check_not_stopping(self) -> None:
-        if self._stopping:
-            raise ClosedError("the containers are being stopped; none is started any more")
-
-    def _begin_end(self, container: SegmentContainer) -> asyncio.Task[None]:
-        """Stop a container, unless that is under way."""
-        ending = self._ending.get(container)
-        if ending is None:
-            ending = self._ending[container] = asyncio.ensure_future(container.stop())
-            ending.add_done_callback(lambda _: self._on_ended(container))
-        return ending
-
-    def _on_ended(self, container: SegmentContainer) -> None:
-        del self._ending[container]
-        self._given_up.discard(container)
-
-    async def _wait_ended(
-        self, container: SegmentContainer, ending: asyncio.Task[None], failure: str, *, patient: bool
-    ) -> None:
-        """Wait for the stop of one that ends for ``failure``. What the stop meets says less than that.
-
-        Who is not ``patient`` waits no longer than a stop does; who is tells that it waits.
+        ``online`` is done when it runs for the first time, or fails as a first start that is not repeated
+        does; one of ``slots`` is held until then.
         """
-        await asyncio.wait([ending], timeout=self._patience_s)
-        if not ending.done():
-            container_id = container.container_id
-            _logger.error("container %d does not end (%s): its log is stalled", container_id, failure)
-            self._failures[container_id] = f"{failure}; its log is stalled"
-            if patient:
-                self._failures[container_id] += ", the next start waits for it"
-                await asyncio.wait([ending])
-                self._failures[container_id] = failure
-            else:
-                self._given_up.add(container)
-        if ending.done() and not ending.cancelled() and (error := ending.exception()) is not None:
-            _logger.error("container %d did not end in order", container.container_id, exc_info=error)
-
-    def _on_failed(self, container: SegmentContainer, error: BaseException) -> None:
-        container_id = container.container_id
-        if container in self._starting:
-            self._starting[container] = error  # whoever starts it is told, and tries again or does not
-            return
-        if self._stopping and self._running.get(container_id) is container:
-            self._failures[container_id] = describe_failure(error)
-            return  # it is still to be ended, with all others
-        if self._running.get(container_id) is container:
-            del self._running[container_id]
-            if asyncio.get_running_loop().time() - self._online_since[container_id] >= self._delay_max_s:
-                self._pauses[container_id] = self._delay_s  # it ran well
-        self._failures[container_id] = describe_failure(error)
-        if self._stopping:
-            return
-        _logger.error("container %d ended: %s", container_id, describe_failure(error))
-        ending = self._begin_end(container)  # not in the task: a stop may cancel it before its first step
-        self._supervisor.spawn(f"restart container {container_id}", self._restart(container, ending, error))
-
-    async def _restart(
-        self, failed: SegmentContainer, ending: asyncio.Task[None], error: BaseException
-    ) -> None:
-        container_id = failed.container_id
-        await self._wait_ended(failed, ending, describe_failure(error), patient=True)
-        is_final, failure = isinstance(error, _FINAL), describe_failure(error)
-        # It may never start again: what has ended must not stay in memory for that, and an error has the
-        # stack that it came through.
-        del failed, ending, error
-        while not is_final:
-            pause_s = self._pauses[container_id]
-            self._pauses[container_id] = min(pause_s * 2, self._delay_max_s)
-            await asyncio.sleep(pause_s)
-            self._restarts[container_id] += 1
-            try:
-                await self._start_one(container_id, patient=True)
-            except Exception as again:  # noqa: BLE001 - whatever it was, it is reported and retried
-                is_final, failure = isinstance(again, _FINAL), describe_failure(again)
-                self._note_failed_start(container_id, again)
+        pause_s = self._delay_s
+        try:
+            await slots.acquire()
+            online.add_done_callback(lambda _: slots.release())
+            while (ran_s := await self._run_once(container_id, online)) is not None:
                 if self._stopping:  # its failure may have covered that this was cancelled, which happens once
                     return
+                if ran_s >= self._delay_max_s:
+                    pause_s = self._delay_s
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, self._delay_max_s)
+                self._restarts[container_id] += 1
+        except Exception as error:
+            if online.done():
+                raise
+            online.set_exception(error)
+        finally:
+            if not online.done():
+                online.set_exception(
+                    ClosedError("the containers are being stopped; none is started any more")
+                )
+
+    async def _run_once(self, container_id: int, online: asyncio.Future[None]) -> float | None:
+        """Start a container, wait until it fails and has ended.
+
+        Returns:
+            How many seconds it ran; None if it is not to be started again. Nothing else: what has ended must
+            not stay in memory until the next one runs, and an error has the stack that it came through.
+        """
+        loop = asyncio.get_running_loop()
+        container = self._make(container_id, self._on_failed)
+        hosted = self._live[container] = _Hosted(container)
+        try:
+            try:
+                await container.start()
+            except Exception as error:  # noqa: BLE001 - whatever it was, it is reported, and raised or retried
+                hosted.failures.append(error)
+            since = loop.time()
+            if self._stopping:
+                hosted.failures.append(ClosedError("the containers are being stopped"))
+            if hosted.failures:
+                _logger.error("container %d did not start: %s", container_id, describe_failure(hosted.cause))
             else:
-                _logger.info("container %d runs again", container_id)
-                return
-        _logger.critical("container %d stays offline: %s", container_id, failure)
+                self._running[container_id] = container
+                if online.done():
+                    _logger.info("container %d runs again", container_id)
+                else:
+                    online.set_result(None)
+                await hosted.failed.wait()
+            ran_s = loop.time() - since
+            has_ended = await self._wait_ended(hosted, patient=online.done())
+        finally:
+            self._begin_end(hosted)
+            self._running.pop(container_id, None)
+            del self._live[container]
+        cause = hosted.cause
+        if not online.done():
+            if has_ended and isinstance(cause, StorageFullError):
+                return ran_s
+            online.set_exception(cause)
+            return None
+        if isinstance(cause, _FINAL):
+            _logger.critical("container %d stays offline: %s", container_id, describe_failure(cause))
+            return None
+        return ran_s
+
+    def _begin_end(self, hosted: _Hosted) -> asyncio.Task[None]:
+        """Stop a container, unless that was begun before."""
+        if hosted.ending is None:
+            container = hosted.container
+            hosted.ending = self._ending[container] = asyncio.ensure_future(container.stop())
+            hosted.ending.add_done_callback(lambda _: self._ending.pop(container))
+        return hosted.ending
+
+    async def _wait_ended(self, hosted: _Hosted, *, patient: bool) -> bool:
+        """Wait for the stop of one that has failed; say whether it has ended. What the stop meets says less.
+
+        Without ``patient`` for no longer than a stop does; else as long as it takes, which is told.
+        """
+        ending, container = self._begin_end(hosted), hosted.container
+        container_id = container.container_id
+        await asyncio.wait([ending], timeout=self._patience_s)
+        failure = describe_failure(hosted.cause)
+        if not ending.done():
+            _logger.error("container %d does not end (%s): its log is stalled", container_id, failure)
+            self._failures[container_id] = f"{failure}; its log is stalled"
+            if not patient:
+                return False
+            self._failures[container_id] += ", the next start waits for it"
+            await asyncio.wait([ending])
+        self._failures[container_id] = describe_failure(hosted.cause)
+        if not ending.cancelled() and (error := ending.exception()) is not None:
+            _logger.error("container %d did not end in order", container_id, exc_info=error)
+        return True
+
+    def _on_failed(self, container: SegmentContainer, error: BaseException) -> None:
+        hosted = self._live.get(container)
+        if hosted is None:
+            return  # it is being stopped
+        hosted.failures.append(error)
+        hosted.failed.set()
+        container_id = container.container_id
+        self._failures[container_id] = describe_failure(error)
+        if self._running.get(container_id) is container:
+            del self._running[container_id]
+            _logger.error("container %d ended: %s", container_id, describe_failure(error))
 
     def get(self, segment: str) -> SegmentContainer:
         """Return the running container that owns ``segment``.
@@ -276,7 +257,7 @@ class ContainerRegistry:
         return list(self._running.values())
 
     def health(self) -> list[ContainerHealth]:
-        live = {found.container_id: found for found in (*self._starting, *self._running.values())}
+        live = {found.container_id: found for found in self._live}
         return [
             ContainerHealth(
                 container_id,
@@ -297,9 +278,9 @@ class ContainerRegistry:
             Exception: what the first that could not was stopped by; all others are stopped.
         """
         self._stopping = True
-        await self._supervisor.stop()
-        endings = [self._begin_end(container) for container in self._running.values()]
+        endings = [self._begin_end(self._live[container]) for container in self._running.values()]
         self._running.clear()
+        await self._supervisor.stop()
         self.hangs = not await self._wait_all_ended()
         for ending in endings:
             if ending.done():
@@ -308,10 +289,9 @@ class ContainerRegistry:
     async def _wait_all_ended(self) -> bool:
         """Wait for those that stop; False if one more has not ended in time."""
         while self._ending:
-            in_vain = self._ending.keys() <= self._given_up
             ended, left = await asyncio.wait(
                 list(self._ending.values()),
-                timeout=0 if in_vain else self._patience_s,
+                timeout=self._patience_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if not ended:
@@ -321,14 +301,3 @@ class ContainerRegistry:
                 _logger.error("the log of container %s is stalled: it is abandoned as it is", names)
                 return False
         return True
-
-
-def _find_cause(early: BaseException | None, error: Exception, late: BaseException | None) -> BaseException:
-    """Return why a start failed that raised ``error``.
-
-    ``early`` is what had ended the container by then: the error follows from it. ``late`` is known once it
-    has stopped. What the stop met follows from the error, but is believed if it forbids to start again.
-    """
-    if early is not None:
-        return early
-    return late if isinstance(late, _FINAL) and not isinstance(error, _FINAL) else error
