@@ -1,9 +1,8 @@
 """The segment store as its callers see it: names in, the right container asked, durable facts out.
 
 Ingress, the controller of a standalone process and the tests all speak to this class. Each method says what
-the
-protocol promises about it; container look-up and the split between streams and tables happen here and nowhere
-else.
+the protocol promises about it; container look-up and the split between streams and tables happen here and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.segment_names import SEGMENT_NAME_BYTES_MAX, check_segment_name, is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.tables.tables import ContainerTables
 
 _NAMES_IN_A_TURN: Final = 64
 """To find the container of a name of the greatest length takes 0.2 ms."""
@@ -62,9 +60,12 @@ class SegmentStore:
         return self._registry.get(name)
 
     @asynccontextmanager
-    async def _owning(self, name: str) -> AsyncIterator[SegmentContainer]:
+    async def _owning(
+        self, name: str, doubted: type[RequestError] = RequestError
+    ) -> AsyncIterator[SegmentContainer]:
         """Give the container of a segment that is to be changed; believe a refusal only of its owner, and
-        only once what it follows from is durable.
+        only once what it follows from is durable. Of calls that only look, ``NoSuchSegmentError`` is
+        ``doubted``: their callers may give up for good.
 
         That a segment exists, is sealed or is gone is an answer that many callers take for success; that a
         source is truncated, or a value too large, one for which they give up. It needs no write, so a former
@@ -77,7 +78,7 @@ class SegmentStore:
         container = self._container(name)
         try:
             yield container
-        except RequestError:
+        except doubted:
             await container.check_refusal()
             raise
 
@@ -135,12 +136,8 @@ class SegmentStore:
 
     async def segment_info(self, segment: str) -> SegmentInfo:
         """Durable facts. Raises NoSuchSegmentError."""
-        container = self._container(segment)
-        try:
+        async with self._owning(segment, NoSuchSegmentError) as container:
             return await container.read_info(segment)
-        except NoSuchSegmentError:
-            await container.check_refusal()
-            raise
 
     async def seal_segment(self, segment: str) -> int:
         """Seal and answer the final length. Raises SegmentSealedError if it was sealed already."""
@@ -229,12 +226,8 @@ class SegmentStore:
 
     async def get_attribute(self, segment: str, attribute_id: bytes) -> int:
         """The durable value, ATTRIBUTE_NULL if it is not set. Raises NoSuchSegmentError."""
-        container = self._container(segment)
-        try:
+        async with self._owning(segment, NoSuchSegmentError) as container:
             return await container.read_attribute(segment, attribute_id)
-        except NoSuchSegmentError:
-            await container.check_refusal()
-            raise
 
     async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
         """Set ``value`` if the attribute is ``expected``; say whether it was. Raises SegmentSealedError."""
@@ -316,16 +309,6 @@ class SegmentStore:
 
     # -------------------------------------------------------------------------------------- tables
 
-    @asynccontextmanager
-    async def _tables(self, name: str) -> AsyncIterator[ContainerTables]:
-        """Give the tables of the container of ``name``. Doubts that it is gone as :meth:`_segment` does."""
-        container = self._container(name)
-        try:
-            yield container.tables
-        except NoSuchSegmentError:
-            await container.check_refusal()
-            raise
-
     async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Create a table: hash (``key_length`` 0) or fixed key. Raises SegmentExistsError."""
         check_segment_name(segment)
@@ -337,24 +320,24 @@ class SegmentStore:
             await container.tables.delete_table(segment, must_be_empty)
 
     async def table_info(self, segment: str) -> TableInfo:
-        async with self._tables(segment) as tables:
-            return await tables.table_info(segment)
+        async with self._owning(segment, NoSuchSegmentError) as container:
+            return await container.tables.table_info(segment)
 
     async def table_update(
         self, segment: str, entries: Sequence[TableEntry], expected_length: int = -1
     ) -> list[int]:
-        async with self._tables(segment) as tables:
-            return await tables.table_update(segment, entries, expected_length)
+        async with self._owning(segment, NoSuchSegmentError) as container:
+            return await container.tables.table_update(segment, entries, expected_length)
 
     async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
-        async with self._tables(segment) as tables:
-            await tables.table_remove(segment, keys, expected_length)
+        async with self._owning(segment, NoSuchSegmentError) as container:
+            await container.tables.table_remove(segment, keys, expected_length)
 
     async def table_get(
         self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
     ) -> list[TableEntry | None]:
-        async with self._tables(segment) as tables:
-            return await tables.table_get(segment, keys, bytes_max)
+        async with self._owning(segment, NoSuchSegmentError) as container:
+            return await container.tables.table_get(segment, keys, bytes_max)
 
     async def table_keys(
         self,
@@ -365,8 +348,8 @@ class SegmentStore:
         to_key: bytes = b"",
         bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableKey], bytes]:
-        async with self._tables(segment) as tables:
-            return await tables.table_keys(segment, token, count, from_key, to_key, bytes_max)
+        async with self._owning(segment, NoSuchSegmentError) as container:
+            return await container.tables.table_keys(segment, token, count, from_key, to_key, bytes_max)
 
     async def table_entries(
         self,
@@ -377,16 +360,14 @@ class SegmentStore:
         to_key: bytes = b"",
         bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableEntry], bytes]:
-        async with self._tables(segment) as tables:
-            return await tables.table_entries(segment, token, count, from_key, to_key, bytes_max)
+        async with self._owning(segment, NoSuchSegmentError) as container:
+            return await container.tables.table_entries(segment, token, count, from_key, to_key, bytes_max)
 
     async def table_delta(
         self, segment: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
     ) -> TableDelta:
-        async with self._tables(segment) as tables:
-            return await tables.table_delta(segment, position, count, bytes_max)
-
-    # -------------------------------------------------------------------------------------- inspection
+        async with self._owning(segment, NoSuchSegmentError) as container:
+            return await container.tables.table_delta(segment, position, count, bytes_max)
 
 
 def check_stream(state: SegmentState) -> None:

@@ -23,9 +23,9 @@ from headrace.segmentstore.contract import (
     StoredTruncate,
 )
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.log_cutting import Acknowledgements
 from headrace.segmentstore.storagewriter.segment_aggregator import let_go_of_sources
 
 _OWN_PRESSURE: Final = 0.5

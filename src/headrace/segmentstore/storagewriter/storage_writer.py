@@ -19,12 +19,11 @@ from typing import Final
 
 from headrace.errors import ContainerOfflineError, HeadraceError
 from headrace.segmentstore.contract import MemoryLog, ReadIndex
-from headrace.segmentstore.storagewriter.acknowledgements import Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.flushing import FATAL, Flushing
 from headrace.segmentstore.storagewriter.intake import Intake
-from headrace.segmentstore.storagewriter.log_cutting import LogCutting
+from headrace.segmentstore.storagewriter.log_cutting import Acknowledgements, LogCutting
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 

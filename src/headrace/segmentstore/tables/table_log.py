@@ -1,12 +1,15 @@
-"""Reads the log of a table segment through its container: exact ranges, and entry by entry."""
+"""Reads the log of a table segment through its container: exact ranges, few for many entries, and entry by
+entry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.errors import DataCorruptionError, StorageReadError
-from headrace.limits import KIB
+from headrace.limits import KIB, MIB
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -17,6 +20,42 @@ SCAN_BYTES: Final = 256 * KIB
 
 SCAN_ATTEMPTS: Final = 4
 """How often a scan asks for the same byte: each time the container reads a quarter of what it tried."""
+
+#: Bytes nobody asked for that are cheaper to read than to leave out.
+GAP_BYTES_MAX: Final = 4 * KIB
+
+#: A span is closed when it would become longer than this, unless one entry alone is.
+SPAN_BYTES_MAX: Final = 1 * MIB
+
+
+@dataclass(slots=True)
+class Span:
+    """``length`` bytes from ``offset``, and which of the wanted entries are in them."""
+
+    offset: int
+    length: int
+    members: list[int] = field(default_factory=list)
+
+
+def plan_spans(wanted: Sequence[tuple[int, int]]) -> list[Span]:
+    """Cover the wanted ``(offset, length)`` pairs with few reads, which cost more than some bytes; pairs may
+    repeat but not overlap otherwise.
+    """
+    spans: list[Span] = []
+    last: Span | None = None
+    for number in sorted(range(len(wanted)), key=lambda number: wanted[number]):
+        offset, length = wanted[number]
+        end = offset + length
+        if (
+            last is None
+            or offset - (last.offset + last.length) > GAP_BYTES_MAX
+            or end - last.offset > SPAN_BYTES_MAX
+        ):
+            last = Span(offset, length)
+            spans.append(last)
+        last.length = max(last.length, end - last.offset)
+        last.members.append(number)
+    return spans
 
 
 async def read_exactly(

@@ -21,7 +21,6 @@ from headrace.segmentstore.tables.delta_plan import DeltaWalk
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, NoEntryError, decode_value
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
-from headrace.segmentstore.tables.read_spans import plan_spans
 from headrace.segmentstore.tables.request_limits import check_count, check_key, is_fixed, key_length_of
 from headrace.segmentstore.tables.table_index import (
     REMOVED,
@@ -29,7 +28,7 @@ from headrace.segmentstore.tables.table_index import (
     location_value_length,
     location_version,
 )
-from headrace.segmentstore.tables.table_log import read_exactly, scan_log
+from headrace.segmentstore.tables.table_log import plan_spans, read_exactly, scan_log
 
 #: First byte of continuation tokens, so that another order of iteration can tell its own. The last key
 #: follows.

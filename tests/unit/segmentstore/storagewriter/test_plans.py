@@ -8,7 +8,6 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.storagewriter.acknowledgements import CHECKPOINTS_MAX, Acknowledgements
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_plan import (
     MERGES_MAX,
@@ -21,6 +20,7 @@ from headrace.segmentstore.storagewriter.flush_plan import (
     plan_step,
 )
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.log_cutting import CHECKPOINTS_MAX, Acknowledgements
 from headrace.segmentstore.storagewriter.segment_aggregator import (
     AGGREGATE_BYTES_MAX,
     PendingDelete,

@@ -13,8 +13,8 @@ from headrace.segmentstore.tables.entry_format import (
     encode_entries,
     encode_removals,
 )
-from headrace.segmentstore.tables.read_spans import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
 from headrace.segmentstore.tables.table_index import REMOVED, TableIndex, pack_location
+from headrace.segmentstore.tables.table_log import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
 from headrace.segmentstore.tables.table_state import Batch, TableState
 
 
