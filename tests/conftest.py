@@ -1,6 +1,5 @@
 """What every test may rely on, however the run was started."""
 
-import gc
 import signal
 
 from hypothesis import settings
@@ -12,9 +11,3 @@ settings.load_profile("check")  # unless --hypothesis-profile names another one
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell ignores interrupts, and so would every process that a test starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_finish():
-    """Tests collect garbage thousands of times: it need not walk over what was imported and collected."""
-    gc.collect()
-    gc.freeze()

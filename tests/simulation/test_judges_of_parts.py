@@ -173,32 +173,32 @@ def move_what_was_superseded_meanwhile(monkeypatch):
     monkeypatch.setattr(CompactionRound, "survivors", survivors)
 
 
-#: Each with the scenario that has to find it, and in how many seeds.
+#: Each with the scenario that has to find it, in how many seeds, and the last seed that did: it goes first.
 BUGS = [
-    (look_ahead_before_the_bytes_are_held, "read_index", 300),
-    (answer_views_that_nobody_holds, "read_index", 40),
-    (keep_what_was_lent_for_a_look, "read_index", 12),
-    (forget_who_waits_for_a_segment_that_goes, "read_index", 12),
-    (cache_what_arrives_for_a_segment_that_left, "read_index", 400),
-    (open_a_table_beside_the_appends_of_its_predecessor, "tables", 1500),
-    (tell_of_a_predecessor, "tables", 600),
-    (take_in_only_what_somebody_waits_for, "tables", 400),
-    (wait_for_what_a_retired_table_believes, "tables", 1500),
-    (confirm_what_is_not_durable, "tables", 100),
-    (refuse_by_what_is_not_durable, "tables", 12),
-    (judge_conditions_by_what_is_durable, "tables", 24),
-    (tell_that_a_table_is_gone_at_once, "tables", 40),
-    (compact_only_what_the_log_takes_in_one_piece, "tables", 300),
-    (move_what_was_superseded_meanwhile, "tables", 400),
+    (look_ahead_before_the_bytes_are_held, "read_index", 300, 26),
+    (answer_views_that_nobody_holds, "read_index", 40, 0),
+    (keep_what_was_lent_for_a_look, "read_index", 12, 0),
+    (forget_who_waits_for_a_segment_that_goes, "read_index", 12, 0),
+    (cache_what_arrives_for_a_segment_that_left, "read_index", 400, 164),
+    (open_a_table_beside_the_appends_of_its_predecessor, "tables", 1500, 14),
+    (tell_of_a_predecessor, "tables", 600, 21),
+    (take_in_only_what_somebody_waits_for, "tables", 400, 26),
+    (wait_for_what_a_retired_table_believes, "tables", 1500, 17),
+    (confirm_what_is_not_durable, "tables", 100, 0),
+    (refuse_by_what_is_not_durable, "tables", 12, 0),
+    (judge_conditions_by_what_is_durable, "tables", 24, 0),
+    (tell_that_a_table_is_gone_at_once, "tables", 40, 0),
+    (compact_only_what_the_log_takes_in_one_piece, "tables", 300, 0),
+    (move_what_was_superseded_meanwhile, "tables", 400, 31),
 ]
 
 
 @pytest.mark.parametrize(
-    ("plant", "scenario", "seeds"), BUGS, ids=lambda value: getattr(value, "__name__", "")
+    ("plant", "scenario", "seeds", "first"), BUGS, ids=lambda value: getattr(value, "__name__", "")
 )
-def test_a_planted_bug_is_found(plant, scenario, seeds, monkeypatch):
+def test_a_planted_bug_is_found(plant, scenario, seeds, first, monkeypatch):
     plant(monkeypatch)
-    for seed in range(seeds):
+    for seed in (first, *range(seeds)):
         try:
             run_one(scenario, seed)
         except AssertionError:

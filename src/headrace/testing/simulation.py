@@ -242,15 +242,13 @@ def _deterministic_collector() -> Iterator[None]:
 
     The loop collects at moments of its own; what was there before is frozen, so that this is cheap.
     """
-    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    was_enabled = gc.isenabled()
     gc.disable()
-    if not was_frozen:
-        gc.freeze()
+    gc.freeze()
     try:
         yield
     finally:
-        if not was_frozen:
-            gc.unfreeze()
+        gc.unfreeze()
         if was_enabled:
             gc.enable()
 
