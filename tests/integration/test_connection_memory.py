@@ -24,7 +24,7 @@ PATIENCE_S = 60
 def server(tmp_path):
     environment = {
         "HEADRACE_CONNECTION_BYTES_MAX": "64 MiB",
-        "HEADRACE_CONNECTION_STALL_S": "1",
+        "HEADRACE_CONNECTION_STALL_S": "6",
     }
     with LocalServer(tmp_path, "--containers", "1", environment=environment) as running:
         yield running

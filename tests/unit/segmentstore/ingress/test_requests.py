@@ -619,32 +619,6 @@ async def test_a_client_that_takes_no_replies_does_not_keep_the_requests_of_othe
     await home.supervisor.stop()
 
 
-async def test_clients_that_take_no_replies_keep_others_out_for_a_while_and_no_longer(store):
-    """All room is theirs, and it is given back when somebody has waited for it."""
-    home = FakeHome(store, IngressConfig(connection_bytes_max=2_000_000, stall_s=0.05, drain_s=0.01))
-    peers = []
-    for _ in range(4):
-        store.tables.clear()
-        peers.append(await ask_for_large_answers(store, home, 5))
-    assert request_bytes(home)
-    other = Peer(home)
-    other.feed(c.UpdateTableEntries(5, "t", "", [TableEntry(b"k", bytes(600_000), NO_VERSION)]))
-    replies = []
-    async with asyncio.timeout(20):
-        while not replies:
-            await asyncio.sleep(0.01)
-            replies = await other.replies()
-            for peer in peers:
-                await peer.replies()
-    assert any(peer.lost for peer in peers)
-    assert home.totals.connections_stalled
-    for peer in peers:
-        peer.transport.abort()
-        await peer.replies(200)
-    assert request_bytes(home) == home.budget.charged == home.budget.waiting == 0
-    await home.supervisor.stop()
-
-
 async def test_what_was_admitted_and_cannot_be_decoded_counts_no_more(home):
     peer = Peer(home)
     peer.feed(HEAD.pack(TYPE_IDS[c.GetStreamSegmentInfo], 5) + bytes(5))

@@ -14,6 +14,7 @@ from headrace.testing.loop import SimulatedLoop
 from headrace.wire import commands as c
 from headrace.wire.frames import encode
 from tests.unit.segmentstore.ingress.fake_store import FakeStore
+from tests.unit.segmentstore.ingress.test_requests import ask_for_large_answers
 from tests.unit.segmentstore.ingress.world import (
     NULL,
     OTHER,
@@ -150,6 +151,27 @@ async def test_a_request_that_runs_is_not_up_to_its_client():
     store.gate.set()
     assert [reply.request_id for reply in await first.replies()] == [0]
     assert [reply.request_id for reply in await second.replies()] == [1]
+    await home.supervisor.stop()
+
+
+@simulated
+async def test_clients_that_take_no_replies_keep_requests_out_for_a_while_and_no_longer():
+    """All bytes of requests and charges are theirs, until another client has waited for some."""
+    home = open_home(connection_bytes_max=2_000_000)
+    peers = []
+    for _ in range(4):
+        home.store.tables.clear()
+        peers.append(await ask_for_large_answers(home.store, home, 5))
+    assert home.budget.used(Lane.REQUESTS)
+    other = Peer(home)
+    other.feed(c.UpdateTableEntries(5, "t", "", [TableEntry(b"k", bytes(600_000), NO_VERSION)]))
+    await pass_time(3 * STALL_S, other)
+    assert [reply.request_id for reply in await other.replies()] == [5]
+    assert any(peer.lost for peer in peers)
+    for peer in peers:
+        peer.transport.abort()
+    await pass_time(10)
+    assert home.budget.used(*Lane) == home.budget.charged == home.budget.waiting == 0
     await home.supervisor.stop()
 
 
