@@ -29,7 +29,6 @@ from headrace.segmentstore.container.tenure import Tenure, describe_failure
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
-from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -85,7 +84,7 @@ class ContainerTiers:
                 departures_max=config.checkpoint_departures,
             ),
             checkpoint_part_bytes=config.checkpoint_part_bytes,
-            portion=ReplayPortion(operations_max=config.replay_operations),
+            replay_operations=config.replay_operations,
             on_failed=self._end,
         )
         self._departures = Departures(state, self.log, catalogue, config.storage_writer)

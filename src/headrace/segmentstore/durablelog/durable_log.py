@@ -18,11 +18,12 @@ from typing import Any
 from headrace.errors import ClosedError, HeadraceError, ThrottledError
 from headrace.limits import KIB
 from headrace.runtime.clock import Clock
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
-from headrace.segmentstore.durablelog.log_replay import LogReplay
+from headrace.segmentstore.durablelog.log_replay import ROW_BYTES, LogReplay
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.operation_processor import (
     OperationProcessor,
@@ -30,7 +31,6 @@ from headrace.segmentstore.durablelog.operation_processor import (
     ProcessorStatistics,
     Propose,
 )
-from headrace.segmentstore.durablelog.replay_portion import ROW_BYTES, ReplayPortion
 from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
@@ -70,7 +70,7 @@ class DurableLog:
         limits: ProcessorLimits,
         policy: CheckpointPolicy,
         checkpoint_part_bytes: int = 256 * KIB,
-        portion: ReplayPortion | None = None,
+        replay_operations: int = 500,
         on_failed: Callable[[BaseException], None],
     ) -> None:
         self._container = container
@@ -82,7 +82,7 @@ class DurableLog:
         self._policy = policy
         # A part must fit into the log's frames, however few and small they are.
         self._part_bytes = min(checkpoint_part_bytes, wal.frame_bytes_max // 2)
-        self._portion = portion or ReplayPortion()
+        self._budget = LoopBudget(replay_operations)
         self._on_failed = on_failed
         self._ended: HeadraceError | None = None
         """Why nothing is to happen any more, if somebody ended the log."""
@@ -147,20 +147,15 @@ class DurableLog:
         self.check_not_ended()
         reader = FrameReader()
         replay = LogReplay(
-            self._container,
-            self._read_index,
-            self.memory_log,
-            self._truncation,
-            on_storage_rows,
-            self._portion,
+            self._container, self._read_index, self.memory_log, self._truncation, on_storage_rows
         )
         async with contextlib.aclosing(self._wal.records()) as records:
             async for record in records:
                 self.check_not_ended()
                 self._on_record(record)
-                for _ in replay.replay(reader, record):
-                    await asyncio.sleep(0)
-                    self.check_not_ended()
+                for units in replay.replay(reader, record):
+                    if await self._budget.spend(units):
+                        self.check_not_ended()
         self.check_not_ended()
         recovered = replay.finish()
         self._recovered_operations = replay.operation_count
@@ -265,9 +260,7 @@ class DurableLog:
         """
         for state in list(self._container.by_id.values()):
             if state.checkpoint_row is None:
-                self._portion.spent += 1 + len(encode_segment_row(state)) // ROW_BYTES
-                if self._portion.is_full():
-                    await asyncio.sleep(0)
+                await self._budget.spend(1 + len(encode_segment_row(state)) // ROW_BYTES)
 
     async def _write_parts(self, begin: Ticket, snapshot: CheckpointSnapshot) -> tuple[set[int], int]:
         """Log the parts of a checkpoint; answer the addresses of their frames, and how many bytes they are.

@@ -6,8 +6,9 @@ recovering
 twice gives the same state. What was durable but not yet stored is handed to the storage writer again
 through the memory log. Source: ``docs/flows/recovery.md``.
 
-Nothing here waits, and it is done in portions: an owner lets others run behind each of those of
-:meth:`LogReplay.replay`; an inspection uses :meth:`LogReplay.feed` and goes through an operation at once.
+Nothing here waits. Recovery is work for the processor, a second for some hundred thousand operations, and
+other containers and connections live on the same loop: :meth:`LogReplay.replay` tells how much it does, so
+that an owner lets others run in between. An inspection uses :meth:`LogReplay.feed`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from typing import Final
 
 from headrace.errors import DataCorruptionError
+from headrace.limits import KIB
 from headrace.segmentstore.contract import ReadIndex, StoredCheckpoint
 from headrace.segmentstore.durablelog.durable_apply import make_visible
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
-from headrace.segmentstore.durablelog.replay_portion import LOG_BYTES, ROW_BYTES, ReplayPortion
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
@@ -30,12 +32,15 @@ from headrace.segmentstore.state import metadata_checkpoint, transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.wal.contract import WalRecord
 
+_LOG_BYTES: Final = 8 * KIB
+"""So much of the log takes as long to read, check and copy into the cache as an operation."""
+ROW_BYTES: Final = 512
+"""So much of a segment's row, which is made of small values: up to a quarter of a million in one row."""
+_STORAGE_ROWS_AT_ONCE: Final = 100
+
 
 class LogReplay:
-    """Give it all of the log in order, by :meth:`replay` or :meth:`feed`, then call :meth:`finish`.
-
-    ``portion``: how much is done at a time.
-    """
+    """Give it all of the log in order, by :meth:`replay` or :meth:`feed`, then call :meth:`finish`."""
 
     def __init__(
         self,
@@ -44,14 +49,12 @@ class LogReplay:
         memory_log: OperationMemoryLog,
         truncation: TruncationPoints,
         on_storage_rows: Callable[[Mapping[str, bytes | None]], None],
-        portion: ReplayPortion | None = None,
     ) -> None:
         self._container = container
         self._read_index = read_index
         self._memory_log = memory_log
         self._truncation = truncation
         self._on_storage_rows = on_storage_rows
-        self.portion = portion or ReplayPortion()
         self._installed = False
         self._unfinished = False
         self._begin: ops.CheckpointBegin | None = None
@@ -60,18 +63,21 @@ class LogReplay:
         self._between: list[tuple[Operation, int]] = []
         self._orphans = 0
         self.operation_count = 0
+        self._listed = 0  # rows and segments that the operation just taken lists
         self.departed: set[int] = set()
         """Ids of segments whose merge or deletion was replayed, so that storage hears of it again."""
         self.first_sequence = 0
         """Where the first whole checkpoint begins: operations before it left nothing that is still to do."""
 
-    def replay(self, reader: FrameReader, record: WalRecord) -> Iterator[None]:
-        """Replay the next record, to be gone through to its end; yields behind each portion that is full.
+    def replay(self, reader: FrameReader, record: WalRecord) -> Iterator[int]:
+        """Replay the next record, to be gone through to its end; yields, behind each step, how much it was.
+
+        The unit is an operation, 8 us or so, and what takes as long.
 
         Raises:
             DataCorruptionError: the log contradicts itself.
         """
-        decode, take, portion = codec.decode, self._take, self.portion
+        decode, take = codec.decode, self._take
         for view in reader.feed(record.address, record.payload):
             try:
                 left = take(decode(view), reader.frame_time_ms, reader.start_address)
@@ -79,11 +85,8 @@ class LogReplay:
                     yield from left
             except KeyError as error:
                 raise DataCorruptionError(f"the log refers to segment {error} before mapping it") from error
-            if portion.is_full():
-                yield
-        portion.spent += len(record.payload) // LOG_BYTES
-        if portion.is_full():
-            yield
+            yield 1 + self._listed
+        yield len(record.payload) // _LOG_BYTES
 
     def feed(self, operation: Operation, time_ms: int, address: int) -> None:
         """Take the next operation; ``address`` is the frame in which it begins, ``time_ms`` that frame's
@@ -96,10 +99,10 @@ class LogReplay:
         for _ in self._take(operation, time_ms, address) or ():
             pass
 
-    def _take(self, operation: Operation, time_ms: int, address: int) -> Iterator[None] | None:
+    def _take(self, operation: Operation, time_ms: int, address: int) -> Iterator[int] | None:
         """Take the next operation; answer what is left to be done of it, None as a rule."""
         self.operation_count += 1
-        self.portion.spent += 1
+        self._listed = 0
         match operation:
             case ops.CheckpointBegin():
                 if operation.container_id != self._container.container_id:
@@ -114,7 +117,7 @@ class LogReplay:
             case ops.CheckpointPart():
                 if self._begin is not None and operation.begin_sequence == self._begin.sequence:
                     self._parts.append(operation)
-                self.portion.spent += len(operation.segment_rows) + len(operation.storage_rows)
+                self._listed = len(operation.segment_rows) + len(operation.storage_rows)
             case ops.CheckpointEnd():
                 begin = self._begin
                 if not self._installed and begin is not None and operation.begin_sequence == begin.sequence:
@@ -153,7 +156,7 @@ class LogReplay:
         self._begin = None
         self._parts = []
 
-    def _install(self, begin: ops.CheckpointBegin, end: ops.CheckpointEnd) -> Iterator[None]:
+    def _install(self, begin: ops.CheckpointBegin, end: ops.CheckpointEnd) -> Iterator[int]:
         """Make the first whole checkpoint the state; replay what lies between its beginning and its end."""
         rows = list(metadata_checkpoint.join_rows(row for part in self._parts for row in part.segment_rows))
         storage_rows: dict[str, bytes] = {}
@@ -164,29 +167,26 @@ class LogReplay:
                 f"checkpoint {begin.sequence} has {len(rows)} of {end.segment_count} segments, "
                 f"{len(storage_rows)} of {end.storage_row_count} storage rows"
             )
-        yield
-        portion = self.portion
+        yield len(rows)
         for size in metadata_checkpoint.install(self._container, rows, storage_rows):
-            portion.spent += 1 + size // ROW_BYTES
-            if portion.is_full():
-                yield
+            yield 1 + size // ROW_BYTES
         self.first_sequence = begin.sequence
         self._container.advance(begin.sequence)
         for state in self._container.by_id.values():
             state.touch(begin.sequence)
         self._installed = True
         changes = iter(storage_rows.items())
-        for _ in range(0, len(storage_rows) or 1, portion.operations_max):
-            self._on_storage_rows(dict(islice(changes, portion.operations_max)))
-            yield
+        for _ in range(0, len(storage_rows) or 1, _STORAGE_ROWS_AT_ONCE):
+            some = dict(islice(changes, _STORAGE_ROWS_AT_ONCE))
+            self._on_storage_rows(some)
+            yield len(some)
         between, self._between = self._between, []
         for operation, time_ms in between:
+            self._listed = 0
             self._replay(operation, time_ms)
-            portion.spent += 1
             if isinstance(operation, ops.AppendRun | ops.Append):
-                portion.spent += len(operation.data) // LOG_BYTES
-            if portion.is_full():
-                yield
+                self._listed = len(operation.data) // _LOG_BYTES
+            yield 1 + self._listed
         self._on_checkpoint_end(end)
         self._advance(end)
         self._unfinished = False
@@ -195,7 +195,7 @@ class LogReplay:
         self._advance(operation)
         match operation:
             case ops.EvictSegments():
-                self.portion.spent += len(operation.segment_ids)
+                self._listed = len(operation.segment_ids)
                 self._evict(operation)
                 return
             case ops.ActivateSegment() if operation.segment_id in self._container.by_id:
@@ -220,7 +220,7 @@ class LogReplay:
             self.departed.add(operation.segment_id)
             self._read_index.let_go(self._container.by_id[operation.segment_id])
         elif isinstance(operation, ops.StorageRows):
-            self.portion.spent += len(operation.changes)
+            self._listed = len(operation.changes)
             self._on_storage_rows(operation.changes)
 
     def _evict(self, operation: ops.EvictSegments) -> None:

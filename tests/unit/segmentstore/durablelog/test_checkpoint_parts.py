@@ -6,10 +6,10 @@ import gc
 import pytest
 
 from headrace.errors import ContainerOfflineError, WalWriteError
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.durablelog import durable_log
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
-from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.state import metadata_checkpoint
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
@@ -80,7 +80,7 @@ async def test_little_of_a_loaded_log_lies_between_the_parts_for_recovery_keeps_
 
 async def test_rows_are_made_in_portions_and_the_checkpoint_has_what_changed_meanwhile(monkeypatch):
     bench = await make_bench()
-    bench.log._portion = ReplayPortion(operations_max=10)
+    bench.log._budget = LoopBudget(10)
     segments, owner = list(bench.state.by_id.values()), Owner(1)
     made, make = [0], metadata_checkpoint.encode_segment_row
 

@@ -26,10 +26,10 @@ from headrace.model.attributes import (
     AttributeUpdate,
     UpdateKind,
 )
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
-from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.codec import RUN_EVENTS_MAX
@@ -281,7 +281,7 @@ async def test_a_log_that_is_ended_while_it_is_replayed_is_replayed_no_further()
         bench.append(segment, owner, b"x", last=number)
         await bench.settle()
     again = Bench(records=list(bench.wal.stored))
-    again.log._portion = ReplayPortion(operations_max=1)
+    again.log._budget = LoopBudget(1)
     starting = asyncio.ensure_future(again.log.start(lambda rows: None))
     while not again.index.data:
         await again.settle()

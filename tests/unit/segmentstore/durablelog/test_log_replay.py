@@ -1,7 +1,5 @@
 """What recovery makes of the operations of a log, one by one, without a log."""
 
-from itertools import pairwise
-
 import pytest
 
 from headrace.errors import DataCorruptionError
@@ -9,7 +7,6 @@ from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HE
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
-from headrace.segmentstore.durablelog.replay_portion import ReplayPortion
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
@@ -167,52 +164,53 @@ def test_a_checkpoint_that_begins_anew_knows_what_came_before_it():
 
 
 def replay_steps(found, operation):
-    """Go through the replay of a record with one operation; yields behind each portion."""
+    """Go through the replay of a record with one operation; yields behind each step how much it was."""
     encoded = b"".join(codec.encode(operation))
     entry = ENTRY_HEADER.pack(len(encoded), WHOLE) + encoded
     frame = FRAME_HEADER.pack(VERSION, 0, 0, len(entry), LATE_MS) + entry
     yield from found.replay.replay(FrameReader(), WalRecord(9, memoryview(frame)))
 
 
-def test_the_first_checkpoint_becomes_the_state_in_portions():
+def test_the_first_checkpoint_becomes_the_state_in_steps_that_say_how_much_they_are():
     found = Replay()
     rows = [row(number, 0) for number in range(1, 8)]
     between = [ops.AppendRun(20 + number, 1, number, WRITER, number, 1, b"a") for number in range(5)]
-    *before, end = checkpoint(18, *rows, storage_rows=[(f"k{i}", b"1") for i in range(5)], between=between)
+    storage_rows = [(f"k{number}", b"1") for number in range(250)]
+    *before, end = checkpoint(18, *rows, storage_rows=storage_rows, between=between)
     found.feed(*before)
-    found.replay.portion = ReplayPortion(operations_max=2)
-    done = [0]
-    for _ in replay_steps(found, end):
-        if done[-1] < 7 + 5 + 5:
+    done = 0
+    for units in replay_steps(found, end):
+        if done < 7 + 250 + 5:
             with pytest.raises(AssertionError):
                 found.replay.finish()
         stored = sum(map(len, found.rows))
-        done.append(len(found.state.by_id) + stored + len(found.index.content(SegmentState(1, "s/1"))))
-    assert max(after - before for before, after in pairwise(done)) <= 2
+        before, done = (
+            done,
+            len(found.state.by_id) + stored + len(found.index.content(SegmentState(1, "s/1"))),
+        )
+        assert done - before <= min(units, 100)
     assert found.replay.finish()
     assert found.state.by_id[1].durable_length == 5
     assert found.state.sequence == end.sequence
     assert found.truncation.newest == Checkpoint(end.sequence, 1, 18)
 
 
-def test_large_rows_of_segments_fill_a_portion_sooner():
-    def steps(**values):
+def test_large_rows_of_segments_are_more_work():
+    def work(**values):
         found = Replay()
         *before, end = checkpoint(10, *(row(number, 0, **values) for number in range(1, 9)))
         found.feed(*before)
-        found.replay.portion = ReplayPortion(operations_max=12)
-        return len(list(replay_steps(found, end)))
+        return sum(replay_steps(found, end))
 
     writers = {number.to_bytes(16): number for number in range(1 << 40, (1 << 40) + 100)}
-    assert steps(attributes=SegmentAttributes(writers)) >= steps() + 3
+    assert work(attributes=SegmentAttributes(writers)) >= work() + 8 * 3
 
 
-def test_what_is_listed_counts_as_work():
+def test_what_is_listed_is_work():
     found = Replay(stored={1: 10, 2: 10})
     found.feed(*checkpoint(10, row(1, 10), row(2, 10), storage_rows=[("a", b"1")]))
-    before = found.replay.portion.spent
-    found.feed(ops.StorageRows(20, {"a": None, "b": b"2"}), ops.EvictSegments(21, [1, 2]))
-    assert found.replay.portion.spent - before == 3 + 3
+    assert sum(replay_steps(found, ops.StorageRows(20, {"a": None, "b": b"2"}))) == 1 + 2
+    assert sum(replay_steps(found, ops.EvictSegments(21, [1, 2]))) == 1 + 2
     assert found.replay.operation_count == 5
 
 
