@@ -5,6 +5,9 @@ Source: ``docs/flows/append.md``, steps 9 and 10.
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from headrace.runtime.clock import Clock
 from headrace.segmentstore.contract import (
     ReadIndex,
@@ -22,6 +25,17 @@ from headrace.segmentstore.operations.catalogue import Operation
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
+
+
+class Ticket:
+    """An operation, the address of the frame in which it ends, and the future that tells its caller."""
+
+    __slots__ = ("address", "future", "operation")
+
+    def __init__(self, operation: Operation, future: asyncio.Future[Any]) -> None:
+        self.operation = operation
+        self.future = future
+        self.address = -1
 
 
 class DurableApply:

@@ -22,6 +22,7 @@ from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
+from headrace.segmentstore.durablelog.durable_apply import Ticket
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.durablelog.log_replay import ROW_BYTES, LogReplay
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
@@ -31,7 +32,6 @@ from headrace.segmentstore.durablelog.operation_processor import (
     ProcessorStatistics,
     Propose,
 )
-from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.container_state import ContainerState

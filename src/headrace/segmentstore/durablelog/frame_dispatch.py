@@ -17,11 +17,10 @@ from typing import Any, Final
 from headrace.errors import HeadraceError, WalWriteError
 from headrace.runtime.clock import Clock
 from headrace.segmentstore.durablelog.append_runs import AppendRuns
-from headrace.segmentstore.durablelog.durable_apply import DurableApply
+from headrace.segmentstore.durablelog.durable_apply import DurableApply, Ticket
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
-from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.wal.contract import Wal, WalFrame
 
 _logger = logging.getLogger(__name__)

@@ -213,11 +213,10 @@ class LogReplay:
             self._memory_log,
             touched,  # type: ignore[arg-type]  # nobody waits on a segment during recovery
         )
-        if isinstance(operation, ops.Merge):
-            self.departed.add(operation.source_id)
-            self._read_index.let_go(self._container.by_id[operation.segment_id])
-        elif isinstance(operation, ops.Delete):
-            self.departed.add(operation.segment_id)
+        if isinstance(operation, ops.Merge | ops.Delete):
+            self.departed.add(
+                operation.source_id if isinstance(operation, ops.Merge) else operation.segment_id
+            )
             self._read_index.let_go(self._container.by_id[operation.segment_id])
         elif isinstance(operation, ops.StorageRows):
             self._listed = len(operation.changes)

@@ -34,7 +34,7 @@ from headrace.segmentstore.admission.log_admission import LogAdmission
 from headrace.segmentstore.admission.urgency import is_urgent
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.append_runs import RUN_OVERHEAD, AppendOwner, AppendRuns, OpenRun
-from headrace.segmentstore.durablelog.durable_apply import DurableApply
+from headrace.segmentstore.durablelog.durable_apply import DurableApply, Ticket
 from headrace.segmentstore.durablelog.durable_barriers import DurableBarriers
 from headrace.segmentstore.durablelog.frame_builder import Buffer, FrameBuilder
 from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
@@ -43,7 +43,6 @@ from headrace.segmentstore.durablelog.log_load import LogLoad, ProcessorLimits
 from headrace.segmentstore.durablelog.loop_turn import LoopTurn
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
-from headrace.segmentstore.durablelog.ticket import Ticket
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState

@@ -16,9 +16,8 @@ from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
-from headrace.segmentstore.inspection.segment_content import SegmentContents
+from headrace.segmentstore.inspection.segment_content import SegmentContents, read_entries
 from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
-from headrace.segmentstore.inspection.table_entries import read_entries
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 from headrace.storage.chunks.segment_layout import load_layout

@@ -8,8 +8,7 @@ from headrace.errors import DataCorruptionError
 from headrace.segmentstore.container.catalogue_row import decode_row
 from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
-from headrace.segmentstore.inspection.segment_content import SegmentContents
-from headrace.segmentstore.inspection.table_entries import read_table
+from headrace.segmentstore.inspection.segment_content import SegmentContents, read_table
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.inspect import ChunkFiles
 

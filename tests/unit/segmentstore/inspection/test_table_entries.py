@@ -2,7 +2,7 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.inspection.table_entries import read_entries, read_table
+from headrace.segmentstore.inspection.segment_content import read_entries, read_table
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import encode_entries, encode_removals
 

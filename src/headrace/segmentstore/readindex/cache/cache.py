@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,6 @@ from headrace.segmentstore.readindex.cache.block_layout import (
     order_covering,
     order_within,
 )
-from headrace.segmentstore.readindex.cache.cache_statistics import CacheStatistics
 from headrace.segmentstore.readindex.cache.eviction_policy import (
     DOOMED,
     ESSENTIAL,
@@ -41,6 +41,26 @@ from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
 COPY_BYTES_MAX: Final = BLOCK_BYTES
 """Reads up to this size are copied: that is cheaper than keeping an extent in place for them."""
+
+
+@dataclass(slots=True)
+class CacheStatistics:
+    """Sizes in bytes, of whole blocks."""
+
+    bytes_max: int
+    arena_bytes: int
+    used_bytes: int
+    essential_bytes: int
+    tail_bytes: int
+    history_bytes: int
+    pinned_bytes: int
+    lent_bytes: int
+    extents: int
+    owners: int
+    tails: int
+    evicted_extents: int
+    evicted_bytes: int
+    overdrawn_bytes: int
 
 
 class BlockCache:

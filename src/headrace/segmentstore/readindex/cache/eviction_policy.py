@@ -64,14 +64,6 @@ class CacheConfig:
 class EvictionPolicy:
     """Decides which queue gives up its oldest extent, and how large extents may be. Counts are blocks."""
 
-    __slots__ = (
-        "blocks_max",
-        "history_max",
-        "history_min",
-        "pinned_max",
-        "soft_blocks_max",
-    )
-
     def __init__(self, config: CacheConfig) -> None:
         self.blocks_max = config.bytes_max // BLOCK_BYTES
         soft_bytes_max = config.bytes_max if config.soft_bytes_max is None else config.soft_bytes_max
