@@ -128,20 +128,13 @@ class LogAdmission:
         if self._line.count and not self._granting:
             return False
         size_in_frame = size_bytes + self._overhead
-        frame = self._frames.current
-        if not (
-            frame is not None and frame.used + size_in_frame <= frame.capacity
-        ) and not self._may_open_for(size_in_frame, is_urgent=False):
+        frame = self._frames.current  # looked at here as well: this is the hottest question of the write path
+        if (frame is None or frame.used + size_in_frame > frame.capacity) and not self.has_frames(
+            size_in_frame, is_urgent=False
+        ):
             return False
         throttle = self.throttle
         return not throttle.active or throttle.enter(size_bytes)
-
-    def fits(self, size_in_frame: int) -> bool:
-        """Whether an operation finds its frames now; True also if there will never be enough."""
-        frame = self._frames.current
-        if frame is not None and frame.used + size_in_frame <= frame.capacity:
-            return True
-        return self._may_open_for(size_in_frame, is_urgent=True)
 
     def check_fits(self, size_bytes: int) -> None:
         """Raise EventTooLargeError if not even all frames of the log could hold ``size_bytes``."""
@@ -151,8 +144,15 @@ class LogAdmission:
             if frames.frames_needed(size_bytes) > count:
                 raise EventTooLargeError(size_bytes, count * frames.content_bytes_max)
 
-    def _may_open_for(self, size_in_frame: int, *, is_urgent: bool) -> bool:
+    def has_frames(self, size_in_frame: int, *, is_urgent: bool) -> bool:
+        """Whether an operation finds its frames now, and memory if it is not urgent.
+
+        True also if there will never be enough frames.
+        """
         frames = self._frames
+        open_frame = frames.current
+        if open_frame is not None and open_frame.used + size_in_frame <= open_frame.capacity:
+            return True
         large = size_in_frame >= frames.content_bytes_max
         needed = frames.frames_needed(size_in_frame) if large else 1
         free = frames.frames_free
@@ -161,14 +161,7 @@ class LogAdmission:
         return is_urgent or self._has_memory()
 
     def _may_enter(self, size_in_frame: int, *, is_urgent: bool) -> bool:
-        if is_urgent:
-            return self.fits(size_in_frame)
-        if self.throttle.closed:
-            return False
-        frame = self._frames.current
-        return (frame is not None and frame.used + size_in_frame <= frame.capacity) or self._may_open_for(
-            size_in_frame, is_urgent=False
-        )
+        return (is_urgent or not self.throttle.closed) and self.has_frames(size_in_frame, is_urgent=is_urgent)
 
     # -------------------------------------------------------------------------------------- waiting
 

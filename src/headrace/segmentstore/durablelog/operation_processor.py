@@ -184,7 +184,7 @@ class OperationProcessor:
                 request.size_bytes = (
                     size + ENTRY_HEADER.size
                 )  # the caller's bound was none; nothing has changed yet
-                if not self._admission.fits(request.size_bytes):
+                if not self._admission.has_frames(request.size_bytes, is_urgent=True):
                     return False
                 self._builder.prepare(size)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one request is its caller's
