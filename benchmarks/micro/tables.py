@@ -1,6 +1,6 @@
 """CPU per put and per get of the tables of a container, beside the same appends and reads without tables.
 
-    python benchmarks/micro/tables.py [--count 20000] [--smoke]
+    python -m benchmarks.micro.tables [--count 20000] [--smoke]
 
 Segments are in memory and durable at once, so what remains is our own price: conditions, encoding, index,
 cache, and one turn of the loop per append. The floor makes the same appends and reads through the same
