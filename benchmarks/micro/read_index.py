@@ -17,7 +17,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headrace.limits import KIB, MIB
-from headrace.segmentstore.readindex import BlockCache, CacheConfig, ContainerReadIndex
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.segmentstore.state.segment_state import SegmentState
 
 SIZES = (100, 10 * KIB, 1 * MIB)

@@ -6,7 +6,9 @@ import logging
 import pytest
 
 from headrace.errors import EventTooLargeError, StorageReadError
-from headrace.segmentstore.readindex import BlockCache, ContainerReadIndex, read_index
+from headrace.segmentstore.readindex import read_index
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
 from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 from headrace.segmentstore.tables import open_tables

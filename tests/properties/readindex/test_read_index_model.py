@@ -21,7 +21,7 @@ from headrace.errors import (
 )
 from headrace.limits import KIB
 from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.readindex import ContainerReadIndex
+from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.segmentstore.state.segment_state import SegmentState
 from tests.effort import examples
 from tests.simulation.replaced_constants import replaced

@@ -24,7 +24,7 @@ from headrace.errors import (
 from headrace.limits import KIB
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.contract import ReadResult
-from headrace.segmentstore.readindex import BlockCache
+from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.testing.simulation import Simulation
 from tests.simulation.reduction import ALL, Reduction

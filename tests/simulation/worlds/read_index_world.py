@@ -19,16 +19,15 @@ from headrace.limits import KIB
 from headrace.runtime.open_file import FileSpan, OpenFile
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.readindex import (
-    BlockCache,
-    CacheConfig,
-    ContainerReadIndex,
-    ReadIndexConfig,
     prefetch_policy,
     read_index,
     read_plan,
     segment_index,
     storage_fetches,
 )
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.readindex.read_index import ContainerReadIndex, ReadIndexConfig
 from headrace.segmentstore.state.segment_state import SegmentState
 
 BLOCK: Final = 4096

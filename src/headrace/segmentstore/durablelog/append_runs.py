@@ -37,13 +37,17 @@ RUN_OVERHEAD: Final = ENTRY_HEADER.size + _RUN_HEAD
 
 
 class AppendOwner(Protocol):
-    """One writer on one connection: where the answers to its append blocks go."""
+    """One writer on one connection on one segment: where the answers to its appends go."""
 
     writer_id: bytes
 
-    def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None: ...
+    def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
+        """A run became durable. One call per run, in order; several runs may end in one iteration of the
+        loop.
+        """
 
-    def on_failed(self, error: HeadraceError) -> None: ...
+    def on_failed(self, error: HeadraceError) -> None:
+        """The container ended: whether runs in flight are durable is unknown."""
 
 
 class OpenRun:

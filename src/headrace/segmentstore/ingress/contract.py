@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.errors import HeadraceError
 from headrace.model.attributes import AttributeUpdate
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
+from headrace.segmentstore.durablelog.append_runs import AppendOwner
 from headrace.segmentstore.state.segment_state import SegmentState
-
-
-class AppendOwner(Protocol):
-    """One writer on one connection on one segment: where the answers to its appends go."""
-
-    writer_id: bytes
-
-    def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
-        """A run became durable. One call per run, in order; several runs may end in one turn of the loop."""
-
-    def on_failed(self, error: HeadraceError) -> None:
-        """The container ended: whether runs in flight are durable is unknown."""
 
 
 class AppendTarget(Protocol):

@@ -15,7 +15,8 @@ from headrace.errors import (
     StorageReadError,
 )
 from headrace.limits import KIB, MIB
-from headrace.segmentstore.readindex import BlockCache, CacheConfig
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.readindex.redirects import Redirects
 from tests.unit.segmentstore.readindex.world import BLOCK, World, pattern, settle, small_cache
 

@@ -7,7 +7,8 @@ import pytest
 from headrace.errors import ClosedError, ContainerOfflineError, StorageReadError
 from headrace.limits import MIB
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.readindex import BlockCache, CacheConfig
+from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.readindex.segment_index import SegmentIndex, UnstoredBytes
 from headrace.segmentstore.readindex.storage_fetches import StorageFetches
 from headrace.segmentstore.state.segment_state import SegmentState
