@@ -18,8 +18,8 @@ import pytest
 from headrace.cli import inspect_container
 from headrace.cli.inspect_data import InspectedData
 from headrace.cli.main import main
+from headrace.cli.segment_view import view_segment
 from headrace.client import connect
-from headrace.segmentstore.inspection.segment_view import view_segment
 from headrace.testing import LocalServer
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.integration.inspected_data import (

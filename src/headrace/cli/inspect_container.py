@@ -11,13 +11,13 @@ from headrace.cli.attribute_names import attribute_words, kind_of
 from headrace.cli.container_failures import ContainerFailures
 from headrace.cli.inspect_data import InspectedData, open_data, time_text
 from headrace.cli.output import print_columns, print_fields, print_json, print_line, printable, progress
+from headrace.cli.segment_view import SegmentView, status_of, view_segment
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
 from headrace.segmentstore.inspection.container_check import replay_steadily, replay_with_catalogue
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
-from headrace.segmentstore.inspection.segment_view import SegmentView, status_of, view_segment
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.log_snapshot import look_steadily
 
@@ -256,7 +256,7 @@ def _print_segment(container_id: int, replayed: ReplayedContainer, view: Segment
             ("id", state.segment_id),
             ("container", container_id),
             ("kind", kind_of(state)),
-            ("status", view.status),
+            ("status", status_of(replayed, state)),
             ("active", _is_active(replayed, state)),
             ("start offset", state.start_offset),
             ("durable length", state.durable_length),

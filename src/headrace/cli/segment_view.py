@@ -40,7 +40,6 @@ class SegmentView:
     """A segment with its storage."""
 
     state: SegmentState
-    status: str
     layout: SegmentLayout | None
     chunks: list[ChunkView]
     log_only: list[LogRange]
@@ -75,7 +74,6 @@ def view_segment(
         problem = str(error)  # the chunks in front of it are shown
     return SegmentView(
         segment,
-        status_of(replayed, segment),
         layout,
         chunks,
         [] if replayed.is_leaving(segment) else replayed.coverage.unstored(segment),
