@@ -23,7 +23,6 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("subject", BOUNDS)
-@pytest.mark.xfail(strict=False, reason="issue in progress")
 def test_a_part_stays_below_its_bound(subject):
     bound, measure = BOUNDS[subject]
     assert measure() < bound

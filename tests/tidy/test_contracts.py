@@ -6,8 +6,6 @@ import pytest
 
 from tests.tidy.source_tree import ROOT, modules
 
-IN_PROGRESS = pytest.mark.xfail(strict=False, reason="issue in progress")
-
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 
 
@@ -31,10 +29,7 @@ def test_every_plan_and_every_format_is_code_that_does_no_io():
 
 @pytest.mark.parametrize(
     "package",
-    [
-        *(".", "container", "durablelog", "readindex", "storagewriter", "tables"),
-        *(pytest.param(each, marks=IN_PROGRESS) for each in ("ingress",)),
-    ],
+    [".", "admission", "container", "durablelog", "ingress", "readindex", "storagewriter", "tables"],
 )
 def test_a_part_of_the_segment_store_says_what_it_owns_what_to_read_first_and_what_decides(package):
     text = (ROOT / "src" / "headrace" / "segmentstore" / package / "README.md").read_text().lower()

@@ -13,20 +13,6 @@ ENTRIES = {"headrace.cli.main", "pyspark_headrace"}
 KIT = "headrace.testing"
 IN_KIT = r"(headrace\.testing(?:\.\w+)*)(?: import (\([^)]*\)|[^\n]*))?"
 
-KNOWN_CYCLES = {
-    "headrace.segmentstore.ingress.connection",
-    "headrace.segmentstore.ingress.connection_writers",
-    "headrace.segmentstore.ingress.home",
-    "headrace.segmentstore.ingress.request_session",
-    "headrace.segmentstore.ingress.table_replies",
-}
-"""Being broken."""
-
-KNOWN_BLOCKS = {
-    "headrace.segmentstore.ingress.home",
-}
-"""Being mended."""
-
 
 def is_in_kit(name):
     return name == KIT or name.startswith(f"{KIT}.")
@@ -77,7 +63,7 @@ def in_cycles(graph):
 
 
 def test_no_module_imports_itself_in_the_end():
-    assert in_cycles(imports()) <= KNOWN_CYCLES
+    assert in_cycles(imports()) == set()
 
 
 @pytest.mark.parametrize(
@@ -103,5 +89,4 @@ def blocks_without_reason(name, path):
 
 
 def test_an_import_for_types_only_says_why():
-    found = {place: name for name, path in modules().items() for place in blocks_without_reason(name, path)}
-    assert sorted(place for place, name in found.items() if name not in KNOWN_BLOCKS) == []
+    assert [place for name, path in modules().items() for place in blocks_without_reason(name, path)] == []
