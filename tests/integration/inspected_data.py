@@ -51,7 +51,7 @@ def statistics(server):
         return json.load(answer)
 
 
-def wait_until_stored(server, timeout_s=60.0):
+def wait_until_stored(server, timeout_s=120.0):
     """Wait until no container holds bytes that storage lacks."""
     deadline = time.monotonic() + timeout_s
     while any(parts["read_index"]["unstored_bytes"] for parts in statistics(server)["containers"].values()):
@@ -59,7 +59,7 @@ def wait_until_stored(server, timeout_s=60.0):
         select.select([], [], [], 0.05)  # nothing tells a client when its bytes are stored
 
 
-def wait_until_evicted(server, segments, timeout_s=60.0):
+def wait_until_evicted(server, segments, timeout_s=120.0):
     """Wait until so many segments of each container have left memory since the start.
 
     Of each: those of system tables alone may all come back as soon as the server starts again.

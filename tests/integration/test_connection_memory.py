@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 SEGMENT = "demo/stream/0.#epoch.0"
 TABLE = "demo/_kvtable/t/0.#epoch.0"
 MIB = 1 << 20
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ EVENTS = [b"%06d" % number + bytes(10_000) for number in range(100)]
 
 def open_sockets(address, count):
     host, port = address.split(":")
-    return [socket.create_connection((host, int(port)), timeout=10) for _ in range(count)]
+    return [socket.create_connection((host, int(port)), timeout=120) for _ in range(count)]
 
 
 def closed(sockets):

@@ -590,7 +590,7 @@ async def test_damage_of_a_chunk_that_grows_is_told_of_a_running_server(tmp_path
         assert server.stop() == 0
 
 
-def wait_for_chunk(directory, length, timeout_s=60.0):
+def wait_for_chunk(directory, length, timeout_s=120.0):
     """Wait until there is a chunk of this length; return its path."""
     deadline = time.monotonic() + timeout_s
     while True:

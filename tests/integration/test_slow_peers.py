@@ -26,7 +26,7 @@ pytestmark = pytest.mark.cluster
 
 CONTENT = random.Random(1).randbytes(24 * MIB)
 OLD, NEW = "demo/old/0.#epoch.0", "demo/new/0.#epoch.0"
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 class SlowPeer:

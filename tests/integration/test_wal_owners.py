@@ -66,7 +66,7 @@ class Owner:
         if self.process.poll() is None:
             self.resume()
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(120)
         self.process.stdin.close()
         self.process.stdout.close()
 

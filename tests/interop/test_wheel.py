@@ -125,7 +125,7 @@ async def test_a_reader_that_leaves_hands_over_where_it_stopped(manager, scope):
     writer.flush()
     group = manager.create_reader_group(f"group-{scope}", scope, "handover")
     first = group.create_reader("first")
-    part = await asyncio.wait_for(first.get_segment_slice_async(), 30)
+    part = await asyncio.wait_for(first.get_segment_slice_async(), 120)
     seen = [int(bytes(next(part).data())) for _ in range(30)]
     first.release_segment(part)
     first.reader_offline()

@@ -52,7 +52,7 @@ class World:
         return await self.controller.handlers[name](request)
 
     async def idle(self):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not self.controller.is_idle():  # noqa: ASYNC110 - nobody is there to set an event
                 await asyncio.sleep(0.005)
 

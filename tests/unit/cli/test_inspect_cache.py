@@ -30,7 +30,7 @@ def server():
     yield serve
     listener.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
 
 
 def ask(address, capsys):

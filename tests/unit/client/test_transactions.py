@@ -104,7 +104,7 @@ async def test_open_transactions_are_pinged_until_they_end(system, client, monke
     system.controller.create("s", "t")
     async with client.txn_writer("s", "t", lease_ms=10_000) as writer:
         transaction = await writer.begin()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await system.controller.pinged.wait()
         await transaction.commit()
         assert not writer.statistics().open
@@ -117,7 +117,7 @@ async def test_a_detached_transaction_is_kept_alive_on_request(system, client, m
         transaction = await writer.begin()
         await transaction.write(b"handed on")
         txn_id = transaction.detach(keep_alive=True)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await system.controller.pinged.wait()
     assert await transaction.status() is TransactionStatus.OPEN
     await client.transactions.commit("s", "t", txn_id)

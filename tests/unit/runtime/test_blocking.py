@@ -19,7 +19,7 @@ async def settle():
 
 async def ended(pool):
     pool.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await pool.wait_closed()
 
 
@@ -180,7 +180,7 @@ def test_queued_work_survives_a_loop_that_was_closed_under_it():
     pool = asyncio.run(main())
     gate.set()
     for thread in pool._threads:
-        thread.join(10)
+        thread.join(120)
         assert not thread.is_alive()
     assert performed == [1]
 
@@ -196,7 +196,7 @@ async def main():
     return pool
 pool = asyncio.run(main())
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=20)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_a_started_thread_runs_and_can_be_joined():
@@ -204,7 +204,7 @@ def test_a_started_thread_runs_and_can_be_joined():
     thread = start_thread("writer", gate.wait)
     assert thread.is_alive()
     gate.set()
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive()
 
 

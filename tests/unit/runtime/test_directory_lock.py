@@ -88,7 +88,7 @@ sys.stdin.read()
         with pytest.raises(DirectoryLockedError, match=f"pid {child.pid} on "):
             lock.acquire()
         child.send_signal(signal.SIGKILL)
-        child.wait(10)
+        child.wait(120)
         lock.acquire()
         lock.release()
     finally:

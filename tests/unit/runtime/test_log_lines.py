@@ -84,6 +84,6 @@ def test_the_thread_ends_when_all_is_written(pipe):
     lines.put(b"last\n")
     (thread,) = set(threading.enumerate()) - before
     lines.close()
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive()
     assert os.read(pipe[0], 100) == b"last\n"

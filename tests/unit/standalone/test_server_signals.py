@@ -96,13 +96,13 @@ async def test_a_signal_during_the_start_notices_a_call_that_hangs(tmp_path, mon
     files = Files(chunks="hang", full=True)
     second, stopping = make_server(tmp_path, files), asyncio.Event()
     starting = asyncio.ensure_future(_start_until(second, stopping))
-    assert await asyncio.to_thread(files.asked.wait, 20)
+    assert await asyncio.to_thread(files.asked.wait, 120)
     while not any(  # noqa: ASYNC110 - nobody tells
         health.last_failure for health in second._data_plane.container_health()
     ):
         await asyncio.sleep(0.01)
     stopping.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         assert await starting is None
     hangs = second.hangs
     files.answer.set()
@@ -128,7 +128,7 @@ async def test_a_ready_file_that_cannot_be_removed_keeps_no_server_from_stopping
         ready_file=str(path),
     )
     serving = asyncio.ensure_future(serve(config))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not path.exists():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
         path.unlink()
@@ -200,7 +200,7 @@ async def test_a_ready_file_waits_for_space_as_all_else_does(tmp_path, monkeypat
         ready_file=str(path),
     )
     serving = asyncio.ensure_future(serve(config))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not (path.exists() if until_space else len(asked) > 5):
             assert not serving.done(), "it ended, though it can serve"
             await asyncio.sleep(0.01)
@@ -277,7 +277,7 @@ def test_a_process_whose_log_hangs_is_left(tmp_path):
         [sys.executable, "-c", HANGING, str(tmp_path / "data"), str(tmp_path / "ready")],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parent.parent)},
     )

@@ -60,7 +60,7 @@ def test_write_and_read_without_a_loop(server, blocking, stream):
     with blocking.event_writer("s", stream) as writer:
         writer.write(b"hello", "key").wait()
         writer.write_many([b"a", b"b", b"c"], "key").wait()
-        writer.write_atomic([b"x", b"y"], "key").wait(5)
+        writer.write_atomic([b"x", b"y"], "key").wait(120)
     with blocking.event_reader("s", stream, end="tail") as reader:
         assert [event.data for event in reader] == [b"hello", b"a", b"b", b"c", b"x", b"y"]
         assert reader.position() == blocking.tail_cut("s", stream)
@@ -104,7 +104,7 @@ def test_threads_share_a_writer_and_each_keeps_its_order(server, blocking, strea
 def test_what_an_ack_stands_for_is_held_until_it_is_settled(server, blocking, stream):
     with blocking.event_writer("s", stream) as writer:
         ack = writer.write(b"event")
-        ack.wait(10)
+        ack.wait(120)
         assert ack.done()
         with pytest.raises(InvalidArgumentError):
             writer.write(b"")
@@ -216,7 +216,7 @@ def test_batches_larger_than_the_window_wait_for_each_other(server, blocking, st
         acks = [writer.write_many(batch, "key") for _ in range(10)]
         acks += [writer.write(b"y" * 100, "key") for _ in range(100)]
         for ack in acks:
-            ack.wait(20)
+            ack.wait(120)
     assert stored(server, stream) == events * 10 + [b"y" * 100] * 100
 
 
@@ -301,7 +301,7 @@ def test_a_closed_client_refuses(server, stream):
 def test_a_writer_whose_client_was_closed_refuses_every_write(server, stream):
     client = connect(server.uri)
     writer = client.event_writer("s", stream)
-    writer.write(b"event", "key").wait(10)
+    writer.write(b"event", "key").wait(120)
     client.close()
     for _ in range(3):
         with pytest.raises(ClosedError):
@@ -330,7 +330,7 @@ writer.write(b"from the parent").wait()
 pid = os.fork()
 if pid == 0:
     with client.event_writer("s", {stream!r}) as mine:
-        mine.write(b"from the child").wait(20)
+        mine.write(b"from the child").wait(120)
     client.close()
     os._exit(0)
 writer.write(b"from the parent again").wait()

@@ -117,7 +117,7 @@ async def read_all(container, name):
     return b"".join(pieces)
 
 
-async def until(condition, timeout_s=20.0):
+async def until(condition, timeout_s=120.0):
     """Let the loop run until something holds that nobody tells."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for has nobody who would set an event

@@ -151,7 +151,7 @@ async def test_two_stops_at_once_and_one_after_them_all_return():
     bench = Stopping()
     container = await bench.start()
     await live(bench, 1 * KIB)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await asyncio.gather(container.stop(), container.stop())
         await container.stop()
     assert not bench.failures
@@ -163,6 +163,6 @@ async def test_a_fenced_owner_stops_at_once():
     await live(bench, 1 * KIB)
     successor = MemoryWal(bench.logs, "c0")
     await successor.open()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await container.stop()
     await successor.close()

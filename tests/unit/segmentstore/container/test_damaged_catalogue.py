@@ -9,7 +9,7 @@ from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 IDLE = [f"s/{number}" for number in range(6)]
-PATIENCE_S = 20.0
+PATIENCE_S = 120
 
 
 def damage(bench):

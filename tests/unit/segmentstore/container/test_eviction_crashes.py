@@ -107,7 +107,7 @@ async def end_at(fails_at, *, is_durable):
     wals[0].fails_at = None if fails_at is None else started + fails_at
     life = Life(bench)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await life.run()
         ended = False
     except HeadraceError:

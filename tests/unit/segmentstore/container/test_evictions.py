@@ -549,7 +549,7 @@ async def test_a_run_that_fails_is_put_off_not_given_up(bench, caplog, error):
     container.evictions.evict = evict
     container.evictions._config = dataclasses.replace(container.evictions._config, eviction_interval_s=0.001)
     running = asyncio.ensure_future(container.evictions.run())
-    await asyncio.wait_for(evicted.wait(), 10)
+    await asyncio.wait_for(evicted.wait(), 120)
     assert refused.is_set()
     assert "postponed" in caplog.text
     running.cancel()

@@ -36,7 +36,7 @@ async def test_a_full_log_of_which_nothing_is_needed_is_cut(has_row):
     await container.log.write_checkpoint()
     cut_before = container.log.truncated_sequence
     bench.logs.bytes_max = bench.logs.bytes_used  # full from here on
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await append(container, B, b"y" * 1000)
     assert container.log.truncated_sequence > cut_before
     await bench.stop()
@@ -64,7 +64,7 @@ async def test_a_log_that_fills_up_before_a_row_leaves_the_catalogue_is_cut(monk
     await append(container, B, bytes(10_000))
     await container.log.write_checkpoint()
     await until(lambda: bench.logs.bytes_max == bench.logs.bytes_used)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await append(container, B, b"y" * 1000)
         await until(lambda: not container.state.departing)
     await bench.stop()

@@ -32,7 +32,7 @@ async def test_deleted_segments_are_forgotten_however_large_their_rows_are_toget
     await container.log.write_checkpoint()  # the log is cut behind the deletions
     try:
         await until(lambda: all(state.stored_deleted for state in segments))
-        await until(lambda: not container.state.departing, 5.0)
+        await until(lambda: not container.state.departing)
         assert container.segment_statistics().catalogue_rows == 0
     finally:
         await bench.stop()

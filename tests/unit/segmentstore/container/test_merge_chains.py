@@ -8,7 +8,7 @@ from headrace.errors import StorageWriteError
 from headrace.storage.providers.memory import MemoryChunkProvider
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120
 
 
 @pytest.fixture

@@ -192,7 +192,7 @@ async def test_two_containers_that_fit_only_one_behind_the_other_both_come_up():
     await fill_some(process, 0, 1, size=100 * KIB)
     process = process.again(cache_bytes=8 * MIB, stores=True)
     registry = ContainerRegistry(2, lambda number, _: process.make(number), restart_delay_s=0.001)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await registry.start()
     assert registry.health()[0].restarts == 0, "the first one has the cache for itself"
     for container in registry.running():

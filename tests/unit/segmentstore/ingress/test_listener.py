@@ -21,7 +21,7 @@ from headrace.wire.frames import FrameDecoder, encode
 from tests.unit.segmentstore.ingress.fake_store import FakeStore
 from tests.unit.segmentstore.ingress.world import NULL, SEGMENT, WRITER, acked, append, block
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 
 
 class Client:

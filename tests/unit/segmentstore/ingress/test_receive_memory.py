@@ -23,7 +23,7 @@ from tests.unit.segmentstore.ingress.world import (
     block,
 )
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 FRAMES_2_MIB = 2 * MIB * 8 // 3  # frames have three eighths of everything
 
 

@@ -17,7 +17,7 @@ from tests.unit.segmentstore.ingress.world import SEGMENT, FakeHome, Peer
 
 T = "table"
 VALUE = 500_000
-PATIENCE_S = 20
+PATIENCE_S = 120
 HUGE_S = 1000.0
 
 

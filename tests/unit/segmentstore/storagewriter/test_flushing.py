@@ -42,7 +42,7 @@ async def test_a_timer_that_fires_too_early_makes_no_segment_wait_for_ever(monke
     flushing = Flushing(None, schedule, StorageWriterConfig(), on_flushed=lambda: None, on_progress=None)
     running = asyncio.ensure_future(flushing.run(None))
     try:
-        await asyncio.wait_for(schedule.reached.wait(), 10)
+        await asyncio.wait_for(schedule.reached.wait(), 120)
     finally:
         running.cancel()
 

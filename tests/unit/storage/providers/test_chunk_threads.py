@@ -36,7 +36,7 @@ class HangingFilesystem(OsFilesystem):
     def _enter(self, name):
         self.calls.append(name)
         if name in self.hangs:
-            assert self._healed.wait(20)
+            assert self._healed.wait(120)
 
     def pwritev(self, fd, buffers, offset):
         self._enter("pwritev")
@@ -75,7 +75,7 @@ def open_files():
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - threads cannot set an asyncio.Event
             await asyncio.sleep(0.001)
 
@@ -88,7 +88,7 @@ async def test_reads_and_deletions_go_on_while_all_writes_hang(disk):
     hung = [asyncio.ensure_future(provider.append("stored", 100, [b"z"])) for _ in range(2)]
     hung += [asyncio.ensure_future(provider.create(f"c{number}", [b"z"])) for number in range(50)]
     await until(lambda: files.calls.count("pwritev") == 4)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         assert await provider.read("stored", 0, 100) == b"x" * 100
         await provider.delete("garbage")
         with pytest.raises(NoSuchChunkError):
@@ -104,7 +104,7 @@ async def test_writes_and_deletions_go_on_while_all_reads_hang(disk):
     files.hangs = {"pread_into"}
     hung = [asyncio.ensure_future(provider.read("stored", 0, 100)) for _ in range(50)]
     await until(lambda: files.calls.count("pread_into") == 2)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await provider.append("stored", 100, [b"z"])
         await provider.create("new", [b"z"])
         await provider.delete("garbage")
@@ -118,7 +118,7 @@ async def test_reads_and_writes_go_on_while_a_deletion_hangs(disk):
     files.hangs = {"unlink"}
     hung = [asyncio.ensure_future(provider.delete(f"garbage{number}")) for number in range(50)]
     await until(lambda: "unlink" in files.calls)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await provider.append("stored", 1, [b"y"])
         assert await provider.read("stored", 0, 2) == b"xy"
     await abandon(*hung)

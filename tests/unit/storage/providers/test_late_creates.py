@@ -24,7 +24,7 @@ class Hanging(OsFilesystem):
 
     def open(self, path, flags, mode=0o644):
         if flags & os.O_CREAT:
-            self.goes_on.wait(20)
+            self.goes_on.wait(120)
         return super().open(path, flags, mode)
 
 
@@ -39,7 +39,7 @@ async def test_the_object_of_a_create_that_was_given_up_does_not_stay(tmp_path):
         await storage.write("s/t.5", 0, [b"x" * 1000], create=True)
     await storage.collect_garbage()
     files.goes_on.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while writes.statistics().pending:  # noqa: ASYNC110 - the caller has left: nobody is told
             await asyncio.sleep(0)
     await storage.collect_garbage()

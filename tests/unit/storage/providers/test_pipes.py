@@ -19,7 +19,7 @@ from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.written_window import StaleRange
 from headrace.testing.memory_row_store import MemoryRowStore
 
-LIMIT_S = 5.0
+LIMIT_S = 120
 
 
 class World:

@@ -50,17 +50,17 @@ class GatedFilesystem(OsFilesystem):
         self.listings_until_gate -= 1
         if self.listings_until_gate == 0:
             self.listing.set()
-            self.list_on.wait(10)
+            self.list_on.wait(120)
         return super().listdir(path)
 
     def rename(self, old, new):
         self.renaming.set()
-        self.gate.wait(10)
+        self.gate.wait(120)
         super().rename(old, new)
 
     def pwrite(self, fd, data, offset):
         self.writing.set()
-        self.writes.wait(10)
+        self.writes.wait(120)
         if self.bad_write is not None:
             raise self.bad_write
         return super().pwrite(fd, data, offset)
@@ -101,7 +101,7 @@ async def test_an_open_that_is_given_up_while_the_first_file_is_made(make_wal, f
         filesystem.gate.clear()
         filesystem.renaming.clear()
         opening = asyncio.ensure_future(wal.open())
-        await asyncio.to_thread(filesystem.renaming.wait, 10)
+        await asyncio.to_thread(filesystem.renaming.wait, 120)
         opening.cancel()
         await asyncio.wait([opening])
         closing = asyncio.ensure_future(wal.close())
@@ -116,7 +116,7 @@ async def test_an_open_goes_on_while_its_log_is_closed(make_wal, filesystem, lis
     wal = make_wal()
     filesystem.listings_until_gate = listing
     opening = asyncio.ensure_future(wal.open())
-    assert await asyncio.to_thread(filesystem.listing.wait, 10)
+    assert await asyncio.to_thread(filesystem.listing.wait, 120)
     closing = asyncio.ensure_future(wal.close())
     await asyncio.sleep(0)
     filesystem.list_on.set()
@@ -230,7 +230,7 @@ async def test_a_close_that_is_cancelled_itself_waits_for_its_writer_and_is_canc
     filesystem.writes.clear()
     filesystem.writing.clear()
     wal.append(wal.acquire_frame(), lambda _, error: answers.append(error))
-    await asyncio.to_thread(filesystem.writing.wait, 10)
+    await asyncio.to_thread(filesystem.writing.wait, 120)
     closing = asyncio.ensure_future(wal.close())
     for _ in range(3):
         await asyncio.sleep(0.01)

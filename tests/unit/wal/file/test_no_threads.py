@@ -38,7 +38,7 @@ async def test_appends_fail_and_the_log_closes(tmp_path, refused):
     refused.append("wal-log")
     await append_some(wal, history, [b"a", b"b", b"c"])
     assert [type(error) for error in history.errors] == [WalWriteError] * 3
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await wal.close()
     refused.clear()
     wal = FileWal(str(tmp_path / "log"), CONFIG)
@@ -52,7 +52,7 @@ async def test_an_open_fails_and_the_log_closes(tmp_path, refused):
     wal = FileWal(str(tmp_path / "log"), CONFIG)
     with pytest.raises(WalWriteError):
         await wal.open()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await wal.close()
 
 

@@ -243,7 +243,7 @@ class SlowMarks(OsFilesystem):
     def pwrite(self, fd, data, offset):
         if offset in (4096, 8192) and len(data) == 4096 and not self.gate.is_set():
             self.inside.set()
-            assert self.gate.wait(20)
+            assert self.gate.wait(120)
         return super().pwrite(fd, data, offset)
 
 
@@ -256,7 +256,7 @@ async def test_a_rest_that_waited_behind_a_truncation_does_not_take_its_place(tm
     filesystem.gate.clear()
     history.truncation_asked = 11
     truncating = asyncio.ensure_future(wal.truncate(11))
-    assert await asyncio.to_thread(filesystem.inside.wait, 10)
+    assert await asyncio.to_thread(filesystem.inside.wait, 120)
     vouching = asyncio.ensure_future(wal._truncation.vouch())
     await asyncio.sleep(0)
     truncating.cancel()
