@@ -25,7 +25,6 @@ from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.state.metadata_checkpoint import CheckpointSnapshot
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.segmentstore.tables.config import TablesConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryLogStore, MemoryWal
@@ -45,7 +44,6 @@ class World:
             eviction=EvictionConfig(
                 active_segments_max=active_max, eviction_interval_s=3600.0, eviction_batch=100_000
             ),
-            tables=TablesConfig(value_cache_bytes_max=64 * KIB),
             storage_writer=StorageWriterConfig(flush_age_s=0.05, acknowledge_interval_s=0.05),
         )
 
