@@ -65,10 +65,23 @@ class SimulatedLoop(NumberedLoop):
         *,
         shuffle: bool = True,
         loop_time: LoopTime | None = None,
+        turn_s: float = 0.0,
         limit_s: float = 3_600.0,
         trace_callbacks: bool = False,
         lines_kept: int | None = None,
     ) -> None:
+        """Make a loop.
+
+        Args:
+            entropy: where choices come from.
+            shuffle: whether tasks that are ready run in any order, or in asyncio's.
+            loop_time: how time is told to the program.
+            turn_s: what one turn takes, whatever runs in it. Above 0 a program that polls without waiting
+                gets somewhere, as on a real loop; else it is a livelock.
+            limit_s: how much virtual time the program has.
+            trace_callbacks: whether each of them leaves a line in the trace.
+            lines_kept: of the trace.
+        """
         self.network: Any = None
         """Set by the simulation that owns the loop; anything with ``connect`` and ``listen``."""
         self.trace = Trace(self.machine_time, lines_kept=lines_kept or LINES_KEPT_DEFAULT)
@@ -83,6 +96,7 @@ class SimulatedLoop(NumberedLoop):
         self._trace_callbacks = trace_callbacks
         self._time = ExactTime() if loop_time is None else loop_time
         self._now = TIME_START_S
+        self._turn_s = turn_s
         self._limit_at = TIME_START_S + limit_s
         self._ready: deque[SimulatedHandle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle, SimulatedHandle]] = []
@@ -201,6 +215,8 @@ class SimulatedLoop(NumberedLoop):
         """Run everything that is ready now; if nothing is, move time to the next timer first."""
         if not self._ready:
             self._jump()
+        elif self._turn_s:
+            self._move_to(self._now + self._turn_s)
         timers = self._timers
         while timers and timers[0][0] <= self._now:
             _, _, timer, handle = heapq.heappop(timers)
@@ -233,7 +249,9 @@ class SimulatedLoop(NumberedLoop):
             heapq.heappop(self._timers)
         if not self._timers:
             raise DeadlockError(f"nothing can happen any more{self.describe_tasks()}")
-        when = self._timers[0][0]
+        self._move_to(self._timers[0][0])
+
+    def _move_to(self, when: float) -> None:
         if when > self._now:
             self._now = when
             self._spins = 0

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from headrace.runtime.entropy import SeededEntropy
 from headrace.testing import loop as loop_module
 from headrace.testing.failures import (
     DeadlockError,
@@ -12,6 +13,7 @@ from headrace.testing.failures import (
     TimeLimitError,
     UnhandledError,
 )
+from headrace.testing.loop import SimulatedLoop
 from headrace.testing.loop_time import TIME_START_S
 from headrace.testing.simulation import simulate
 
@@ -70,6 +72,22 @@ def test_a_task_that_spins_is_a_livelock(monkeypatch):
 
     with pytest.raises(LivelockError):
         run(scenario)
+
+
+def test_a_program_that_polls_gets_somewhere_if_turns_take_time():
+    async def scenario():
+        loop, turns, due = asyncio.get_running_loop(), 0, []
+        loop.call_later(1.0, due.append, True)
+        while not due:
+            turns += 1
+            await asyncio.sleep(0)
+        return turns, loop.time() - TIME_START_S
+
+    loop = SimulatedLoop(SeededEntropy(0), turn_s=0.001)
+    turns, elapsed_s = loop.run_until_complete(scenario())
+    loop.close()
+    assert 990 <= turns <= 1010
+    assert 1.0 <= elapsed_s < 1.01
 
 
 def test_a_program_that_takes_too_long_is_stopped():

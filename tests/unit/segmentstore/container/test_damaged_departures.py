@@ -34,7 +34,7 @@ async def test_segments_with_damaged_rows_keep_no_others_and_are_looked_at_by_ea
     await asyncio.gather(*map(container.delete, segments.values()))
     await container.log.write_checkpoint()  # the log is cut behind the deletions
     departing = container.state.departing
-    await until(lambda: len(departing) == len(DAMAGED), 5.0)
+    await until(lambda: len(departing) == len(DAMAGED))
     assert {state.name for state in departing} == set(DAMAGED)
     assert container.segment_statistics().catalogue_rows == len(DAMAGED)
     assert all(repr(name) in caplog.text for name in DAMAGED)
@@ -51,7 +51,7 @@ async def test_segments_with_damaged_rows_keep_no_others_and_are_looked_at_by_ea
     cuts = 0
     while asyncio.get_running_loop().time() < end:
         begin = await container.log.write_checkpoint()
-        await until(lambda begin=begin: container.log.truncated_sequence >= begin, 5.0)
+        await until(lambda begin=begin: container.log.truncated_sequence >= begin)
         cuts += 1
     assert cuts > 10
     assert not asked, "not at each cut of the log"
@@ -61,7 +61,7 @@ async def test_segments_with_damaged_rows_keep_no_others_and_are_looked_at_by_ea
     container = await bench.start()
     departing = container.state.departing
     await container.log.write_checkpoint()
-    await until(lambda: not departing, 5.0)
+    await until(lambda: not departing)
     assert container.segment_statistics().catalogue_rows == 0
     await bench.stop()
 

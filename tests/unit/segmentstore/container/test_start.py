@@ -73,6 +73,7 @@ async def fail():
 
 
 @pytest.mark.slow
+@pytest.mark.real_loop
 @pytest.mark.parametrize("in_files", [False, True])
 async def test_a_start_that_is_cancelled_at_any_turn_leaves_nothing_behind(tmp_path, in_files):
     process = Process(tmp_path / "log" if in_files else None)

@@ -3,6 +3,7 @@ import pytest
 from tests.unit.segmentstore.ingress.fake_store import FakeStore
 from tests.unit.segmentstore.ingress.held_world import HeldWorld
 from tests.unit.segmentstore.ingress.world import SEGMENT, FakeHome, Peer
+from tests.virtual_time import pytest_asyncio_loop_factories  # noqa: F401 - a hook
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from headrace.wire.frames import FrameDecoder, encode
 from tests.unit.segmentstore.ingress.fake_store import FakeStore
 from tests.unit.segmentstore.ingress.world import NULL, SEGMENT, WRITER, acked, append, block
 
+pytestmark = pytest.mark.real_loop
+
 PATIENCE_S = 120
 
 

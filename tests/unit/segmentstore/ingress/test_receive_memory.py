@@ -318,6 +318,7 @@ async def test_room_of_a_frame_that_was_taken_is_free_although_its_client_takes_
     await home.supervisor.stop()
 
 
+@pytest.mark.real_loop
 async def test_many_who_send_most_of_a_frame_do_not_fill_the_memory_nor_keep_others_out():
     store = FakeStore()
     store.add(SEGMENT)
@@ -353,6 +354,7 @@ async def test_many_who_send_most_of_a_frame_do_not_fill_the_memory_nor_keep_oth
     assert listener.statistics().receive_bytes_lent == 0
 
 
+@pytest.mark.real_loop
 async def test_beyond_a_number_connections_have_smaller_buffers():
     store = FakeStore()
     listener = Listener(store, IngressConfig(receive_buffer_bytes=64 * KIB, connection_bytes_max=256 * KIB))

@@ -1,0 +1,21 @@
+"""Virtual time for tests of asynchronous code: a real timer strikes late when the machine is busy, and then
+what it bounds, counts or hurries comes out otherwise.
+
+A ``conftest.py`` that imports the hook gives it to all tests beside and below it. Tasks run in asyncio's
+order, and each turn of the loop takes a few microseconds, so that tests may poll.
+"""
+
+import asyncio
+
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.loop import SimulatedLoop
+
+
+def pytest_asyncio_loop_factories(item):
+    if item.get_closest_marker("real_loop"):
+        return {"real": asyncio.new_event_loop}
+    return {"virtual": make_loop}
+
+
+def make_loop():
+    return SimulatedLoop(SeededEntropy(0), shuffle=False, turn_s=5e-6, limit_s=1e6)
