@@ -2,7 +2,7 @@
 
     python tools/find_slow_tests.py [arguments of pytest, such as tests/unit]
 
-``slow``: the test with its fixtures and the processes that it started took more than a second of CPU, or
+``slow``: the test with its fixtures and the processes that it started took more than half a second of CPU, or
 waited for more than five. ``cluster``: its processes took some time. A busy machine inflates all of it: look
 twice. With TEST_TIMES=file what each test took goes there.
 """
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-SLOW_CPU_S = 1.0
+SLOW_CPU_S = 0.6
 SLOW_WAIT_S = 5.0
-QUICK_CPU_S = 0.4
+QUICK_CPU_S = 0.3
 PROCESSES_CPU_S = 0.2
 MARKERS = ("slow", "cluster", "spark")
 

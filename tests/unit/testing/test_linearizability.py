@@ -285,6 +285,7 @@ def test_a_tampered_history_is_convicted(seed):
         check_segments(history)
 
 
+@pytest.mark.slow
 def test_ten_thousand_operations_with_many_unknown_are_checked_quickly():
     operations = honest_run(1, clients=20, operations=10_000, lost_chance=0.05).operations
     verdict = linearize(

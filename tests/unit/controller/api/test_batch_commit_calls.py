@@ -307,6 +307,7 @@ async def test_the_sinks_of_a_stream_are_bounded_and_old_ones_are_forgotten(stre
     assert (await watermark(stream, "sink-7")).batch == 2
 
 
+@pytest.mark.slow
 async def test_a_list_of_long_names_is_full_before_it_outgrows_its_table(stream):
     """A name of 255 characters may take 1020 bytes, an entry of a table has room for a thousand of these."""
     rows, context = stream.world.store, stream.controller.context

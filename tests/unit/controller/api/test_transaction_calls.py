@@ -243,6 +243,7 @@ async def test_a_resumed_transaction_is_told_its_segments_under_the_same_ids(ser
     assert list(resumed.segmentRanges) == list(txn.activeSegments)
 
 
+@pytest.mark.slow
 async def test_five_hundred_transactions_at_once_all_commit_exactly_once(service):
     await service.create_stream(segments=2)
 

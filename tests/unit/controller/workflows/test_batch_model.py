@@ -51,6 +51,7 @@ def test_without_the_condition_on_the_decision_the_model_finds_a_batch_twice(mon
     assert first_violation(drivers=2, controllers=3) is not None
 
 
+@pytest.mark.slow
 def test_without_fences_the_model_finds_a_decided_transaction_aborted(monkeypatch):
     async def write(self, uid, view, row):
         return True if row.mark == view.row.mark else await original(self, uid, view, row)

@@ -18,6 +18,7 @@ def few(monkeypatch):
     monkeypatch.setattr(departures, "_MANY", MANY)
 
 
+@pytest.mark.slow
 async def test_segments_that_never_were_in_storage_do_not_pile_up_while_it_is_away(few, monkeypatch):
     bench = Bench(active_segments_max=1000)
     bench.config = dataclasses.replace(bench.config, checkpoint_departures=200)

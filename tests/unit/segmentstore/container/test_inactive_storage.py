@@ -156,6 +156,7 @@ async def test_nothing_is_left_over_of_a_segment_while_the_catalogue_cannot_be_r
     assert await read_all(container, A) == b"s/a"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stays", [True, False])
 async def test_nothing_is_left_over_of_a_segment_that_comes_and_goes_while_it_is_looked_for(bench, stays):
     """In each state in which it can be found, also between what is accepted and what is durable."""

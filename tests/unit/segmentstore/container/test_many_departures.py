@@ -59,6 +59,7 @@ async def test_segments_that_come_and_go_do_not_pile_up_until_the_log_is_long(wa
     await bench.stop()
 
 
+@pytest.mark.slow
 async def test_many_that_are_gone_are_forgotten_in_many_turns():
     bench = Bench(active_segments_max=10_000)
     container = await bench.start()

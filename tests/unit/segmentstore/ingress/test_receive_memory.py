@@ -269,6 +269,7 @@ async def test_ends_of_append_blocks_do_not_take_room_beyond_the_bound(store):
     await home.supervisor.stop()
 
 
+@pytest.mark.slow
 async def test_room_that_is_taken_back_is_not_kept_as_a_buffer(store):
     """Of the small frames that follow a large one no more arrive than a usual buffer can have."""
     home = FakeHome(store, IngressConfig(receive_buffer_bytes=64 * KIB, connection_bytes_max=1600 * KIB))

@@ -775,6 +775,7 @@ def test_the_first_reply_of_the_catalogue_is_the_one_for_success():
     assert BY_COMMAND[c.SealSegment].replies[0] is c.SegmentSealed
 
 
+@pytest.mark.slow
 async def test_requests_that_arrive_faster_than_they_are_taken_wait_in_the_socket(peer, store):
     """One is taken in a turn of the loop, and a turn may receive ten thousand."""
     question = encode(c.GetStreamSegmentInfo(1, SEGMENT, ""))

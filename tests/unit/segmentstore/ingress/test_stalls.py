@@ -256,6 +256,7 @@ class Good:
         return await self.until_answered(block(self.number, bytes(size)))
 
 
+@pytest.mark.slow
 @simulated
 async def test_among_many_hostile_clients_the_memory_is_bounded_and_nobody_starves():
     home = open_home(connection_bytes_max=16 * MIB)

@@ -55,6 +55,7 @@ class ChangingFiles(OsFilesystem):
         return count
 
 
+@pytest.mark.slow
 async def test_a_long_log_is_read_in_little_memory(tmp_path):
     count = 20_000
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(count)])

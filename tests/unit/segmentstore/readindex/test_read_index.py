@@ -752,6 +752,7 @@ async def test_a_history_that_turns_cold_is_read_ahead_and_one_that_turns_warm_i
     await world.close()
 
 
+@pytest.mark.slow
 async def test_readers_that_do_not_take_their_bytes_borrow_no_more_than_the_share_of_history():
     world = World(BlockCache(CacheConfig(bytes_max=32 * MIB)))
     world.storage.warm_bytes = 100 * MIB
@@ -943,6 +944,7 @@ async def test_truncated_bytes_stay_until_the_writer_has_written_them(world):
     assert world.cache.statistics().used_bytes < before
 
 
+@pytest.mark.slow
 async def test_ten_thousand_slow_segments_fit_although_none_of_them_is_ever_fully_stored():
     cache = BlockCache(CacheConfig(bytes_max=96 * MIB))
     world = World(cache)

@@ -1345,6 +1345,7 @@ async def test_a_merge_whose_source_is_nowhere_is_corruption():
 # everything
 
 
+@pytest.mark.slow
 @simulated
 async def test_ten_thousand_segments_are_stored():
     world = make_world(writer_config=StorageWriterConfig(flush_age_s=0.5))
@@ -1389,6 +1390,7 @@ async def test_ten_thousand_checkpoints_behind_a_failing_segment_stay_few():
     assert world.acknowledged >= world.sequence - 10
 
 
+@pytest.mark.slow
 @simulated
 async def test_of_three_thousand_operations_those_beyond_the_bound_wait_in_the_memory_log():
     world = make_world(

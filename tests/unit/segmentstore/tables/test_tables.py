@@ -799,6 +799,7 @@ async def test_what_takes_more_than_an_answer_may_have_is_said_before_anything_i
     assert len((await tables.table_delta(T, 0, 10, bytes_max=one)).entries) == 1
 
 
+@pytest.mark.slow
 async def test_ten_thousand_keys_are_ordered_and_rebuilt(tables):
     names = [b"%05d" % (n * 7919 % 10_000) for n in range(10_000)]
     for at in range(0, 10_000, 1000):

@@ -110,6 +110,7 @@ def test_whatever_lies_in_bytes_without_meaning_has_no_effect(closed):
         assert recover_files(files)[1] == before
 
 
+@pytest.mark.slow
 def test_a_file_cut_at_any_byte_is_noticed_even_if_all_that_vouched_for_it_is_gone():
     files = log_of_three_owners(closed=False)
     newest = max(files)
