@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"benchmarks.spark_rates", "benchmarks.wal"}  # run by the tests of Spark and of the log
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ELSEWHERE])
 def test_a_benchmark_runs_at_its_smallest_size(name):

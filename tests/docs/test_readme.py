@@ -12,6 +12,7 @@ from headrace.testing import LocalServer
 README = Path(__file__).parents[2] / "README.md"
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_ten_lines_of_python_work(tmp_path):
     code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)

@@ -546,6 +546,7 @@ async def test_promises_of_large_frames_take_no_memory(server, unchanged):
         raw.drop()
 
 
+@pytest.mark.slow
 async def test_a_reader_that_does_not_read_holds_up_nobody_but_itself(server, client):
     async with client.byte_writer("demo", await fresh(client, "slow")) as writer:
         for _ in range(16):

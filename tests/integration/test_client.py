@@ -271,6 +271,7 @@ async def test_byte_streams_survive_as_bytes(client, stream):
         assert await reader.read_exactly(len(data) + 1) == data
 
 
+@pytest.mark.slow
 async def test_exactly_once_and_in_order_through_kills(tmp_path):
     """The server is killed while blocks, acknowledgements, reads and a scale are under way."""
     server = LocalServer(tmp_path)

@@ -81,6 +81,7 @@ def settles(read):
     return has_settled
 
 
+@pytest.mark.slow
 async def test_clients_that_send_most_of_a_large_frame(server):
     good = await Client.open(server)
     await good.ask(c.CreateSegment(1, SEGMENT, 0, 0, ""))
@@ -102,6 +103,7 @@ async def test_clients_that_send_most_of_a_large_frame(server):
     good.writer.close()
 
 
+@pytest.mark.slow
 async def test_clients_that_do_not_take_what_they_ask_for(server):
     good = await Client.open(server)
     await good.ask(c.CreateSegment(1, SEGMENT, 0, 0, ""))
@@ -126,6 +128,7 @@ async def test_clients_that_do_not_take_what_they_ask_for(server):
     good.writer.close()
 
 
+@pytest.mark.slow
 async def test_clients_that_do_not_take_the_tables_that_they_ask_for(server):
     good = await Client.open(server)
     await good.ask(c.CreateTableSegment(1, TABLE, ""))

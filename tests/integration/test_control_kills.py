@@ -126,6 +126,7 @@ async def check(client, work):
     assert all(left.high == right.low for left, right in itertools.pairwise(ranges))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", [20130101])
 async def test_kills_leave_every_change_done_once_or_not_at_all(tmp_path, seed):

@@ -241,6 +241,7 @@ async def judge(host):
     return "served" if found == CONTENT else "lost"
 
 
+@pytest.mark.slow
 async def test_a_container_is_refused_or_serves_everything_over_a_log_with_any_bit_flipped(tmp_path):
     host, log = await fill_log(tmp_path)
     chance = random.Random(1)

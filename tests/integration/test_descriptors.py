@@ -39,6 +39,7 @@ def with_files(soft, hard):
     return ("sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh", *HEADRACE)
 
 
+@pytest.mark.slow
 async def test_a_storm_of_connections_takes_no_descriptor_that_a_log_needs(tmp_path):
     """It used to take all of them: the log found none for its next file, and its container ended."""
     with LocalServer(tmp_path, "--containers", "2", command=with_files(LIMIT // 2, LIMIT)) as server:

@@ -35,6 +35,7 @@ def test_an_example_runs(server, name, expected):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_an_example_starts_its_own_server_if_none_is_named():
     done = subprocess.run(
         [sys.executable, EXAMPLES / "read_events.py"], timeout=60, capture_output=True, text=True, check=True

@@ -96,6 +96,7 @@ async def numbers(client):
 HELD_UP = "appends wait until there is"
 
 
+@pytest.mark.slow
 async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_when_there_is_space(
     server, disk
 ):
@@ -128,6 +129,7 @@ async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_
         assert await numbers(client) == list(range(filler.acknowledged))
 
 
+@pytest.mark.slow
 async def test_a_full_server_stops_when_told_and_waits_for_space_when_it_is_started_again(server, disk):
     async with connect(server.uri) as client:
         await create(client)

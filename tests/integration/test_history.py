@@ -76,6 +76,7 @@ def chunks_of(server, stream):
     return sorted((path for path in files if stream in str(path)), key=lambda path: -path.stat().st_size)
 
 
+@pytest.mark.slow
 async def test_what_left_the_cache_long_ago_comes_back_byte_by_byte(server):
     hasher = hashlib.sha256()
     async with connect(server.uri) as client:
@@ -88,6 +89,7 @@ async def test_what_left_the_cache_long_ago_comes_back_byte_by_byte(server):
     assert server.stop() == 0
 
 
+@pytest.mark.slow
 async def test_a_kill_in_the_middle_of_tiering_changes_no_byte(server):
     chance = random.Random(7)
     hasher, kills = hashlib.sha256(), {chance.randrange(40, 300) for _ in range(3)}
@@ -139,6 +141,7 @@ async def stored(server):
     return server, expected
 
 
+@pytest.mark.slow
 async def test_a_flipped_byte_in_a_chunk_is_never_served(stored):
     server, expected = stored
     server.start()
@@ -165,6 +168,7 @@ async def test_a_flipped_byte_in_a_chunk_is_never_served(stored):
         assert await read_until_refused(client, expected + b"tail") == (len(expected) + 4, None)
 
 
+@pytest.mark.slow
 async def test_a_chunk_that_vanished_is_never_taken_for_an_end(stored):
     server, expected = stored
     path = chunks_of(server, "bytes")[0]

@@ -16,6 +16,7 @@ def is_alive(pid):
     return Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.slow
 async def test_what_was_acknowledged_is_found_at_the_same_address_after_a_kill():
     async with LocalServer() as server, connect(server.uri) as client:
         await client.create_scope("s")
@@ -41,6 +42,7 @@ def test_nothing_is_left_of_it():
     assert not server.is_running
 
 
+@pytest.mark.slow
 def test_a_directory_that_was_given_is_kept_and_serves_the_next(tmp_path):
     with LocalServer(tmp_path) as server, blocking.connect(server.uri) as client:
         client.create_scope("s")

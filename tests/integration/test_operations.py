@@ -59,6 +59,7 @@ async def create(client, segments=2):
     await client.create_stream("demo", "stream", StreamConfiguration(scaling=ScalingPolicy.fixed(segments)))
 
 
+@pytest.mark.slow
 def test_a_second_server_on_the_directory_is_refused_and_told_who_holds_it(server):
     addresses = server.start()
     code, line = refused(*ANY_PORTS, "--data-dir", str(server.directory / "data"))
@@ -67,6 +68,7 @@ def test_a_second_server_on_the_directory_is_refused_and_told_who_holds_it(serve
     assert server.process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_refused_server_leaves_the_ready_file_of_the_holder_alone(server):
     server.start()
     ready = server.directory / "ready-1.json"
@@ -75,6 +77,7 @@ def test_a_refused_server_leaves_the_ready_file_of_the_holder_alone(server):
     assert ready.read_text() == before
 
 
+@pytest.mark.slow
 def test_another_number_of_containers_is_refused_and_the_right_one_named(server):
     server.start()
     assert server.stop() == 0
@@ -97,6 +100,7 @@ def test_a_taken_port_is_named_in_one_line(part):
     assert "in use" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -146,6 +150,7 @@ def test_the_ready_file_appears_when_ready_and_goes_with_the_server(server):
     assert [path.name for path in server.directory.iterdir() if path.name.startswith(".ready")] == []
 
 
+@pytest.mark.slow
 def test_the_ready_file_of_a_killed_server_is_no_promise_of_the_next(server):
     server.start()
     server.kill()
@@ -231,6 +236,7 @@ def test_a_server_whose_log_nobody_reads_goes_on_and_ends_when_told(tmp_path):
         os.close(reading)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_under_load_ends_the_server_soon_and_keeps_every_acknowledged_event(server, number):
     server.start()

@@ -81,6 +81,7 @@ def test_an_acknowledgement_before_the_log_has_it_is_convicted(monkeypatch):
     first_failure()
 
 
+@pytest.mark.slow
 def test_a_failing_run_is_made_smaller_and_can_be_repeated(monkeypatch):
     honest = DurableApply.apply
 
@@ -123,11 +124,14 @@ def test_scenarios_that_are_not_named_run_in_shares():
     assert choose_seeds(None, 0, 1)["two_owners"] == range(1)
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_seeds_per_minute_are_told(capsys):
     assert main(["--seeds", "3", "--scenario", "container", "--processes", "1"]) == 0
     assert "seeds/minute" in capsys.readouterr().out
 
 
+@pytest.mark.cluster
 def test_a_failure_says_how_to_repeat_it(monkeypatch):
     found = next(run_seeds({"container": [1]}, 1))
     found = type(found)(found.scenario, found.seed, 0.0, "NotLinearizableError: why", "clients=1 steps=2")
@@ -136,6 +140,7 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch):
     assert "why" in text
 
 
+@pytest.mark.cluster
 def test_a_process_that_dies_ends_the_run_and_names_the_seeds_it_may_have_died_of(monkeypatch):
     monkeypatch.setattr("tests.simulation.run_seeds._run_job", _die)
     with pytest.raises(RuntimeError, match="container 31"):

@@ -92,6 +92,7 @@ def durable_writes():
     return simulate(SEED, work).value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moment", "every"), [(Moment.BEFORE, 1), (Moment.AFTER, 1), (Moment.WITHIN, 3)])
 def test_whatever_was_acknowledged_is_there_after_a_stop_at_any_durable_write(durable_writes, moment, every):
     assert durable_writes > 80

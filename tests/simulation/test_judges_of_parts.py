@@ -195,6 +195,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "scenario", "seeds", "first"), BUGS, ids=lambda value: getattr(value, "__name__", "")
 )

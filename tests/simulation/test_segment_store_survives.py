@@ -29,6 +29,7 @@ from tests.simulation.scenarios.catalogue import SCENARIOS
 from tests.simulation.scenarios.writers import storm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*DATA_PLANE, *seeds(16, 200)])
 def test_clients_with_every_verb_are_told_what_a_correct_store_would_tell_them(seed):
     history = run_one("data_plane", seed).value
@@ -41,6 +42,7 @@ def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
     assert history.judged > 50
 
 
+@pytest.mark.slow
 def test_every_verb_happens_in_a_handful_of_seeds():
     happened = sum((run_one("data_plane", seed).value.happened for seed in range(300, 306)), Counter())
     verbs = {call.__name__ for call in (*get_args(ContainerCall), *get_args(TableCall))}
@@ -55,6 +57,7 @@ def test_clients_are_told_what_a_correct_segment_would_tell_them(seed):
     assert sum(injected.values()) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_of_a_run_stays_behind(seed, monkeypatch):
     """A store that died while it started begins to stop its containers when its tasks are buried."""
@@ -70,6 +73,7 @@ def test_nothing_of_a_run_stays_behind(seed, monkeypatch):
     assert worlds[0]() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
     """The test above can fail: one second after the start, this disk begins only to say that it wrote.
@@ -96,6 +100,8 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
     assert convicted
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "seed"), [("data_plane", 202), ("writers", 3)])
 def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objects_lie(scenario, seed):
     command = [
@@ -124,6 +130,7 @@ def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objec
     assert len(traces[0]) == len(traces[1]) > 5_000
 
 
+@pytest.mark.cluster
 def test_many_seeds_are_counted_and_failures_decide_the_exit_code(capsys):
     assert main(["--seeds", "2", "--scenario", "two_owners", "--processes", "1"]) == 0
     assert "2 of 2 runs" in capsys.readouterr().out

@@ -143,6 +143,7 @@ def test_segments_that_all_hang_take_no_more_places_than_there_are_and_come_back
     simulated(scenario)
 
 
+@pytest.mark.slow
 def test_a_full_storage_is_asked_seldom_and_takes_everything_once_it_has_room(simulated):
     async def scenario():
         world = World()

@@ -139,6 +139,7 @@ def test_a_bug_is_shown_as_what_it_is(monkeypatch):
         run_failing(monkeypatch, ZeroDivisionError())
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("closed", "words", "code"),
     [

@@ -4,6 +4,8 @@ import asyncio
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import asyncio, importlib.util, sys
 
@@ -42,6 +44,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+@pytest.mark.cluster
 async def test_events_are_written_and_read_without_numpy_and_pyarrow(system):
     system.controller.create("s", "t", 3)
     program = await asyncio.create_subprocess_exec(

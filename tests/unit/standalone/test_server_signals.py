@@ -271,6 +271,7 @@ print("not left")
 """
 
 
+@pytest.mark.cluster
 def test_a_process_whose_log_hangs_is_left(tmp_path):
     """Neither the end of the loop nor that of the interpreter may wait for what nothing ends."""
     ended = subprocess.run(

@@ -31,6 +31,7 @@ def storm_lines(seed, hash_seed):
     return done.stdout.splitlines()
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("seed", [1, 2])
 def test_one_seed_gives_one_trace_in_processes_with_different_hash_seeds(seed):
     first, second = storm_lines(seed, 1), storm_lines(seed, 4242)

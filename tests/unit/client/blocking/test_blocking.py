@@ -320,6 +320,7 @@ def run_program(program):
     return done.stderr.decode()
 
 
+@pytest.mark.cluster
 def test_a_forked_child_connects_again_and_its_parent_goes_on(server, stream):
     run_program(f"""
 import os, sys
@@ -343,6 +344,7 @@ assert os.waitpid(pid, 0)[1] == 0
     assert sorted(stored(server, stream)) == expected
 
 
+@pytest.mark.cluster
 def test_a_program_that_forgets_to_close_still_ends(server, stream):
     told = run_program(f"""
 from headrace.client.blocking import connect, writers
