@@ -1,8 +1,8 @@
-"""Virtual time for tests of asynchronous code: a real timer strikes late when the machine is busy, and then
-what it bounds, counts or hurries comes out otherwise.
+"""Virtual time for tests of asynchronous code.
 
-A ``conftest.py`` that imports the hook gives it to all tests beside and below it. Tasks run in asyncio's
-order, and each turn of the loop takes a few microseconds, so that tests may poll.
+A real timer is late on a busy machine, and then what it bounds, counts or hurries comes out otherwise.
+A ``conftest.py`` that imports the hook applies it to all tests beside and below it. Tasks run in asyncio's
+order, and each iteration of the loop takes a few microseconds, so that tests may poll.
 """
 
 import asyncio
@@ -18,4 +18,4 @@ def pytest_asyncio_loop_factories(item):
 
 
 def make_loop():
-    return SimulatedLoop(SeededEntropy(0), shuffle=False, turn_s=5e-6, limit_s=1e6)
+    return SimulatedLoop(SeededEntropy(0), shuffle=False, iteration_s=5e-6, limit_s=1e6)

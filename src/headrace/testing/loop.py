@@ -65,7 +65,7 @@ class SimulatedLoop(NumberedLoop):
         *,
         shuffle: bool = True,
         loop_time: LoopTime | None = None,
-        turn_s: float = 0.0,
+        iteration_s: float = 0.0,
         limit_s: float = 3_600.0,
         trace_callbacks: bool = False,
         lines_kept: int | None = None,
@@ -76,8 +76,8 @@ class SimulatedLoop(NumberedLoop):
             entropy: where choices come from.
             shuffle: whether tasks that are ready run in any order, or in asyncio's.
             loop_time: how time is told to the program.
-            turn_s: what one turn takes, whatever runs in it. Above 0 a program that polls without waiting
-                gets somewhere, as on a real loop; else it is a livelock.
+            iteration_s: seconds that one iteration of the loop takes, whatever runs in it. Above 0 a program
+                that polls makes progress, as on a real loop; at 0 it is a livelock.
             limit_s: how much virtual time the program has.
             trace_callbacks: whether each of them leaves a line in the trace.
             lines_kept: of the trace.
@@ -96,7 +96,7 @@ class SimulatedLoop(NumberedLoop):
         self._trace_callbacks = trace_callbacks
         self._time = ExactTime() if loop_time is None else loop_time
         self._now = TIME_START_S
-        self._turn_s = turn_s
+        self._iteration_s = iteration_s
         self._limit_at = TIME_START_S + limit_s
         self._ready: deque[SimulatedHandle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle, SimulatedHandle]] = []
@@ -215,8 +215,8 @@ class SimulatedLoop(NumberedLoop):
         """Run everything that is ready now; if nothing is, move time to the next timer first."""
         if not self._ready:
             self._jump()
-        elif self._turn_s:
-            self._move_to(self._now + self._turn_s)
+        elif self._iteration_s:
+            self._move_to(self._now + self._iteration_s)
         timers = self._timers
         while timers and timers[0][0] <= self._now:
             _, _, timer, handle = heapq.heappop(timers)

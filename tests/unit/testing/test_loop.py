@@ -74,19 +74,19 @@ def test_a_task_that_spins_is_a_livelock(monkeypatch):
         run(scenario)
 
 
-def test_a_program_that_polls_gets_somewhere_if_turns_take_time():
+def test_a_program_that_polls_makes_progress_if_iterations_take_time():
     async def scenario():
-        loop, turns, due = asyncio.get_running_loop(), 0, []
+        loop, iterations, due = asyncio.get_running_loop(), 0, []
         loop.call_later(1.0, due.append, True)
         while not due:
-            turns += 1
+            iterations += 1
             await asyncio.sleep(0)
-        return turns, loop.time() - TIME_START_S
+        return iterations, loop.time() - TIME_START_S
 
-    loop = SimulatedLoop(SeededEntropy(0), turn_s=0.001)
-    turns, elapsed_s = loop.run_until_complete(scenario())
+    loop = SimulatedLoop(SeededEntropy(0), iteration_s=0.001)
+    iterations, elapsed_s = loop.run_until_complete(scenario())
     loop.close()
-    assert 990 <= turns <= 1010
+    assert 990 <= iterations <= 1010
     assert 1.0 <= elapsed_s < 1.01
 
 

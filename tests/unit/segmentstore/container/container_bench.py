@@ -118,11 +118,11 @@ async def read_all(container, name):
 
 
 async def until(condition):
-    """Let the loop run until something holds that nobody tells, and time, if nothing else is to be done."""
-    turns = 0
+    """Poll until a condition holds that has no event; virtual time passes if nothing else is to be done."""
+    polls = 0
     while not condition():
-        turns += 1
-        await asyncio.sleep(0 if turns % 100 else 0.001)
+        polls += 1
+        await asyncio.sleep(0 if polls % 100 else 0.001)
 
 
 class Owner:
