@@ -46,7 +46,7 @@ class LengthIndex:
     def set_aside(self, change_bytes: int) -> None:
         pass
 
-    def has_room(self) -> bool:
+    def has_free_capacity(self) -> bool:
         return True
 
     def unstored_bytes(self) -> int:

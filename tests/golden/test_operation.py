@@ -8,10 +8,10 @@ from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.codec import decode, encode
 from headrace.segmentstore.state.metadata_checkpoint import (
-    cut_row,
     decode_segment_row,
     encode_segment_row,
     join_rows,
+    split_row,
 )
 from headrace.segmentstore.state.segment_state import SegmentState
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
 
 OPERATIONS = {
-    "append_run": ops.AppendRun(9, 5, 28, WRITER, 4, 2, b"abc"),
+    "append_run": ops.AppendBatch(9, 5, 28, WRITER, 4, 2, b"abc"),
     "append": ops.Append(10, 5, 31, {WRITER: -1, b"\x80" + bytes(15): 7}, b"xy"),
     "seal": ops.Seal(11, 5, 33),
     "truncate": ops.Truncate(12, 5, 13),
@@ -63,7 +63,7 @@ def test_an_operation_that_takes_rows_of_storage_along_has_the_bytes_it_always_h
 
 def test_a_row_in_pieces_has_the_bytes_it_always_had():
     row = read_golden("operation/v1/segment_row.hex")
-    pieces = list(cut_row(row, 40))
+    pieces = list(split_row(row, 40))
     assert pieces == [
         bytes.fromhex(line) for line in (HERE / "operation/v1/segment_row_pieces.hex").read_text().split()
     ]

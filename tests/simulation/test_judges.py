@@ -12,7 +12,7 @@ from headrace.model.tables import NO_VERSION, TableEntry
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.container.segment_merges import SegmentMerges
 from headrace.segmentstore.durablelog import log_replay
-from headrace.segmentstore.durablelog.append_runs import AppendRuns, OpenRun
+from headrace.segmentstore.durablelog.append_batches import AppendBatches, OpenBatch
 from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.ingress.append_session import AppendSession
@@ -58,7 +58,7 @@ def acknowledge_before_the_log_has_it(monkeypatch):
         honest(dispatch)
         for frame in list(dispatch._in_flight)[before:]:
             for item in frame.items:
-                if type(item) is OpenRun:
+                if type(item) is OpenBatch:
                     owner, item.owner = item.owner, _Answered(item.owner.writer_id)
                     owner.on_durable(item.last_event_number, item.request_id, item.offset + item.length)
 
@@ -67,7 +67,7 @@ def acknowledge_before_the_log_has_it(monkeypatch):
 
 def forget_what_a_writer_has_in_flight(monkeypatch):
     """A writer that comes back while its blocks are on their way may send them again."""
-    honest = AppendRuns.append_block
+    honest = AppendBatches.append_block
 
     def append_block(runs, segment, owner, pieces, size, previous, *rest):
         try:
@@ -76,7 +76,7 @@ def forget_what_a_writer_has_in_flight(monkeypatch):
             known = segment.attributes.accepted.get(owner.writer_id, ATTRIBUTE_NULL)
             honest(runs, segment, owner, pieces, size, known, *rest)
 
-    monkeypatch.setattr(AppendRuns, "append_block", append_block)
+    monkeypatch.setattr(AppendBatches, "append_block", append_block)
 
 
 def take_a_block_again_that_was_acknowledged(monkeypatch):
@@ -105,12 +105,12 @@ def take_a_block_again_that_was_acknowledged(monkeypatch):
 
 
 def reorder_blocks_of_one_run(monkeypatch):
-    honest = AppendRuns.append_block
+    honest = AppendBatches.append_block
 
     def append_block(runs, segment, owner, pieces, *rest):
         honest(runs, segment, owner, pieces[::-1], *rest)
 
-    monkeypatch.setattr(AppendRuns, "append_block", append_block)
+    monkeypatch.setattr(AppendBatches, "append_block", append_block)
 
 
 def count_events_twice_in_recovery(monkeypatch):
@@ -118,7 +118,7 @@ def count_events_twice_in_recovery(monkeypatch):
 
     def make_visible(container, operation, *rest):
         honest(container, operation, *rest)
-        if isinstance(operation, ops.AppendRun):
+        if isinstance(operation, ops.AppendBatch):
             container.by_id[operation.segment_id].attributes.durable[EVENT_COUNT] += operation.event_count
 
     monkeypatch.setattr(log_replay, "make_visible", make_visible)

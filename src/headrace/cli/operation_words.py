@@ -71,7 +71,7 @@ def describe_operation(operation: Operation, names: Mapping[int, str]) -> Operat
         segment_id,
     )
     match operation:
-        case ops.AppendRun():
+        case ops.AppendBatch():
             words.fields = {
                 "offset": operation.offset,
                 "length": len(operation.data),

@@ -1,7 +1,7 @@
-"""The words in which the parts of the segment store speak to each other.
+"""The types and protocols shared by the parts of the segment store.
 
-Nothing here does I/O. Each Protocol is implemented by exactly one package and consumed by others, so that no
-part imports another part's driver.
+Nothing here does I/O. Each Protocol is implemented by exactly one package and used by others, so that no part
+imports another part's driver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 
 @dataclass(slots=True)
 class SegmentInfo:
-    """What a caller may know about a segment: durable facts only. Lengths in bytes, time in epoch ms."""
+    """What callers learn about a segment: durable facts only. Lengths in bytes, time in epoch ms."""
 
     name: str
     start_offset: int
@@ -26,17 +26,16 @@ class SegmentInfo:
     last_modified_ms: int
     stored_length: int
     attributes: Mapping[bytes, int]
-    """All core attributes that are set, and what else is in memory."""
+    """All core attributes that are set, and the extended ones in memory."""
 
 
 @dataclass(slots=True)
 class ReadResult:
     """Bytes of one read, as views that stay valid until :meth:`release`.
 
-    ``pieces`` hold at most the requested number of bytes, contiguous from ``offset``; they are empty only
-    at the
-    end of a sealed segment. The owner calls ``release`` exactly once, when the bytes have been handed on
-    (written to a socket, copied); the views must not be used afterwards.
+    ``pieces`` have at most the requested number of bytes, contiguous from ``offset``; they are empty only at
+    the end of a sealed segment. The caller calls ``release`` exactly once, when the bytes have been written
+    to a socket or copied; the views must not be used afterwards.
     """
 
     offset: int
@@ -45,7 +44,7 @@ class ReadResult:
     end_of_segment: bool = False
     on_release: Callable[[], None] | None = None
     span: FileSpan | None = None
-    """Where else the bytes lie that the only piece holds, in the turn of the loop in which it was read."""
+    """Where the bytes of the only piece are in a file, valid in the iteration of the loop of the read."""
 
     @property
     def length(self) -> int:
@@ -69,7 +68,7 @@ class ReadResult:
 
 @dataclass(slots=True)
 class StoredAppend:
-    """A durable run of appended bytes, on its way to long-term storage. Bytes are in the read index."""
+    """Durable, unstored bytes of adjacent appends. The bytes are in the read index."""
 
     sequence: int
     segment: SegmentState
@@ -109,7 +108,7 @@ class StoredDelete:
 
 @dataclass(slots=True)
 class StoredCheckpoint:
-    """A metadata checkpoint became durable: the log may be cut here once everything before it is stored."""
+    """A metadata checkpoint is durable: the log may be truncated here once all before it is stored."""
 
     sequence: int
 
@@ -133,29 +132,29 @@ class StorageReader(Protocol):
     async def read_some(self, segment: str, offset: int, length: int) -> bytes | bytearray | memoryview:
         """Return ``length`` bytes of ``segment`` from ``offset``.
 
-        Fewer, but one at least, if something behind these cannot be read.
+        Fewer, at least one, if bytes behind these cannot be read.
 
         Raises:
             NoSuchSegmentError: long-term storage does not know the segment.
             StorageReadError: the bytes exist but cannot be read now.
-            DataCorruptionError: what was read is not what was written.
+            DataCorruptionError: the bytes are not those that were written.
         """
 
     def read_at_once(
         self, segment: str, offset: int, length: int, buffer: memoryview
     ) -> tuple[int, int, FileSpan | None]:
-        """Read up to ``length`` verified bytes and those around them, as far as that takes no waiting.
+        """Read up to ``length`` verified bytes and those around them, without waiting.
 
         Returns:
             ``(begin, end, span)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]``
-            those in front of it. An empty range says nothing but that ``read_some`` has to be asked.
-            ``span``: the file, if it is one, out of which the former were read; good in this turn of the
-            loop. Never raises.
+            those in front of it. For an empty range the caller has to use ``read_some``.
+            ``span``: the file, if it is one, from which the former were read; valid in this iteration of
+            the loop. Never raises.
         """
 
 
 class ReadIndex(Protocol):
-    """Finds any byte of any segment of one container: in cache, in storage, in a merge source, in the future.
+    """Finds any byte of any segment of one container: in cache, storage, a merge source, or not yet appended.
 
     All methods run on the container's loop. Offsets and lengths are bytes.
     """
@@ -164,22 +163,20 @@ class ReadIndex(Protocol):
         """Copy durable bytes into the cache; ``offset`` is where the previous append of the segment ended.
 
         Completes waiting tail reads up to the durable length. Durable bytes are never refused: the cache
-        grows beyond its bound if nothing can be evicted.
+        exceeds its bound if nothing can be evicted.
         """
 
     def set_aside(self, change_bytes: int) -> None:
-        """A frame with so many bytes was taken from the log; or, less than 0, what it had was appended."""
+        """Reserve capacity for a frame acquired from the log; less than 0: it was applied and released."""
 
-    def has_room(self) -> bool:
-        """Whether the cache has room for what another frame brings. Asked before one is taken."""
+    def has_free_capacity(self) -> bool:
+        """Whether the cache has free capacity for another frame. Called before one is acquired."""
 
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
-        """``source`` became ``[offset, offset + length)`` of ``target``; reads there go to the source's
-        bytes.
-        """
+        """``source`` became ``[offset, offset + length)`` of ``target``; reads there read the source."""
 
     def complete_merge(self, target: SegmentState, source: SegmentState) -> None:
-        """Storage has joined the source into the target: move its cached entries over, forget the source."""
+        """Storage has merged the source into the target: move its cached entries, forget the source."""
 
     def on_changed(self, segment: SegmentState) -> None:
         """Seal, truncation, merge, deletion, stored length, or durable length by a merge, of ``segment``
@@ -191,71 +188,70 @@ class ReadIndex(Protocol):
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """Read up to ``length_max`` bytes; at the tail of an unsealed segment wait for data if ``wait``.
 
-        Without ``wait`` a read at the tail answers an empty result with ``at_tail`` set.
+        Without ``wait`` a read at the tail returns an empty result with ``at_tail`` set.
 
         Raises:
             SegmentTruncatedError: ``offset`` is below the start offset.
             SegmentSealedError: a waiting read met the seal without more data.
-            NoSuchSegmentError: the segment was deleted or merged away while waiting.
+            NoSuchSegmentError: the segment was deleted or merged during the wait.
             InvalidArgumentError: negative offset, or beyond the end of a sealed segment.
         """
 
     def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
-        """Answer from the cache at once, or return None if that needs storage or the future."""
+        """Answer from the cache at once, or return None if that needs storage or a later append."""
 
     def read_direct(self, segment: SegmentState, offset: int, length: int) -> list[memoryview] | None:
-        """Exactly ``length`` cached bytes that are not yet in storage, or None (a merge is pending there).
+        """Exactly ``length`` unstored bytes from the cache, or None (a merge is pending there).
 
-        The views stay valid until control returns to the loop twice or the bytes are marked stored,
-        whichever is later: bytes not in storage are never evicted.
+        The views are valid until control returns to the loop twice or the bytes are marked stored, whichever
+        is later: unstored bytes are never evicted.
         """
 
     def drop(self, segment: SegmentState) -> None:
-        """The segment is gone: free its cache, end its waiting reads."""
+        """The segment is removed or evicted: free its cache, end its waiting reads."""
 
-    def let_go(self, segment: SegmentState) -> None:
-        """While the log is replayed, and nothing is read or stored: free what nobody will ask for any more.
+    def free_unneeded(self, segment: SegmentState) -> None:
+        """Free the extents that are not needed any more, during replay, when nothing is read or stored.
 
-        That is all of a deleted segment, and the sources that storage has joined into the segment already:
-        else everything that was ever merged or deleted in the log would be in the cache at once.
+        These are all of a deleted segment, and the sources that storage has already merged into the segment:
+        otherwise all segments that were merged or deleted in the log would be in the cache at once.
         """
 
     def unstored_bytes(self) -> int:
-        """Cached bytes that may not be evicted because storage does not hold them yet."""
+        """Pinned bytes: those that are cached and not stored."""
 
     def cache_pressure(self) -> float:
-        """How much of the memory that the cache leaves to this container it uses; at 1 and more: all."""
+        """Fraction of its part of the cache that this container uses; 1 or more: all of it."""
 
     def shared_pressure(self) -> float:
-        """How much of what all containers share cannot be evicted, whosever it is; at 1: all."""
+        """Fraction of the shared cache that is not evictable, of all containers; 1: all of it."""
 
     def close(self) -> None:
         """End every waiting read with ContainerOfflineError and free the cache."""
 
 
-# ------------------------------------------------------------------------------------------ containers, to
-# tables
+# ------------------------------------------------------------------------------------------ for tables
 
 
 class SegmentAccess(Protocol):
-    """What table segments need from the container that holds them. All calls run on the container's loop."""
+    """The interface of a container for its table segments. All calls run on the container's loop."""
 
     async def check_owner(self) -> None:
-        """Ask who owns the container before a request to change something is answered without a write.
+        """Check the ownership before a request to change something is answered without a write.
 
-        A write finds out by itself. An answer says what was found before this call: that was true then. What
-        is found meanwhile or later may not be.
+        A write is fenced by itself. What was found before this call was true then; what is found meanwhile or
+        later may not be.
 
         Raises:
-            FencedOutError: somebody else owns the container: what is known here proves nothing.
+            FencedOutError: another process owns the container: the state here proves nothing.
             ContainerOfflineError: the container has ended.
         """
 
     def find_segment(self, name: str) -> SegmentState | None:
-        """Return the live segment of that name, or None, also if it is not in memory."""
+        """Return the live segment of that name, or None, also if it is inactive."""
 
     async def resolve(self, name: str) -> SegmentState:
-        """Return the live segment of that name, back in memory if it was not, or raise NoSuchSegmentError."""
+        """Return the live segment of that name, activating it if inactive, or raise NoSuchSegmentError."""
 
     async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
         """Create a segment with these core attributes. Raises SegmentExistsError."""
@@ -267,7 +263,7 @@ class SegmentAccess(Protocol):
         updates: Sequence[AttributeUpdate] = (),
         expected_offset: int = -1,
     ) -> int:
-        """Append atomically, answer the offset at which ``data`` begins, once it is durable."""
+        """Append atomically; return the offset at which ``data`` begins, once it is durable."""
 
     async def read(
         self, segment: SegmentState, offset: int, length_max: int, *, wait: bool

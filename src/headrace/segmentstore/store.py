@@ -1,8 +1,7 @@
-"""The segment store as its callers see it: names in, the right container asked, durable facts out.
+"""The interface of the segment store: calls by segment name, made on the container of the segment.
 
-Ingress, the controller of a standalone process and the tests all speak to this class. Each method says what
-the protocol promises about it; container look-up and the split between streams and tables happen here and
-nowhere else.
+Ingress, the controller of a standalone process and the tests use this class. Each method states the contract
+of the protocol; only this module looks containers up and distinguishes streams from tables.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.segment_names import SEGMENT_NAME_BYTES_MAX, check_segment_name, is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
 
-_NAMES_IN_A_TURN: Final = 64
-"""To find the container of a name of the greatest length takes 0.2 ms."""
+_NAMES_PER_ITERATION: Final = 64
+"""Names hashed before yielding to the loop: one of the maximum length takes 0.2 ms."""
 
 
 class SegmentStore:
-    """All segments this process owns. Every method runs on the store's loop."""
+    """All segments that this process owns. Every method runs on the store's loop."""
 
     def __init__(self, registry: ContainerRegistry, entropy: Entropy) -> None:
         self._registry = registry
@@ -50,9 +49,8 @@ class SegmentStore:
         """Return the container of a segment.
 
         Raises:
-            NoSuchSegmentError: the name belongs to a container; nobody else may know what is behind it. Or no
-                segment can have it: that is true whatever the log will say, and who asks is not to wait with
-                a name of 64 KiB until it has said so.
+            NoSuchSegmentError: the name is internal to a container, or too long for a segment: that needs no
+                durable state, and a connection should not wait with a name of 64 KiB.
             ContainerOfflineError: the container does not run here now.
         """
         if is_internal(name) or len(name) > SEGMENT_NAME_BYTES_MAX:
@@ -63,14 +61,13 @@ class SegmentStore:
     async def _owning(
         self, name: str, doubted: type[RequestError] = RequestError
     ) -> AsyncIterator[SegmentContainer]:
-        """Give the container of a segment that is to be changed; believe a refusal only of its owner, and
-        only once what it follows from is durable. Of calls that only look, ``NoSuchSegmentError`` is
-        ``doubted``: their callers may give up for good.
+        """Yield the container of a segment; pass a ``doubted`` refusal on only from the owner, and only once
+        its reason is durable. For calls that only read, ``NoSuchSegmentError`` is ``doubted``: their callers
+        may give up for good.
 
-        That a segment exists, is sealed or is gone is an answer that many callers take for success; that a
-        source is truncated, or a value too large, one for which they give up. It needs no write, so a former
-        owner would give it as well, by what it remembers; and the same owner by what another request has
-        begun, which a crash may undo.
+        Many callers take it for success that a segment exists, is sealed or is removed, and give up when a
+        source is truncated or a value too large. A refusal needs no write: a former owner could send it from
+        outdated state, and the owner because of a request that is not durable and that a crash may undo.
 
         Raises:
             FencedOutError, ContainerOfflineError: instead of such a refusal.
@@ -83,7 +80,7 @@ class SegmentStore:
             raise
 
     async def _segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
-        """Return a live segment with its container. Who only looks, too, may give up for good if it is gone.
+        """Return a live segment with its container. Also callers that only read may give up for good.
 
         Raises:
             NoSuchSegmentError: there is none, durably.
@@ -140,7 +137,7 @@ class SegmentStore:
             return await container.read_info(segment)
 
     async def seal_segment(self, segment: str) -> int:
-        """Seal and answer the final length. Raises SegmentSealedError if it was sealed already."""
+        """Seal and return the final length. Raises SegmentSealedError if it was sealed already."""
         async with self._owning(segment):
             container, state = await self._stream_segment(segment)
             return await container.seal(state)
@@ -158,9 +155,9 @@ class SegmentStore:
             await container.delete(state)
 
     async def merge_segments(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> int:
-        """Append all of ``source`` to ``target`` and remove it; answer the new length of the target.
+        """Append all of ``source`` to ``target`` and remove it; return the new length of the target.
 
-        Errors name the source, whatever the cause, as the protocol wants.
+        Errors name the source, whatever the cause, as the protocol requires.
 
         Raises:
             NoSuchSegmentError, SegmentSealedError, AttributeMismatchError: nothing was merged.
@@ -185,10 +182,10 @@ class SegmentStore:
         """Merge sources in order; one that does not exist (any more) is skipped. Errors name the target.
 
         Raises:
-            InvalidArgumentError: they are too many, or one of them cannot be merged; nothing was, but for
-                what the container had merged in portions before it met that one.
+            InvalidArgumentError: they are too many, or one of them cannot be merged; sources merged before
+                that one stay merged.
         """
-        check_count(sources)  # before 65,536 names are looked at
+        check_count(sources)  # before up to 65,536 names are checked
         await self._check_sources(target, sources)
         try:
             async with self._owning(target):
@@ -201,12 +198,12 @@ class SegmentStore:
     async def _check_sources(self, target: str, sources: Sequence[str]) -> None:
         """Refuse sources of a batch that can never be merged into ``target``, before anything happens.
 
-        What is named after the same segment lives beside it, and needs no computation. Where others live is
-        remembered with their names, so those that no segment can have must not be asked for.
+        Sources with the container key of the target are in its container, without a look-up. Look-ups are
+        cached by name, so names that no segment can have must not be looked up.
         """
         self._container(target)
         key = container_key(target)
-        budget = LoopBudget(_NAMES_IN_A_TURN)
+        budget = LoopBudget(_NAMES_PER_ITERATION)
         for source in sources:
             check_source(target, source)
             if len(source) > SEGMENT_NAME_BYTES_MAX:
@@ -216,7 +213,7 @@ class SegmentStore:
             if container_key(source) == key:
                 continue
             await budget.spend()
-            container = self._registry.get(target)  # it may have been started again meanwhile
+            container = self._registry.get(target)  # it may have been restarted meanwhile
             if is_internal(source) or self._registry.get(source) is not container:
                 raise InvalidArgumentError(
                     f"{source!r} and {target!r} live in different containers: nothing was merged"
@@ -230,7 +227,7 @@ class SegmentStore:
             return await container.read_attribute(segment, attribute_id)
 
     async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
-        """Set ``value`` if the attribute is ``expected``; say whether it was. Raises SegmentSealedError."""
+        """Set ``value`` if the attribute is ``expected``, and return whether. Raises SegmentSealedError."""
         check_free_attribute(attribute_id)
         update = AttributeUpdate(attribute_id, UpdateKind.REPLACE_IF_EQUALS, value, expected)
         try:
@@ -261,9 +258,9 @@ class SegmentStore:
         return container.read_nowait(state, offset, length_max)
 
     def is_at_tail(self, segment: str, offset: int) -> bool | None:
-        """Say whether a read there waits for an append; None as long as the segment is not in memory.
+        """Return whether a read there waits for an append; None while the segment is inactive.
 
-        Never raises: False if there can be no answer but an error.
+        Never raises: False if a read would raise.
         """
         try:
             state = self._container(segment).find_segment(segment)
@@ -278,12 +275,12 @@ class SegmentStore:
         updates: Sequence[AttributeUpdate] = (),
         expected_offset: int = -1,
     ) -> int:
-        """Append outside of any writer's history; answer the offset at which ``data`` begins."""
+        """Append outside of any writer's history; return the offset at which ``data`` begins."""
         container, state = await self._stream_segment(segment)
         return await container.append(state, data, updates, expected_offset)
 
     def append_target(self, segment: str) -> ContainerAppendTarget | None:
-        """The synchronous door for append blocks; None if that takes :meth:`open_target`.
+        """The append target of a segment; None if that takes :meth:`open_target`.
 
         Raises:
             ContainerOfflineError.
@@ -299,7 +296,7 @@ class SegmentStore:
         return container.target_of(state)
 
     async def open_target(self, segment: str) -> ContainerAppendTarget:
-        """The door for append blocks of a segment that may not be in memory.
+        """The append target of a segment that may be inactive.
 
         Raises:
             NoSuchSegmentError, TooManyActiveSegmentsError, ContainerOfflineError.
@@ -377,12 +374,12 @@ def check_stream(state: SegmentState) -> None:
 
 
 def check_source(target: str, source: str) -> None:
-    """Refuse sources whose merge would seal the target, before anything happens."""
+    """Raise InvalidArgumentError for the target itself: its merge would seal it first."""
     if source == target:
         raise InvalidArgumentError(f"segment {source!r} cannot be merged into itself")
 
 
 def check_free_attribute(attribute_id: bytes) -> None:
-    """Raise InvalidArgumentError for an attribute that only the store itself may set: type, counts, times."""
+    """Raise InvalidArgumentError for an attribute that only the store may set: type, counts, times."""
     if attr.is_core_attribute(attribute_id):
         raise InvalidArgumentError(f"attribute {attribute_id.hex()} is reserved")

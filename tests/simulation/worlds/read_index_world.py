@@ -181,7 +181,7 @@ class World:
         """
         if self.accepted_bytes + size > self.accepted_bytes_max:
             return False
-        if not self.index.has_room():
+        if not self.index.has_free_capacity():
             return False
         self.index.set_aside(size)
         self._accepted.append((segment, size))
@@ -191,7 +191,7 @@ class World:
 
     def accept_merge(self, target: SegmentState, source: SegmentState) -> bool:
         """The same for a merge."""
-        if not self.has_room:
+        if not self.has_free_capacity:
             return False
         if not source.sealed:
             self.seal(source)
@@ -200,8 +200,8 @@ class World:
         return True
 
     @property
-    def has_room(self) -> bool:
-        return self.index.has_room()
+    def has_free_capacity(self) -> bool:
+        return self.index.has_free_capacity()
 
     @property
     def in_flight(self) -> int:

@@ -31,7 +31,7 @@ def test_every_kind_is_described_in_the_word_of_its_file(kind):
 
 
 def test_a_run_tells_its_writer_and_events():
-    words = describe_operation(ops.AppendRun(9, 5, 28, WRITER, 4, 2, b"abc"), {5: "demo/orders"})
+    words = describe_operation(ops.AppendBatch(9, 5, 28, WRITER, 4, 2, b"abc"), {5: "demo/orders"})
     assert words.details() == f"offset=28 length=3 writer={UUID} last_event_number=4 event_count=2"
     assert words.document()["segment"] == "demo/orders"
     assert words.is_about("demo/orders")

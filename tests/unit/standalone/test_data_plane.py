@@ -247,7 +247,7 @@ async def test_a_container_whose_last_work_goes_wrong_leaves_no_file_open_and_no
             raise RuntimeError("a bug")
         await asyncio.Event().wait()
 
-    container.tiers._departures.forget = forget
+    container.tiers._retired_segments.forget = forget
     if ends == "bug":
         await plane.stop()
     else:

@@ -1,6 +1,6 @@
-"""Whether bytes may enter: one fair line for each container's log, a lane for what must not wait, a throttle.
+"""Whether bytes may enter: one fair queue for each container's log, a lane for urgent requests, a throttle.
 
 ``log_admission`` decides for one log: by frames (bytes that are received and not durable), by memory (bytes
-that are durable and not stored, and what the cache has left) and by the throttle. ``fair_line`` is the order
-in which connections and requests wait.
+that are unstored, and what the cache has free) and by the throttle. ``fair_queue`` is the order in which
+connections and requests wait.
 """

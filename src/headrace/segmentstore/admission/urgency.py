@@ -1,7 +1,7 @@
-"""What must not wait: operations the rest of the system waits for, and those that free something.
+"""Urgent operations: the rest of the system waits for them, or they free something.
 
-They are delayed neither by the throttle nor by the bounds on memory: a container that could not write a
-checkpoint, the rows of its storage or a deletion could never free what it lacks.
+They are delayed neither by the throttle nor by the bounds on memory: a container that cannot write a
+checkpoint, the rows of its storage or a deletion can free neither log nor memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 def is_urgent(segments: tuple[SegmentState, ...], *, deletes: bool) -> bool:
     """Whether an operation on ``segments``, the one that changes first, waits for frames only.
 
-    A table of the system's scope is metadata that others wait for; so is a segment marked as critical.
+    A table of the system's scope is metadata that other components wait for, as is a critical segment.
     """
     if not segments:
         return False

@@ -1,4 +1,4 @@
-"""Where a connection hands the append blocks of one segment: a thin, synchronous door to its container."""
+"""A connection's synchronous interface for the append blocks of one segment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 
 
 class ContainerAppendTarget:
-    """One (container, segment). Valid until an append raises NoSuchSegmentError or ContainerOfflineError.
+    """One segment of one container. Valid until an append raises NoSuchSegmentError or ContainerOfflineError.
 
     The segment stays in memory until :meth:`close`.
     """
@@ -31,30 +31,30 @@ class ContainerAppendTarget:
         self._container = container
         self._ask_owner = ask_owner
         self._question: OwnerQuestion | None = None
-        """What is to be known before the append that is next is refused."""
+        """To be answered before the next append is refused."""
         self._open = True
         self._end_is_uncertain = False
-        """Whether the last append was kept waiting for what is on its way, and not for room."""
+        """Whether the last append waits for operations in flight, not for admission."""
         self.state = state
         state.hold()
 
     def close(self) -> None:
-        """Nothing will be appended any more. Idempotent."""
+        """End the use of the segment. Idempotent."""
         if self._open:
             self._open = False
             self.state.release()
-            self.state.touch(self._container.sequence)  # appends do not say so one by one
+            self.state.touch(self._container.sequence)  # single appends do not
 
     def last_event_number(self, writer_id: bytes) -> int:
-        """The last event number of the writer that is durable, or ATTRIBUTE_NULL."""
+        """The writer's last durable event number, or ATTRIBUTE_NULL."""
         return self.state.attributes.durable.get(writer_id, ATTRIBUTE_NULL)
 
     def accepted_event_number(self, writer_id: bytes) -> int:
-        """The last event number of the writer that was accepted, durable or not, or ATTRIBUTE_NULL."""
+        """The writer's last accepted event number, durable or not, or ATTRIBUTE_NULL."""
         return self.state.attributes.accepted.get(writer_id, ATTRIBUTE_NULL)
 
     def is_settled(self, writer_id: bytes) -> bool:
-        """Whether the event number of a writer is known, and durable as it was accepted."""
+        """Whether the event number of a writer is in memory, and the accepted one is durable."""
         return not self.state.attributes.missing((writer_id,)) and self.last_event_number(
             writer_id
         ) == self.accepted_event_number(writer_id)
@@ -63,18 +63,18 @@ class ContainerAppendTarget:
         """Refuse a writer whose first append would be refused.
 
         Raises:
-            TooManyAttributesError: the segment has had too many writers to take another one.
+            TooManyAttributesError: the segment has the maximum number of writers.
         """
         state = self.state
         if not state.accepted_sealed:
-            state.attributes.check_room(state.name, (writer_id,))
+            state.attributes.check_capacity(state.name, (writer_id,))
 
     async def settle(self, writer_id: bytes) -> None:
         """Wait until the event number of a writer is in memory, and what was accepted from it before this
         call is durable.
 
         Raises:
-            ContainerOfflineError: this owner ended, and it is durable or not.
+            ContainerOfflineError: this owner ended, and whether it is durable is unknown.
         """
         await self.state.attributes.load((writer_id,))
         await self._processor.flush()
@@ -85,11 +85,11 @@ class ContainerAppendTarget:
     def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
         """See :meth:`LogAdmission.can_accept`.
 
-        False also while a seal or the end of the segment is on its way to the log: to refuse an append for
-        what may not come true would be final for a writer, who goes on in another segment. Likewise while
-        what makes the segment longer than ``expected_offset`` is on its way: without it the offset is right.
-        And while it is not known who owns the container, if the segment is shorter: its owner may have made
-        it as long. One that is longer is so for every owner.
+        False also while a seal, merge or deletion of the segment is in flight: a refusal is final for a
+        writer, which then continues in another segment, and the operation may still fail. Likewise while
+        operations in flight make the segment longer than ``expected_offset``: without them the offset is
+        right. If the segment is shorter, False until the owner of the container is known: a successor may
+        have extended it. A segment that is longer is longer for every later owner.
         """
         state = self.state
         if (
@@ -107,7 +107,7 @@ class ContainerAppendTarget:
         return self._processor.can_accept(size_bytes)
 
     def _may_refuse(self, expected_offset: int) -> bool:
-        """Whether it is known what an append beyond the end of the segment is answered."""
+        """Whether an append beyond the end of the segment can be answered."""
         question = self._question
         if question is None or question.offset != expected_offset:
             question = self._question = OwnerQuestion(expected_offset)
@@ -144,7 +144,7 @@ class ContainerAppendTarget:
         """See :meth:`OperationProcessor.append_block`.
 
         Raises:
-            FencedOutError: a newer owner may have made the segment as long as expected.
+            FencedOutError: a newer owner may have extended the segment to the expected length.
         """
         question, self._question = self._question, None
         try:
@@ -161,7 +161,7 @@ class ContainerAppendTarget:
             )
         except OffsetMismatchError as error:
             if expected_offset > error.actual:
-                assert question is not None  # can_accept has asked it
+                assert question is not None  # can_accept has set it
                 if question.error is not None:
                     raise question.error from error
             raise

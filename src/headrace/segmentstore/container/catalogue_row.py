@@ -1,4 +1,4 @@
-"""Bytes of one row of the segment catalogue: what is left of a segment that is not in memory.
+"""Bytes of one row of the segment catalogue, which stands for an inactive segment.
 
 ::
 
@@ -27,7 +27,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
 
 ROW_BYTES_MAX: Final = 64 * KIB
-"""A segment whose row would be larger even without rows of storage (about 2,500 writers) stays in memory."""
+"""A segment whose row would be larger even without rows of storage (about 2,500 writers) stays active."""
 
 _VERSION: Final = 1
 _VERSION_WITH_STORAGE: Final = 2
@@ -37,16 +37,16 @@ _CRC: Final = struct.Struct(">I")
 
 @dataclass(slots=True)
 class CatalogueRow:
-    """One row: the segment as it was when it left, and the bytes of its segment row."""
+    """One row: the segment as it was when evicted, and the bytes of its segment row."""
 
     segment: SegmentState
     segment_row: bytes
     data: bytes
     storage_rows: Mapping[str, bytes] = field(default_factory=dict)
-    """Rows of long-term storage that left with it; if there are none, they are in memory, or do not exist."""
+    """Rows of long-term storage evicted with it; if there are none, they are in memory or do not exist."""
 
     def find_stored_length(self) -> int:
-        """Return the bytes that its own rows of storage say are stored; 0 if it has none.
+        """Return the stored length by its rows of storage; 0 if it has none.
 
         Raises:
             DataCorruptionError: the rows contradict each other.
@@ -55,12 +55,12 @@ class CatalogueRow:
         if layout is None:
             return 0
         for _ in walk_chunks(layout, self.storage_rows.get):
-            pass  # they are few, and have to be whole before they are in memory again
+            pass  # the rows are few, and have to be whole before they are in memory again
         return layout.length
 
 
 def encode_row(segment: SegmentState, storage_rows: Mapping[str, bytes] | None = None) -> bytes:
-    """Return the row of a segment with nothing in flight, with the rows of storage that leave with it."""
+    """Return the row of a segment with nothing in flight, with the rows of storage evicted with it."""
     segment_row = encode_segment_row(segment)
     if storage_rows:
         head = bytes((_VERSION_WITH_STORAGE,)) + _LENGTH.pack(len(segment_row))
@@ -74,7 +74,7 @@ def decode_row(name: str, data: bytes) -> CatalogueRow:
     """Decode the row that was found under ``name``.
 
     Raises:
-        DataCorruptionError: it is damaged, or that of another segment.
+        DataCorruptionError: the row is damaged, or is that of another segment.
     """
     body = data[: -_CRC.size]
     if len(data) <= 1 + _CRC.size or _CRC.unpack_from(data, len(body))[0] != crc32c(body):

@@ -1,4 +1,4 @@
-"""What a container is given: its log, its storage, its share of the cache, its clock and chance."""
+"""Components of a container: its log, storage, cache, clock and entropy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.wal.contract import Wal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerComponents:
-    """Components, as opposed to settings. The cache is shared by all containers of the process."""
+    """Components, as opposed to settings. All containers of the process share the cache."""
 
     wal: Wal
     chunks: ChunkProvider

@@ -15,7 +15,7 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionConfig:
-    """How many segments a container keeps in memory, and when idle ones leave it."""
+    """How many segments of a container are active, and when idle ones are evicted."""
 
     active_segments_max: int = tunable(
         25_000,

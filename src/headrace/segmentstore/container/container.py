@@ -1,8 +1,7 @@
-"""The container: single owner of a share of all segments, and everything that can be asked of it.
+"""The container: single owner of a part of all segments, and all calls about them.
 
-Public calls run on the container's loop. Everything that changes a segment becomes an operation of the
-durable log; everything that is read comes through the read index; the storage writer moves bytes on in the
-background.
+Public calls run on the container's loop. Every change of a segment becomes an operation of the durable log;
+every read goes through the read index; the storage writer stores bytes in the background.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ class SegmentContainer:
             self._catalogue,
             components,
             config,
-            on_log_cut=self._on_log_cut,
+            on_log_truncated=self._on_log_truncated,
             on_ended=lambda error: on_failed(self, error),
         )
-        self._tenure = self.tiers.tenure
+        self._term = self.tiers.term
         self._log = self.tiers.log
         self._read_index = self.tiers.read_index
         self.evictions = Evictions(
@@ -76,16 +75,16 @@ class SegmentContainer:
             self._log,
             self._catalogue,
             self.tiers.supervisor,
-            self.evictions.make_room,
+            self.evictions.free_slots,
             self.tiers.stored_length,
         )
         self._changes = SegmentChanges(self._log)
-        self._merges = SegmentMerges(self._directory, self._log, self._tenure, self._active_segments_max)
+        self._merges = SegmentMerges(self._directory, self._log, self._term, self._active_segments_max)
 
     # -------------------------------------------------------------------------------------- life
 
     async def start(self) -> None:
-        """Take ownership of the log, recover, start moving data to storage. Accepts requests when it returns.
+        """Take ownership of the log, recover, start the storage writer. Accepts requests when it returns.
 
         Raises:
             DataCorruptionError: the log or the storage metadata contradicts itself; nothing is served.
@@ -97,7 +96,7 @@ class SegmentContainer:
             self._catalogue.open(self._state.find(name) or await self.create(name, attributes))
             await self.evictions.delete_stale_transients()
         except CorruptionError as error:
-            judged = await self._tenure.judge(error)
+            judged = await self._term.judge(error)
             if judged is error:
                 raise
             raise judged from error
@@ -105,9 +104,9 @@ class SegmentContainer:
         self.tiers.supervisor.spawn("evictions", self.evictions.run())
 
     async def stop(self) -> None:
-        """Stop orderly: what was accepted becomes durable, what waits is told, and within a bounded time
-        storage takes over what the log holds. A crash only takes longer to recover. Tasks, threads and files
-        end whatever goes wrong on the way, also if it is cancelled.
+        """Stop in order: what was accepted becomes durable, what waits is notified, and within a bounded time
+        unstored bytes are stored. A crash only makes recovery longer. Tasks, threads and files are ended also
+        after an error or a cancellation.
         """
         try:
             await self.tiers.finish()
@@ -119,16 +118,16 @@ class SegmentContainer:
 
     @property
     def online(self) -> bool:
-        return self._tenure.online
+        return self._term.online
 
     @property
     def waits_for_space(self) -> bool:
-        """Whether the log found the disk full and tries again: appends wait, and so does a start."""
+        """Whether the log waits for space on a full disk: appends wait, and so does a start."""
         return self._log.waits_for_space
 
     @property
     def state(self) -> ContainerState:
-        """What the container knows; for inspection and checks, not for change."""
+        """The container's state, for inspection and checks only."""
         return self._state
 
     @property
@@ -136,54 +135,54 @@ class SegmentContainer:
         return self._log
 
     async def flush_storage(self) -> None:
-        """Bring everything into long-term storage now."""
+        """Store all unstored bytes now."""
         await self.tiers.flush_storage()
 
-    def _on_log_cut(self) -> None:
-        self.evictions.on_log_cut()
+    def _on_log_truncated(self) -> None:
+        self.evictions.on_log_truncated()
 
     # -------------------------------------------------------------------------------------- look-up
 
     async def check_owner(self) -> None:
         """See :meth:`SegmentAccess.check_owner`."""
-        await self._tenure.check_owner()
+        await self._term.check_owner()
 
     async def check_refusal(self) -> None:
-        """Wait until what a refusal follows from is durable.
+        """Wait until the reason of a refusal is durable.
 
         Raises:
-            FencedOutError, ContainerOfflineError: it may not be true any more, or never be.
+            FencedOutError, ContainerOfflineError: the reason may be outdated, or never become durable.
         """
         await self._log.flush()
-        await self._tenure.check_owner()
+        await self._term.check_owner()
 
     def find_segment(self, name: str) -> SegmentState | None:
-        """Return the live segment of that name if it is in memory."""
-        self._tenure.check_online(name)
+        """Return the live segment of that name if it is active."""
+        self._term.check_online(name)
         return self._state.find(name)
 
     def find_nowait(self, name: str) -> SegmentState | None:
         """See :meth:`SegmentDirectory.find_nowait`."""
-        self._tenure.check_online()
+        self._term.check_online()
         return self._directory.find_nowait(name)
 
     async def resolve(self, name: str) -> SegmentState:
         """See :meth:`SegmentDirectory.resolve`."""
-        self._tenure.check_online(name)
+        self._term.check_online(name)
         return await self._directory.resolve(name)
 
     async def read_info(self, name: str) -> SegmentInfo:
-        """Durable facts about a live segment; one that is not in memory stays where it is."""
-        self._tenure.check_online()
+        """Durable facts about a live segment; an inactive one is not activated."""
+        self._term.check_online()
         return await self._directory.read_info(name)
 
     async def read_attribute(self, name: str, attribute_id: bytes) -> int:
         """The durable value of a live segment's attribute, or ATTRIBUTE_NULL. Raises as :meth:`resolve`."""
-        self._tenure.check_online()
+        self._term.check_online()
         return await self._directory.read_attribute(name, attribute_id)
 
     def append_target(self, name: str) -> ContainerAppendTarget | None:
-        """The synchronous door for the append blocks of one segment; None if that takes :meth:`resolve`.
+        """The append target of one segment; None if that takes :meth:`resolve`.
 
         Raises:
             NoSuchSegmentError, ContainerOfflineError.
@@ -192,13 +191,13 @@ class SegmentContainer:
         return None if state is None else self.target_of(state)
 
     def target_of(self, segment: SegmentState) -> ContainerAppendTarget:
-        """The door for the append blocks of a segment, which stays in memory until the target is closed."""
-        self._tenure.check_online()
+        """The append target of a segment, which stays active until the target is closed."""
+        self._term.check_online()
         return ContainerAppendTarget(self._log.processor, self._state, segment, self._ask_owner)
 
     def _ask_owner(self, question: OwnerQuestion) -> None:
         try:
-            self.tiers.supervisor.spawn("owner question", question.ask(self._tenure.check_owner))
+            self.tiers.supervisor.spawn("owner question", question.ask(self._term.check_owner))
         except ClosedError:
             question.answer(ContainerOfflineError(f"container {self.container_id} stops"))
 
@@ -206,7 +205,7 @@ class SegmentContainer:
 
     async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
         """Create an empty segment with these core attributes. Raises as :meth:`SegmentDirectory.create`."""
-        self._tenure.check_online()
+        self._term.check_online()
         values = {
             attr.CREATION_TIME: self._clock.now_ms(),
             attr.EVENT_COUNT: 0,
@@ -217,8 +216,8 @@ class SegmentContainer:
 
     async def delete(self, segment: SegmentState) -> None:
         """Delete a live segment. Raises NoSuchSegmentError if it is gone already."""
-        self._tenure.check_online()
-        self._merges.on_named(segment)  # not behind it: others may see that it is gone before we do
+        self._term.check_online()
+        self._merges.on_named(segment)  # before: other callers may see the deletion first
         try:
             await self._changes.delete(segment)
         finally:
@@ -233,28 +232,28 @@ class SegmentContainer:
         updates: Sequence[AttributeUpdate] = (),
         expected_offset: int = -1,
     ) -> int:
-        """Append atomically; answer the offset at which ``data`` begins, once it is durable.
+        """Append atomically; return the offset at which ``data`` begins, once it is durable.
 
         ``data`` must not change until then. Raises as :func:`transitions.propose_append`.
         """
-        self._tenure.check_online(segment.name)
+        self._term.check_online(segment.name)
         return await self._changes.append(segment, data, updates, expected_offset)
 
     async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None:
         """Apply all updates or none. Raises SegmentSealedError, AttributeMismatchError,
         NoSuchSegmentError.
         """
-        self._tenure.check_online()
+        self._term.check_online()
         await self._changes.update_attributes(segment, updates)
 
     async def seal(self, segment: SegmentState) -> int:
-        """Seal; answer the final length. Raises SegmentSealedError if it is sealed (durably) already."""
-        self._tenure.check_online()
+        """Seal; return the final length. Raises SegmentSealedError if it is sealed (durably) already."""
+        self._term.check_online()
         return await self._changes.seal(segment)
 
     async def truncate(self, segment: SegmentState, offset: int) -> None:
         """Drop everything below ``offset``. Raises SegmentTruncatedError outside [start, length]."""
-        self._tenure.check_online()
+        self._term.check_online()
         await self._changes.truncate(segment, offset)
 
     # -------------------------------------------------------------------------------------- merge
@@ -264,57 +263,57 @@ class SegmentContainer:
     ) -> int:
         """Append the whole content of a source to ``target``, atomically, and remove the source.
 
-        Answers the length of the target right after. A source that was merged before counts as done.
+        Returns the length of the target right after. A source that was merged before counts as merged.
 
         Raises:
             NoSuchSegmentError: the source is unknown (or the target is gone).
             SegmentSealedError: the target is sealed.
             AttributeMismatchError: a condition on the target does not hold; nothing was merged.
         """
-        self._tenure.check_online()
+        self._term.check_online()
         return await self._merges.merge(target, source_name, updates)
 
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
-        """Merge sources in this order, many in flight at once; a source that is gone is skipped.
+        """Merge sources in this order, many in flight at once; a source that does not exist is skipped.
 
-        Answers the length of the target after each. Raises as :meth:`merge`, for the target only. A source
-        that cannot be merged refuses its portion of the batch; those in front of it are merged.
+        Returns the length of the target after each. Raises as :meth:`merge`, for the target only. A source
+        that cannot be merged refuses those in flight with it; sources merged before stay merged.
         """
-        self._tenure.check_online()
+        self._term.check_online()
         return await self._merges.merge_batch(target, source_names)
 
     # -------------------------------------------------------------------------------------- read
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """See :meth:`ReadIndex.read`."""
-        self._tenure.check_online(segment.name)
-        transitions.check_held(segment)
+        self._term.check_online(segment.name)
+        transitions.check_active(segment)
         segment.hold()
         try:
             return await self._read_index.read(segment, offset, length_max, wait=wait)
         except CorruptionError as error:
-            judged = await self._tenure.judge(error)
+            judged = await self._term.judge(error)
             if isinstance(judged, FencedOutError):
                 self._log.fail(judged)
                 raise judged from error
-            self._tenure.check_online()  # what has ended proves nothing any more
+            self._term.check_online()  # after the end an error proves nothing
             raise
         finally:
             segment.release()
 
     def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
         """See :meth:`ReadIndex.read_nowait`."""
-        self._tenure.check_online()
+        self._term.check_online()
         return self._read_index.read_nowait(segment, offset, length_max)
 
     # -------------------------------------------------------------------------------------- introspection
 
     def segment_statistics(self) -> SegmentStatistics:
-        """Count segments in memory, and how they come and go."""
+        """Count active segments, activations and evictions."""
         return count_segments(self._state, self._catalogue, self._directory, self.evictions)
 
     def statistics(self) -> dict[str, object]:
-        """What every part counts and holds now, by part; parts that do not run are left out."""
+        """Statistics by part; parts that do not run are left out."""
         tiers, online = self.tiers, self.online
         parts: dict[str, Any] = {"storage": tiers.storage, "storage_writer": tiers.writer}
         if online:

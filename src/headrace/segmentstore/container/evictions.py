@@ -1,11 +1,11 @@
-"""Moves idle segments out of memory: every minute, and at once when there is no room for another one.
+"""Evicts idle segments: every minute, and at once when an active segment needs a slot.
 
 ::
 
     plan -> rows into the catalogue, durable -> EvictSegments for what is idle still, durable -> caches
 
-A stop before the second step leaves rows of segments that are in memory, which say nothing; after it, the
-segments come back when they are asked for.
+A stop before the second step leaves rows of active segments, which have no meaning; after it, the segments
+are activated by the next call that names them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from headrace.errors import (
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
 from headrace.segmentstore.container.config import EvictionConfig
-from headrace.segmentstore.container.leaving_rows import are_current, find_leaving_rows
+from headrace.segmentstore.container.evictable_rows import are_current, find_evictable_rows
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
-from headrace.segmentstore.container.shared_runs import SharedRuns
+from headrace.segmentstore.container.shared_tasks import SharedTasks
 from headrace.segmentstore.container.tiers import ContainerTiers
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.state import eviction_plan as plan
@@ -39,23 +39,23 @@ from headrace.segmentstore.tables.tables import ContainerTables
 _logger = logging.getLogger(__name__)
 
 _MADE_AT_ONCE: Final = 4
-"""Rows that are made without letting others run: each takes up to 2 ms, with all its rows of storage."""
+"""Rows encoded before yielding to the loop: each takes up to 2 ms, with all its rows of storage."""
 
 _ATTRIBUTE_BYTES_MIN: Final = 10
-"""What one attribute takes in a row, besides its id."""
+"""Bytes of one attribute in a row, besides its id."""
 
-_LOOKED_AT_AT_ONCE: Final = 1000
-"""Segments of which it is seen whether they are idle, without letting others run: each takes 1 to 2 us."""
+_CHECKED_AT_ONCE: Final = 1000
+"""Segments checked before yielding to the loop: each takes 1 to 2 us."""
 
-_RUN: Final = "idle segments"
-"""There is one at a time, whatever it was begun for."""
+_TASK: Final = "idle segments"
+"""Name of the only task: periodic and forced evictions share it."""
 
 _DELETED_AT_ONCE: Final = 100
-"""Scratch segments whose deletions wait for the log together."""
+"""Scratch segments whose deletions are in flight together."""
 
 
 class Evictions:
-    """The eviction of one container. At most one run at a time, which all who ask for one share."""
+    """The evictions of one container. At most one at a time, which all callers share."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Evictions:
         batch_bytes: int,
         row_bytes_max: int = ROW_BYTES_MAX,
     ) -> None:
-        """``row_bytes_max``: what the log can take at once, if that is less than a row may have."""
+        """``row_bytes_max``: bound of one operation of the log, if it is below that of a row."""
         self._state = state
         self._log = log
         self._catalogue = catalogue
@@ -80,66 +80,68 @@ class Evictions:
         self._batch_bytes = batch_bytes
         self._row_bytes_max = min(ROW_BYTES_MAX, row_bytes_max)
         self._previous_sequence = 0
-        self._runs = SharedRuns[int](tiers.supervisor, "eviction of")
-        self._log_cut = asyncio.Event()
-        self.runs = 0
-        self.forced_runs = 0
+        self._tasks = SharedTasks[int](tiers.supervisor, "eviction of")
+        self._log_truncated = asyncio.Event()
+        self.started = 0
+        self.forced = 0
         self.evicted = 0
 
     # -------------------------------------------------------------------------------------- when
 
     async def run(self) -> None:
-        """Evict every now and then, until cancelled."""
+        """Evict periodically, until cancelled."""
         while True:
             await asyncio.sleep(self._config.eviction_interval_s)
             try:
                 await self.evict()
             except ContainerOfflineError:
                 return
-            except HeadraceError as error:  # a damaged catalogue, too: who is active is served all the same
+            except (
+                HeadraceError
+            ) as error:  # also a damaged catalogue: active segments are served all the same
                 level = logging.ERROR if isinstance(error, CorruptionError) else logging.WARNING
                 _logger.log(level, "evicting idle segments was postponed: %s", error)
 
     async def evict(self) -> int:
-        """Evict what has been idle since the run before; join the run under way, if there is one.
+        """Evict what has been idle since the eviction before; join the current one, if there is one.
 
-        Answers how many segments left.
+        Returns the number of evicted segments.
         """
         pressed = plan.is_under_pressure(len(self._state.by_name), self._state.active_max)
-        return await self._runs.join(_RUN, partial(self._run_periodic, pressed=pressed))
+        return await self._tasks.join(_TASK, partial(self._evict_periodic, pressed=pressed))
 
-    async def make_room(self) -> bool:
-        """Evict what is idle just now, because there are too many active segments; say whether it helped."""
-        if _RUN in self._runs:
-            await self._runs.join(_RUN, self._run_forced)
-        return not self._state.is_full or await self._runs.join(_RUN, self._run_forced) > 0
+    async def free_slots(self) -> bool:
+        """Evict what is idle now, because no slot is free; return whether there may be one."""
+        if _TASK in self._tasks:
+            await self._tasks.join(_TASK, self._evict_forced)
+        return not self._state.is_full or await self._tasks.join(_TASK, self._evict_forced) > 0
 
-    # -------------------------------------------------------------------------------------- runs
+    # -------------------------------------------------------------------------------------- evictions
 
-    async def _run_periodic(self, *, pressed: bool) -> int:
-        self.runs += 1
+    async def _evict_periodic(self, *, pressed: bool) -> int:
+        self.started += 1
         await self.delete_stale_transients()
         if pressed:
-            return await self._run_forced()
+            return await self._evict_forced()
         previous, self._previous_sequence = self._previous_sequence, self._state.sequence
         cutoff = min(previous, self._log.truncated_sequence)
         return await self._evict_before(cutoff, self._config.eviction_batch)
 
-    async def _run_forced(self) -> int:
-        """Evict what is idle now. The log may have to be cut first: nothing that is in it may be evicted."""
-        self.forced_runs += 1
-        count = plan.count_for_room(len(self._state.by_name), self._state.active_max)
+    async def _evict_forced(self) -> int:
+        """Evict what is idle now; truncate the log first if it has operations on too many of the segments."""
+        self.forced += 1
+        count = plan.count_to_evict(len(self._state.by_name), self._state.active_max)
         evicted = await self._evict_before(self._log.truncated_sequence, count)
         if evicted < count:
-            await self._cut_log()
+            await self._truncate_log()
             evicted += await self._evict_before(self._log.truncated_sequence, count - evicted)
         return evicted
 
     async def delete_stale_transients(self) -> None:
         """Delete scratch segments of connections to earlier owners."""
         stale: list[SegmentState] = []
-        async for portion in self._look_at_all():
-            stale += plan.stale_transients(portion, self._state.epoch)
+        async for some in self._all_active():
+            stale += plan.stale_transients(some, self._state.epoch)
         at_once = min(_DELETED_AT_ONCE, self._log.requests_max)
         for begin in range(0, len(stale), at_once):
             deletions = map(self._delete, stale[begin : begin + at_once])
@@ -147,15 +149,15 @@ class Evictions:
                 if isinstance(outcome, BaseException) and not isinstance(outcome, NoSuchSegmentError):
                     raise outcome
 
-    async def _cut_log(self) -> None:
-        """Make the log as short as storage allows, within a bounded time."""
+    async def _truncate_log(self) -> None:
+        """Make the log as short as possible within ``eviction_cut_s``."""
         begin = await self._log.write_checkpoint()
         flushing = self._tiers.supervisor.spawn("flush for eviction", self._flush())
         try:
             async with asyncio.timeout(self._config.eviction_cut_s):
                 while self._log.truncated_sequence < begin:
-                    self._log_cut.clear()
-                    await self._log_cut.wait()
+                    self._log_truncated.clear()
+                    await self._log_truncated.wait()
         except TimeoutError:
             _logger.warning("container %d: storage is too slow to truncate the log", self._state.container_id)
         finally:
@@ -167,19 +169,19 @@ class Evictions:
         except HeadraceError as error:
             _logger.warning("flushing for eviction failed: %s", error)
 
-    def on_log_cut(self) -> None:
-        self._log_cut.set()
+    def on_log_truncated(self) -> None:
+        self._log_truncated.set()
 
     async def _evict_before(self, cutoff: int, count_max: int) -> int:
-        """Evict up to ``count_max`` segments last used before ``cutoff``; answer how many left.
+        """Evict up to ``count_max`` segments last used before ``cutoff``; return how many were evicted.
 
-        Those whose rows are too large stay, and keep nobody else: they may be the ones that were used
-        longest ago, for ever.
+        Segments whose rows are too large are skipped and not counted: they may be the least recently used
+        ones for ever.
         """
         is_table_idle = self._tables.is_idle
         idle: list[SegmentState] = []
-        async for portion in self._look_at_all():
-            idle += plan.find_idle(portion, cutoff, is_table_idle)
+        async for some in self._all_active():
+            idle += plan.find_idle(some, cutoff, is_table_idle)
         plan.sort_idle(idle)
         before = self.evicted
         batch: list[plan.Candidate] = []
@@ -197,7 +199,9 @@ class Evictions:
             if len(candidate.row) > self._row_bytes_max:
                 continue
             chosen += 1
-            if batch and size + len(candidate.row) > self._batch_bytes:  # all rows together may be too many
+            if (
+                batch and size + len(candidate.row) > self._batch_bytes
+            ):  # all rows together may be too large for the log
                 await self._evict_batch(batch)
                 batch, size = [], 0
             batch.append(candidate)
@@ -206,17 +210,17 @@ class Evictions:
             await self._evict_batch(batch)
         return self.evicted - before
 
-    async def _look_at_all(self) -> AsyncIterator[Sequence[SegmentState]]:
-        """Yield the segments that are in memory now, some in each turn of the loop."""
+    async def _all_active(self) -> AsyncIterator[Sequence[SegmentState]]:
+        """Yield the segments that are active now, some in each iteration of the loop."""
         segments = list(self._state.by_name.values())
-        budget = LoopBudget(_LOOKED_AT_AT_ONCE)
-        for begin in range(0, len(segments), _LOOKED_AT_AT_ONCE):
-            await budget.spend(_LOOKED_AT_AT_ONCE)
-            yield segments[begin : begin + _LOOKED_AT_AT_ONCE]
+        budget = LoopBudget(_CHECKED_AT_ONCE)
+        for begin in range(0, len(segments), _CHECKED_AT_ONCE):
+            await budget.spend(_CHECKED_AT_ONCE)
+            yield segments[begin : begin + _CHECKED_AT_ONCE]
 
     def _make_candidate(self, state: SegmentState) -> plan.Candidate:
-        """Make the row of a segment, with its rows of storage if these can leave as well."""
-        storage_rows = find_leaving_rows(self._state, state, self._row_bytes_max)
+        """Make the row of a segment, with its rows of storage if these can be evicted with it."""
+        storage_rows = find_evictable_rows(self._state, state, self._row_bytes_max)
         row = encode_row(state, storage_rows)
         if len(row) > self._row_bytes_max:
             storage_rows = {}
@@ -224,7 +228,7 @@ class Evictions:
         return plan.Candidate(state, state.last_used, row, storage_rows)
 
     def _is_idle(self, candidate: plan.Candidate) -> bool:
-        """Whether a segment may leave just now, and its rows are those that its row of the catalogue has."""
+        """Whether a segment is evictable now, with the rows of storage that its row of the catalogue has."""
         state = candidate.state
         return (
             plan.is_evictable(state, self._tables.is_idle)

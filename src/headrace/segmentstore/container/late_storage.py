@@ -1,4 +1,4 @@
-"""The storage that a read index is given before there is one: storage comes to life behind recovery."""
+"""The storage reader of a read index, which exists before its storage: that starts after recovery."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.segmentstore.contract import StorageReader
 
 
 class LateStorage:
-    """The storage reader of a container whose storage comes to life after its read index."""
+    """The storage reader of a container whose storage starts after its read index."""
 
     target: StorageReader | None = None
 

@@ -1,7 +1,7 @@
-"""Who owns the container, asked for an append that is about to be refused because its offset is wrong.
+"""The check of ownership before an append is refused for an offset beyond the end of its segment.
 
-Appends are accepted or refused at once, and who owns a log cannot be known at once. So the connection waits,
-as if there were no room, until there is an answer, and hands its append over again.
+Appends are accepted or refused without waiting, and the owner of a log cannot be read without waiting. So the
+connection waits, as for admission, until the answer is there, and hands its append over again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from headrace.errors import ContainerOfflineError, HeadraceError
 
 
 class OwnerQuestion:
-    """One question, for an append at ``offset`` that lay beyond the end of its segment when it was asked.
+    """One check, for an append at ``offset`` that was beyond the end of its segment when the check began.
 
-    That was so for the owner of the container, and the append may be refused, if the answer has no error.
+    The append may be refused if the answer has no error: this process was still the owner.
     """
 
     __slots__ = ("_resumes", "error", "is_answered", "offset")
@@ -27,7 +27,7 @@ class OwnerQuestion:
         self._resumes: list[Callable[[], None]] = []
 
     async def ask(self, check_owner: Callable[[], Awaitable[None]]) -> None:
-        """Ask, and resume all that wait for the answer."""
+        """Check, then call all callbacks that wait for the answer."""
         error: HeadraceError | None = ContainerOfflineError("the container stops")
         try:
             await check_owner()
@@ -44,7 +44,7 @@ class OwnerQuestion:
             resume()
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Call ``resume`` once there is an answer. There is none yet."""
+        """Call ``resume`` when the answer is there. It is not there yet."""
         self._resumes.append(resume)
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:

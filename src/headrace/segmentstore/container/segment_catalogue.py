@@ -1,7 +1,7 @@
-"""The segment catalogue: a table inside the container that stands for the segments that are not in memory.
+"""The segment catalogue: a table inside the container that stands for its inactive segments.
 
-A row whose segment id is in memory says nothing: memory is the truth then, and the row is what was true when
-the segment was last evicted. A row whose id is not in memory is the truth.
+A row whose segment id is in memory has no meaning: the state in memory is the truth, and the row is as old as
+the last eviction of the segment. A row whose id is not in memory is the truth.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ class SegmentCatalogue:
     """Rows by segment name. All methods run on the container's loop."""
 
     attributes: Final = {SEGMENT_TYPE: TYPE_SYSTEM | TYPE_TABLE, ROLLOVER_SIZE: _CHUNK_BYTES}
-    """Those of the table in a new container."""
+    """Attributes of the table in a new container."""
 
     def __init__(self, container_id: int, tables: ContainerTables) -> None:
         self.name = catalogue_name(container_id)
         self.changing = asyncio.Lock()
-        """Held from writing rows of segments until these have left memory, and while rows are removed: a row
-        must not be written for a segment that is being forgotten."""
+        """Locked from writing rows until their segments are evicted, and while rows are removed: a row must
+        not be written for a segment that is being forgotten."""
         self._tables = tables
         self._segment: SegmentState | None = None
         self._losses = 0
         """How often rows were removed, or replaced by those of other segments."""
 
     def open(self, segment: SegmentState) -> None:
-        """Use that table, which stays in memory from now on."""
+        """Use that table, which is pinned from now on."""
         segment.pin()
         self._segment = segment
 
     def is_absent(self, name: str) -> bool:
-        """Whether there is certainly no row, without waiting; False may mean that nobody knows yet."""
+        """Whether there is certainly no row, without waiting; False may mean that it is not known yet."""
         segment = self._segment
         if segment is None or not segment.accepted_length:
             return True  # nothing was ever evicted, or this is the catalogue's own creation
         return self._tables.contains_nowait(segment, name.encode()) is False
 
     async def load(self) -> None:
-        """Have it known of every name whether there is a row. Raises as :meth:`find`."""
+        """Load the index of the table, so that :meth:`is_absent` is exact. Raises as :meth:`find`."""
         if self.count() < 0:
             await self._tables.table_get(self.name, [self.name.encode()])
 
@@ -63,8 +63,8 @@ class SegmentCatalogue:
         """Return the row of a segment.
 
         Raises:
-            DataCorruptionError: there is one, and it is damaged.
-            StorageReadError: whether there is one cannot be known now.
+            DataCorruptionError: the row is damaged.
+            StorageReadError: whether there is a row cannot be known now.
         """
         if self.is_absent(name):
             return None
@@ -75,13 +75,13 @@ class SegmentCatalogue:
                 return None
             if losses == self._losses:
                 return decode_row(name, bytes(entry.value))
-            # It may be gone, and what is there now be the row of another segment of that name.
+            # It may have been replaced by the row of another segment of that name.
 
     async def put(self, rows: Sequence[tuple[SegmentState, bytes]]) -> None:
-        """Write rows; durable, all of them, when it returns."""
+        """Write rows; all are durable when it returns."""
         if rows:
             entries = [TableEntry(segment.name.encode(), row) for segment, row in rows]
-            # Of segments whose row is known it is their own that is replaced.
+            # A segment whose row is known replaces its own row.
             replaces = any(each.catalogue_row is None and not self.is_absent(each.name) for each, _ in rows)
             await self._tables.table_update(self.name, entries)
             self._losses += replaces
@@ -89,9 +89,9 @@ class SegmentCatalogue:
                 segment.note_catalogue_row(row)
 
     async def remove(self, segments: Sequence[SegmentState]) -> dict[SegmentState, CorruptionError]:
-        """Remove the rows of segments that are gone. A row of another segment of the same name stays.
+        """Remove the rows of retired segments. A row of another segment of the same name stays.
 
-        Answers those whose rows are damaged, and how; these rows stay.
+        Returns those whose rows are damaged, with the error; these rows stay.
 
         Raises:
             CorruptionError: the catalogue cannot be read at all.
@@ -102,7 +102,7 @@ class SegmentCatalogue:
             keys = await self._find_own(wanted)
         except CorruptionError:
             if self.count() < 0:
-                raise  # its index cannot be made: one by one would only read all of it again
+                raise  # its index cannot be loaded: each attempt would read all of it again
             keys = []
             for segment in wanted:
                 try:
@@ -115,7 +115,7 @@ class SegmentCatalogue:
         return damaged
 
     async def _find_own(self, segments: Sequence[SegmentState]) -> list[TableKey]:
-        """Return the keys of the rows that are about these very segments. Raises as :meth:`find`."""
+        """Return the keys of the rows of exactly these segments. Raises as :meth:`find`."""
         if not segments:
             return []
         entries = await self._tables.table_get(self.name, [segment.name.encode() for segment in segments])
@@ -127,7 +127,7 @@ class SegmentCatalogue:
         ]
 
     def count(self) -> int:
-        """Return the number of rows; -1 while nobody has needed to know."""
+        """Return the number of rows; -1 while it is not known."""
         if self._segment is None or not self._segment.accepted_length:
             return 0
         found = self._tables.count_nowait(self._segment)

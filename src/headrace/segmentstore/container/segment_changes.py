@@ -1,4 +1,4 @@
-"""Changes of one segment: each becomes one operation of the log, and is answered once that is durable."""
+"""Changes of one segment: each becomes one operation of the log, answered once that is durable."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.segment_state import SegmentState
 
 _UPDATE_BYTES = 300
-"""Upper bound on what one attribute update takes in the log."""
+"""Upper bound of the bytes of one attribute update in the log."""
 
 
 class SegmentChanges:
-    """The changes of a container's segments. A segment stays in memory while one is under way."""
+    """The changes of a container's segments. A segment stays active while one is in flight."""
 
     def __init__(self, log: DurableLog) -> None:
         self._log = log
@@ -51,7 +51,7 @@ class SegmentChanges:
             ticket = await self._submit(segment, partial(transitions.propose_seal, segment))
         except SegmentSealedError:
             if not segment.sealed:
-                await self._log.flush()  # somebody else's seal: true only once durable
+                await self._log.flush()  # another caller's seal: true only once durable
                 if not segment.sealed:
                     raise ContainerOfflineError("the log failed before the seal was durable") from None
             raise

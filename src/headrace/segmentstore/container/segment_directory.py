@@ -1,7 +1,7 @@
-"""Finds and creates the segments of a container by name, whether they are in memory or not.
+"""Finds and creates the segments of a container by name, whether they are active or not.
 
-For one name there is at most one creation and one activation at a time, and both look at the catalogue and
-then at memory, so that a name never stands for two segments.
+For one name there is at most one creation and one activation at a time, and both check the catalogue and then
+memory, so that a name never stands for two segments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.errors import (
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.catalogue_row import CatalogueRow
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
-from headrace.segmentstore.container.shared_runs import SharedRuns
+from headrace.segmentstore.container.shared_tasks import SharedTasks
 from headrace.segmentstore.contract import SegmentInfo
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import Propose
@@ -35,8 +35,8 @@ class SegmentDirectory:
     """Names to segments.
 
     Args:
-        make_room: evicts idle segments because there are too many; says whether that helped.
-        stored_length: tells how many bytes long-term storage has of a segment whose rows are in memory.
+        free_slots: evicts idle segments because no slot is free; returns whether one may be free now.
+        stored_length: returns the stored length of a segment whose rows are in memory.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class SegmentDirectory:
         log: DurableLog,
         catalogue: SegmentCatalogue,
         supervisor: Supervisor,
-        make_room: Callable[[], Awaitable[bool]],
+        free_slots: Callable[[], Awaitable[bool]],
         stored_length: Callable[[SegmentState], int],
     ) -> None:
         self._state = state
         self._log = log
         self._catalogue = catalogue
-        self._make_room = make_room
+        self._free_slots = free_slots
         self._stored_length = stored_length
         self._creating: dict[str, asyncio.Future[None]] = {}
-        self.activations = SharedRuns[SegmentState](supervisor, "activation of")
+        self.activations = SharedTasks[SegmentState](supervisor, "activation of")
 
     # -------------------------------------------------------------------------------------- look-up
 
@@ -74,11 +74,11 @@ class SegmentDirectory:
         return state
 
     async def resolve(self, name: str) -> SegmentState:
-        """Return the live segment, back in memory if it was not.
+        """Return the live segment, activating it if it is inactive.
 
         Raises:
             NoSuchSegmentError: there is none.
-            TooManyActiveSegmentsError: there is no room for it.
+            TooManyActiveSegmentsError: no slot is free for it.
             DataCorruptionError: the catalogue's row is damaged, or contradicts storage.
             StorageReadError: the catalogue cannot be read now.
             ContainerOfflineError: the container ended meanwhile.
@@ -93,8 +93,8 @@ class SegmentDirectory:
         return state
 
     async def resolve_accepted(self, name: str) -> SegmentState | None:
-        """Do as :meth:`resolve` does, but answer None if there is none, and also a segment whose merge or
-        deletion is on its way.
+        """Return the segment as :meth:`resolve`, also one whose merge or deletion is in flight; None if there
+        is none.
         """
         try:
             return await self.resolve(name)
@@ -102,7 +102,7 @@ class SegmentDirectory:
             return self._state.by_name.get(name)
 
     async def read_info(self, name: str) -> SegmentInfo:
-        """Durable facts about a live segment, which stays where it is. Raises as :meth:`resolve`."""
+        """Durable facts about a live segment, without activating it. Raises as :meth:`resolve`."""
         return self.info_of(await self._find_where_it_is(name))
 
     async def read_attribute(self, name: str, attribute_id: bytes) -> int:
@@ -116,7 +116,7 @@ class SegmentDirectory:
         return value
 
     async def _find_where_it_is(self, name: str) -> SegmentState:
-        """Return a segment, which may be on its way out, or what the catalogue says if it is inactive."""
+        """Return a segment from memory, which may be retired, or from the catalogue if it is inactive."""
         state = self._state.find(name)
         if state is None:
             row = await self._catalogue.find(name)
@@ -129,7 +129,7 @@ class SegmentDirectory:
         return state
 
     def info_of(self, state: SegmentState) -> SegmentInfo:
-        """Durable facts about a segment. Raises NoSuchSegmentError if it is going, or not durable yet."""
+        """Durable facts about a segment. Raises NoSuchSegmentError if it is retired, or not durable yet."""
         self._check_visible(state)
         return SegmentInfo(
             state.name,
@@ -142,15 +142,15 @@ class SegmentDirectory:
         )
 
     def _check_visible(self, state: SegmentState) -> None:
-        """Raise NoSuchSegmentError for a segment that is going, or being created and not durable: one that
-        exists is seen by everybody, also while somebody tries to create it.
+        """Raise NoSuchSegmentError for a segment that is retired, or whose creation is not durable. A segment
+        that exists is visible to all calls, also while another call tries to create it.
         """
         is_beginning = state.name in self._creating and not state.is_created
         if state.accepted_deleted or state.accepted_merged or is_beginning:
             raise NoSuchSegmentError(state.name)
 
     def _is_stale(self, row: CatalogueRow) -> bool:
-        """Whether a row is about a segment that is in memory, if only as deleted or merged."""
+        """Whether a row is about a segment in memory, active or retired."""
         return row.segment.segment_id in self._state.by_id
 
     # -------------------------------------------------------------------------------------- create
@@ -160,10 +160,10 @@ class SegmentDirectory:
 
         Raises:
             SegmentExistsError: it exists, durably; nothing changed.
-            TooManyActiveSegmentsError: there is no room for it.
+            TooManyActiveSegmentsError: no slot is free for it.
         """
         while (pending := self._creating.get(name)) is not None:
-            # Another request creates it right now: only once that is durable is "exists" the truth.
+            # Another request is creating it: "exists" is true only once that is durable.
             await asyncio.wait([pending])
         created = self._creating[name] = asyncio.get_running_loop().create_future()
         mapped: asyncio.Future[Any] | None = None
@@ -177,15 +177,15 @@ class SegmentDirectory:
                     ticket = await asyncio.shield(mapped)
                     break
                 except TooManyActiveSegmentsError:
-                    if not await self._make_room():
+                    if not await self._free_slots():
                         raise
         finally:
             if mapped is None or mapped.done():
                 self._end_creation(name, created)
-            else:  # the caller is cancelled; what it asked for happens all the same
+            else:  # the caller is cancelled; its segment is created all the same
                 mapped.add_done_callback(lambda _: self._end_creation(name, created))
-                mapped.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits
-        # It may have been evicted already, even deleted: it was created all the same.
+                mapped.add_done_callback(lambda done: done.cancelled() or done.exception())  # not awaited
+        # It was created, though it may already be evicted or deleted.
         state = self._state.by_id.get(ticket.operation.segment_id)
         return await self.resolve(name) if state is None else state
 
@@ -195,7 +195,7 @@ class SegmentDirectory:
         if state is not None and (state.accepted_deleted or state.accepted_merged):
             await self._log.flush()
         elif state is not None and state.is_created:
-            # Durable, so the log need not be asked: a creation under way would hide it from everybody.
+            # Durable, so without the log: a creation in flight would hide the segment from other calls.
             raise SegmentExistsError(name)
         elif state is None and not self._catalogue.is_absent(name):
             row = await self._catalogue.find(name)
@@ -210,7 +210,7 @@ class SegmentDirectory:
     # -------------------------------------------------------------------------------------- activate
 
     async def _activate(self, name: str) -> SegmentState:
-        """Bring a segment back to memory. One call per name at a time."""
+        """Activate a segment. One call per name at a time."""
         row = await self._catalogue.find(name)
         active = self._state.by_name.get(name)
         if active is not None:
@@ -228,7 +228,7 @@ class SegmentDirectory:
                 await self._submit(name, propose, len(row.data))
                 break
             except TooManyActiveSegmentsError:
-                if not await self._make_room():  # others may have taken it, but somebody got it
+                if not await self._free_slots():  # true also if another call took the slot
                     raise
         state = self._state.by_id[row.segment.segment_id]
         state.note_catalogue_row(row.data)

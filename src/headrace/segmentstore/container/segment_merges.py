@@ -1,4 +1,4 @@
-"""Merges of one segment into another: seal, merge and the repetition of both, in the order of the calls."""
+"""Merges of one segment into another, in the order of the calls: seal, merge, repeated requests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.model.attributes import AttributeUpdate
+from headrace.segmentstore.container.ownership_term import OwnershipTerm
 from headrace.segmentstore.container.segment_directory import SegmentDirectory
-from headrace.segmentstore.container.tenure import Tenure
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
@@ -28,36 +28,37 @@ from headrace.segmentstore.state.segment_state import SegmentState
 MERGE_SOURCES_MAX: Final = 10_000
 """Sources of one batch."""
 
-MERGE_PORTION: Final = 500
-"""At most so many sources of a batch are in memory and on their way at once: each is a task, and two requests
-that may have to wait in a line of bounded length."""
+MERGES_IN_FLIGHT_MAX: Final = 500
+"""Sources of a batch that are active and in flight at once: each is a task, and two requests in a queue of
+bounded length."""
 
 MERGED_NAMES_MAX: Final = 10_000
-"""How many merged sources a container remembers, so that a repeated merge request is answered with
-success."""
+"""Merged sources that a container remembers, to answer a repeated merge request with success."""
 
 _UPDATE_BYTES: Final = 300
-"""Upper bound on what one attribute update takes in the log."""
+"""Upper bound of the bytes of one attribute update in the log."""
 
 Extent = tuple[int, int] | None
-"""Where in the target a merge begins and ends; None if nothing was to do."""
+"""Where in the target a merge begins and ends; None if there was nothing to merge."""
 
 
 class SegmentMerges:
     """The merges of one container.
 
-    A merge that was made before is answered without a write. A former owner must not: it would say so of
-    sources that it has never heard of, and a transaction would count as committed.
+    A repeated merge is answered without a write, by the owner only: a former owner does not know newer
+    sources, and its answer would let a transaction count as committed.
 
     Args:
-        active_max: segments that may be in memory; a batch takes a quarter of them at a time.
+        active_max: bound of active segments; a batch uses a quarter of them at a time.
     """
 
-    def __init__(self, directory: SegmentDirectory, log: DurableLog, tenure: Tenure, active_max: int) -> None:
+    def __init__(
+        self, directory: SegmentDirectory, log: DurableLog, term: OwnershipTerm, active_max: int
+    ) -> None:
         self._directory = directory
         self._log = log
-        self._tenure = tenure
-        self._at_once = max(1, min(MERGE_PORTION, log.requests_max // 4, active_max // 4))
+        self._term = term
+        self._at_once = max(1, min(MERGES_IN_FLIGHT_MAX, log.requests_max // 4, active_max // 4))
         self._merged: OrderedDict[str, tuple[SegmentState, int]] = OrderedDict()
         """By name of the source: the source, and the id of the target that has its bytes."""
 
@@ -81,20 +82,18 @@ class SegmentMerges:
             for first in range(0, len(source_names), self._at_once):
                 names = source_names[first : first + self._at_once]
                 with ExitStack() as held:
-                    extents += await self._merge_portion(target, names, held)
+                    extents += await self._merge_some(target, names, held)
         return _lengths_after(extents, target.durable_length)
 
-    async def _merge_portion(
-        self, target: SegmentState, names: Sequence[str], held: ExitStack
-    ) -> list[Extent]:
+    async def _merge_some(self, target: SegmentState, names: Sequence[str], held: ExitStack) -> list[Extent]:
         sources = await self._find_sources(target, names, held)
         started = [self._start(target, *each, ()) for each in zip(names, sources, strict=True)]
         outcomes = await asyncio.gather(*started, return_exceptions=True)
         if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
-            await self._log.flush()  # what removed a source may not be durable
+            await self._log.flush()  # the removal of a source may not be durable
         target_is_gone = target.accepted_deleted or target.accepted_merged
         if any(isinstance(outcome, NoSuchSegmentError) for outcome in outcomes):
-            await self._tenure.check_owner()
+            await self._term.check_owner()
         extents: list[Extent] = []
         for outcome in outcomes:
             if isinstance(outcome, NoSuchSegmentError) and not target_is_gone:
@@ -108,12 +107,14 @@ class SegmentMerges:
     async def _find_sources(
         self, target: SegmentState, names: Sequence[str], held: ExitStack
     ) -> list[SegmentState | None]:
-        """Return sources that exist, held in memory. One that no merge takes is refused before any is sealed.
+        """Return the sources, which ``held`` holds in memory; None for one that does not exist.
+
+        Sources that cannot be merged are refused before any is sealed.
 
         Raises:
-            UnsupportedError: one is a table.
-            InvalidArgumentError: one is truncated, or the target itself. That the target takes none comes
-                first, when they are merged.
+            UnsupportedError: a source is a table.
+            InvalidArgumentError: a source is truncated, or the target itself. An error of the target, found
+                when they are merged, comes first.
         """
         sources: list[SegmentState | None] = []
         for name in names:
@@ -136,24 +137,24 @@ class SegmentMerges:
         source: SegmentState | None,
         updates: Sequence[AttributeUpdate],
     ) -> Coroutine[object, object, Extent]:
-        """Hand seal and merge to the log now, in call order; the coroutine waits for them."""
+        """Submit seal and merge to the log now, in call order; the coroutine waits for them."""
         if source is None:
             return self._merge_again(target, source_name)
         sealing = None
         if not source.accepted_sealed:
             sealing = self._log.submit(partial(transitions.propose_seal, source), segments=(source,))
-            sealing.add_done_callback(_look_at)
+            sealing.add_done_callback(_retrieve)
 
         def propose(sequence: int) -> ops.Merge:
-            # As if it were asked now: what is gone is looked for before the target is, and a source that is
-            # merged already counts as done, whatever became of the target since.
+            # The source is checked before the target: one that is merged already counts as merged, whatever
+            # happened to the target since.
             transitions.check_live(source)
             operation = transitions.propose_merge(target, source, sequence, updates)
             self._remember(source, target)
             return operation
 
         merging = self._log.submit(propose, _UPDATE_BYTES * len(updates), segments=(target, source))
-        merging.add_done_callback(_look_at)
+        merging.add_done_callback(_retrieve)
         return self._finish(target, source, sealing, merging)
 
     async def _finish(
@@ -165,31 +166,31 @@ class SegmentMerges:
     ) -> Extent:
         try:
             operation = (await merging).operation
-        except SegmentMergedError:  # on its way, or done, by somebody else
+        except SegmentMergedError:  # by another call, durable or in flight
             return await self._answer_repeated(target, source)
         except SegmentNotSealedError:
             if sealing is not None:
-                await sealing  # says why it could not be sealed
+                await sealing  # raises the reason
             raise
         return operation.offset, operation.offset + operation.length
 
     # -------------------------------------------------------------------------------------- repetitions
 
     async def _merge_again(self, target: SegmentState, source_name: str) -> Extent:
-        """Answer for a name that stands for no segment: it may have been merged before.
+        """Answer for a name without a segment: its segment may have been merged before.
 
         Raises:
-            NoSuchSegmentError: the newest segment of this name was not, or not into ``target``.
+            NoSuchSegmentError: the newest segment of this name was not merged into ``target``.
         """
         source, target_id = self._merged.get(source_name, (None, -1))
         was_merged = source is not None and target_id == target.segment_id and source.merged
-        await self._tenure.check_owner()
+        await self._term.check_owner()
         if not was_merged:
             raise NoSuchSegmentError(source_name)
         return None
 
     async def _answer_repeated(self, target: SegmentState, source: SegmentState) -> Extent:
-        """Answer for a source that somebody else has merged, once that is durable.
+        """Answer for a source that another call has merged, once that is durable.
 
         Raises:
             NoSuchSegmentError: it is merged into another segment.
@@ -198,16 +199,15 @@ class SegmentMerges:
         await self._log.flush()
         if not source.merged:
             raise ContainerOfflineError(f"{source.name!r} was not merged") from None
-        await self._tenure.check_owner()
+        await self._term.check_owner()
         if not was_merged:
             raise NoSuchSegmentError(source.name)
         return None
 
     def on_named(self, segment: SegmentState) -> None:
-        """``segment`` stands under its name: an older one that was merged under it is forgotten.
+        """Forget an older merged segment of the name of ``segment``, which is about to be deleted.
 
-        It leaves its name by a deletion, before which this is called, or by a merge, which is remembered
-        instead.
+        Otherwise a name is freed only by a merge, which replaces what is remembered of the older one.
         """
         source, _ = self._merged.get(segment.name, (None, -1))
         if source is not None and source.segment_id < segment.segment_id:
@@ -215,7 +215,7 @@ class SegmentMerges:
 
     def _remember(self, source: SegmentState, target: SegmentState) -> None:
         self._merged[source.name] = (source, target.segment_id)
-        self._merged.move_to_end(source.name)  # a name that is used again would stay where it was
+        self._merged.move_to_end(source.name)  # a name that is used again would keep its position
         if len(self._merged) > MERGED_NAMES_MAX:
             self._merged.popitem(last=False)
 
@@ -230,8 +230,8 @@ def check_count(source_names: Sequence[str]) -> None:
 
 
 def _lengths_after(extents: Sequence[Extent], length: int) -> list[int]:
-    """Return where each merge of a batch left the end of the target, whose length is ``length`` if none was
-    made. A source that was gone left it where the one in front of it did.
+    """Return the length of the target after each merge of a batch; ``length`` if there was none. A source
+    that does not exist leaves it as the one before it did.
     """
     at = next((extent[0] for extent in extents if extent is not None), length)
     lengths: list[int] = []
@@ -242,7 +242,7 @@ def _lengths_after(extents: Sequence[Extent], length: int) -> list[int]:
     return lengths
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Take note of an error whose caller may have been cancelled: asyncio would complain about it."""
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Retrieve an error whose caller may have been cancelled: asyncio would log it otherwise."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""Counts the segments of a container, and how they come and go."""
+"""Counts the segments of a container, their activations and evictions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from headrace.segmentstore.state.container_state import ContainerState
 
 @dataclass(slots=True)
 class SegmentStatistics:
-    """Gauges of now, and counts since the start."""
+    """Current gauges, and counts since the start."""
 
     active: int
     active_max: int
     departing: int
+    """Retired segments."""
     catalogue_rows: int
     """Rows of the segment catalogue, those of active segments included; -1 while that is not known."""
     activations: int
@@ -30,17 +31,17 @@ class SegmentStatistics:
 def count_segments(
     state: ContainerState, catalogue: SegmentCatalogue, directory: SegmentDirectory, evictions: Evictions
 ) -> SegmentStatistics:
-    """Put together what the parts of a container count."""
+    """Collect the counts of the parts of a container."""
     activations = directory.activations
     return SegmentStatistics(
         active=len(state.by_name),
         active_max=state.active_max,
-        departing=len(state.departing),
+        departing=len(state.retired),
         catalogue_rows=catalogue.count(),
         activations=activations.started,
         activations_failed=activations.failed,
         activations_waiting=len(activations),
-        eviction_runs=evictions.runs,
-        eviction_runs_forced=evictions.forced_runs,
+        eviction_runs=evictions.started,
+        eviction_runs_forced=evictions.forced,
         evicted=evictions.evicted,
     )

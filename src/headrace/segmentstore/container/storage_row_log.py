@@ -1,8 +1,8 @@
-"""Long-term storage's metadata, kept in the container's own log: a change counts once its operation is
+"""Long-term storage's metadata, in the container's own log: a change is committed once its operation is
 durable.
 
-Because the rows travel through the fenced log, a former owner can never commit one; because a metadata
-checkpoint carries them, they survive the log being cut.
+Rows go through the fenced log, so a former owner can never commit one; metadata checkpoints have them, so
+they survive the truncation of the log.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ class LogRowStore:
             ThrottledError: too many requests wait; nothing happened.
         """
         size = sum(len(key) + len(value or b"") + 8 for key, value in changes.items())
-        # Rows are what frees memory and log: they must not wait behind the appends they make room for.
+        # Rows free memory and log: they must not wait behind appends that wait for these.
         await self._processor.submit(partial(_propose, dict(changes)), size, critical=True)

@@ -1,4 +1,4 @@
-"""Keeps what segments know about long-term storage in step with its rows, while the log is replayed."""
+"""Updates the stored lengths of segments from the rows of long-term storage, while the log is replayed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def segment_id_of(storage_name: str) -> int:
 
 
 class StoredLengths:
-    """Told about every change of storage rows that the log holds."""
+    """Notified of every change of storage rows in the log."""
 
     def __init__(self, container: ContainerState, read_index: ReadIndex) -> None:
         self._container = container
         self._read_index = read_index
 
     def on_rows(self, changes: Mapping[str, bytes | None]) -> None:
-        """Raise stored lengths; bytes that are stored need not stay in memory.
+        """Raise stored lengths; stored bytes need not stay in memory.
 
         Raises:
             DataCorruptionError: storage claims more bytes than the segment has.
@@ -46,4 +46,4 @@ class StoredLengths:
             if row.length > segment.stored_length:
                 segment.note_stored(row.length)
                 self._read_index.on_changed(segment)
-                self._read_index.let_go(segment)
+                self._read_index.free_unneeded(segment)

@@ -2,9 +2,9 @@
 
 ::
 
-    log recovered -> all that is not stored is in memory -> storage -> storage writer -> online
+    log recovered -> all unstored bytes are in memory -> storage -> storage writer -> online
 
-The first of them that fails ends the others and the container with them.
+The first of them that fails ends the others and the container.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from contextlib import asynccontextmanager
 from headrace.errors import CorruptionError, DataCorruptionError, HeadraceError, WalWriteError
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
-from headrace.segmentstore.container.departures import Departures
+from headrace.segmentstore.container.inactive_chunks import InactiveChunks
 from headrace.segmentstore.container.late_storage import LateStorage
+from headrace.segmentstore.container.ownership_term import OwnershipTerm, describe_failure
+from headrace.segmentstore.container.retired_segments import RetiredSegments
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.storage_row_log import LogRowStore
 from headrace.segmentstore.container.stored_lengths import StoredLengths
-from headrace.segmentstore.container.tenure import Tenure, describe_failure
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
@@ -39,13 +39,13 @@ _logger = logging.getLogger(__name__)
 
 
 class ContainerTiers:
-    """Where the bytes of one container are, from the first moment to the last.
+    """The parts of one container that have its bytes, from start to end.
 
     Args:
-        state: what the container knows; recovery fills it.
-        catalogue: loses the rows of segments that are gone. It is used only once the container is online.
-        on_log_cut: is called each time that the log may have become shorter.
-        on_ended: is told why, once, if a failure ends the tenure.
+        state: the container's state; recovery fills it.
+        catalogue: rows of retired segments are removed from it. Used only once the container is online.
+        on_log_truncated: called each time that the log may have become shorter.
+        on_ended: notified of the reason, once, if a failure ends the ownership term.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class ContainerTiers:
         components: ContainerComponents,
         config: ContainerConfig,
         *,
-        on_log_cut: Callable[[], None],
+        on_log_truncated: Callable[[], None],
         on_ended: Callable[[BaseException], None],
     ) -> None:
         self._state = state
         self._catalogue = catalogue
         self._components = components
         self._config = config
-        self._on_log_cut = on_log_cut
+        self._on_log_truncated = on_log_truncated
         self._on_ended = on_ended
-        self.tenure = Tenure(state.container_id, components.wal, catalogue.name)
+        self.term = OwnershipTerm(state.container_id, components.wal, catalogue.name)
         self.supervisor = Supervisor(f"container {state.container_id}", self._on_task_failed)
         self._late_storage = LateStorage()
         self.read_index = ContainerReadIndex(
@@ -81,27 +81,27 @@ class ContainerTiers:
             policy=CheckpointPolicy(
                 config.checkpoint_frames,
                 config.checkpoint_bytes,
-                departures_max=config.checkpoint_departures,
+                retired_max=config.checkpoint_departures,
             ),
             checkpoint_part_bytes=config.checkpoint_part_bytes,
             replay_operations=config.replay_operations,
             on_failed=self._end,
         )
-        self._departures = Departures(state, self.log, catalogue, config.storage_writer)
+        self._retired_segments = RetiredSegments(state, self.log, catalogue, config.storage_writer)
         self._verdict: asyncio.Task[None] | None = None
-        """Under way if what ended the tenure looks like damage."""
+        """Judges the error that ended the ownership term, if it looks like damage."""
         self.storage: ChunkedSegmentStorage | None = None
         self.writer: StorageWriter | None = None
 
     # -------------------------------------------------------------------------------------- start
 
     async def start(self) -> None:
-        """Take ownership of the log, recover, start moving data to storage; online when it returns.
+        """Take ownership of the log, recover, start the storage writer; online when it returns.
 
-        Raises as :meth:`SegmentContainer.start`, but nobody has judged its errors.
+        Raises as :meth:`SegmentContainer.start`, but its errors are not judged.
         """
         components, state = self._components, self._state
-        await self.log.start(StoredLengths(state, self.read_index).on_rows, self._replay_turn())
+        await self.log.start(StoredLengths(state, self.read_index).on_rows, self._exclusive_replay())
         await self._check_recovered()
         rows = LogRowStore(state, self.log.processor)
         self.storage = ChunkedSegmentStorage(
@@ -110,7 +110,7 @@ class ContainerTiers:
             state.epoch,
             components.entropy,
             self._config.storage,
-            ArchivedChunks(self._catalogue, state),
+            InactiveChunks(self._catalogue, state),
         )
         self._late_storage.target = self.storage
         self.writer = StorageWriter(
@@ -122,16 +122,15 @@ class ContainerTiers:
             on_progress=self._on_storage_progress,
         )
         self.supervisor.spawn("storage writer", self.writer.run())
-        self.supervisor.spawn("departures", self._departures.run())
-        self.tenure.begin()
+        self.supervisor.spawn("departures", self._retired_segments.run())
+        self.term.begin()
 
     @asynccontextmanager
-    async def _replay_turn(self) -> AsyncIterator[None]:
-        """Replay while no other container of the process does, and give back at once what a failure leaves.
+    async def _exclusive_replay(self) -> AsyncIterator[None]:
+        """Replay while no other container of the process does; release the cache at once after a failure.
 
-        Replay takes what room there is, and ends or fails. Of two that do not fit beside half of each other
-        both would fail, as often as they try. So the next one begins when this one has all its bytes in the
-        cache, or none.
+        A replay may need all of the cache. Of two that do not fit together both could fail, on every retry.
+        So the next one begins when this one has all its bytes in the cache, or none.
         """
         async with self._components.cache.replay_turn:
             try:
@@ -142,20 +141,18 @@ class ContainerTiers:
                 raise
 
     async def _check_recovered(self) -> None:
-        """Every byte that is durable and not stored must be in memory after recovery.
-
-        Others run in between, as while the log was replayed.
+        """Check that every unstored byte is in memory after recovery. Yields to the loop, as the replay.
 
         Raises:
-            ClosedError: somebody ended the log meanwhile, and with it what is in memory.
-            DataCorruptionError: the log was cut although storage did not hold what it held.
+            ClosedError: the log was ended meanwhile, and its cache released.
+            DataCorruptionError: the log was truncated although its bytes were not stored.
         """
         budget = LoopBudget(self._config.replay_operations)
         for segment in list(self._state.by_id.values()):
             if await budget.spend():
                 self.log.check_not_ended()
             if segment.deleted or segment.merged:
-                self._departures.recover(segment)
+                self._retired_segments.recover(segment)
                 continue
             missing = self.read_index.first_uncovered(segment)
             if missing is not None:
@@ -168,30 +165,30 @@ class ContainerTiers:
     async def _on_stored(self, sequence: int) -> None:
         """The storage writer has stored everything up to ``sequence``."""
         await self.log.acknowledge(sequence)
-        self._departures.on_log_cut()
-        self._on_log_cut()
+        self._retired_segments.on_log_truncated()
+        self._on_log_truncated()
 
     def _on_storage_progress(self) -> None:
         self.log.processor.on_memory_freed()
-        self._departures.on_progress()
+        self._retired_segments.on_progress()
 
     async def flush_storage(self) -> None:
-        """Bring everything into long-term storage now, so that the log can be cut."""
+        """Store all unstored bytes now, so that the log can be truncated."""
         if self.writer is not None:
             await self.writer.flush_all()
 
     def stored_length(self, segment: SegmentState) -> int:
-        """Return how many bytes storage has of a segment whose rows are in memory."""
+        """Return the stored length of a segment whose rows are in memory, as storage knows it."""
         assert self.storage is not None
         info = self.storage.info(segment.storage_name)
         return 0 if info is None else info.length
 
     def is_storage_idle(self, segment: SegmentState) -> bool:
-        """Whether storage changes nothing of a segment just now."""
+        """Whether storage is not changing a segment now."""
         return self.storage is None or self.storage.is_idle(segment.storage_name)
 
     def on_evicted(self, segment: SegmentState) -> None:
-        """Drop what is known about a segment that left memory."""
+        """Drop what storage and cache have in memory of an evicted segment."""
         if self.storage is not None:
             self.storage.forget(segment.storage_name)
         self.read_index.drop(segment)
@@ -199,10 +196,10 @@ class ContainerTiers:
     # -------------------------------------------------------------------------------------- end
 
     async def finish(self) -> None:
-        """Begin to stop: what was accepted becomes durable, what waits is told, and within a bounded time
-        storage takes over what the log holds. :meth:`stop` has to follow.
+        """Begin to stop: what was accepted becomes durable, what waits is notified, and within a bounded time
+        unstored bytes are stored. :meth:`stop` has to follow.
         """
-        was_online = self.tenure.leave()
+        was_online = self.term.leave()
         self.log.end_intake()
         self.log.stop_waiting()
         await self.log.flush()
@@ -212,7 +209,7 @@ class ContainerTiers:
             await self.writer.end()
 
     async def stop(self) -> None:
-        """End all background work; nobody is served any more. The log is closed whatever goes wrong."""
+        """End all background work and close the log, also after an error."""
         try:
             await self.log.flush()
         finally:
@@ -227,26 +224,26 @@ class ContainerTiers:
 
     async def _close_log(self) -> None:
         try:
-            if self._verdict is not None:  # it asks the log
+            if self._verdict is not None:  # it uses the log
                 await asyncio.wait([self._verdict])
         finally:
-            self.tenure.close()
+            self.term.close()
             await self.log.stop()
 
     async def _leave_short_log(self) -> None:
-        """Store everything, write a checkpoint, cut the log in front of it: the next start reads only that.
+        """Store everything, write a checkpoint, truncate the log in front of it: all the next start reads.
 
         Requests are refused already; only the container itself still changes its catalogue.
         """
         writer, log = self.writer, self.log
-        if writer is None or log.is_cut:
+        if writer is None or log.is_truncated:
             return
         try:
-            async with self.tenure.finishing(self._config.storage_writer.stop_flush_s):
+            async with self.term.finishing(self._config.storage_writer.stop_flush_s):
                 if await self._components.wal.is_fenced():
                     return
                 await writer.flush_all()
-                if await self._departures.forget():
+                if await self._retired_segments.forget():
                     await writer.flush_all()
                 await log.begin_file()
                 await log.write_new_checkpoint()
@@ -254,20 +251,20 @@ class ContainerTiers:
         except (TimeoutError, HeadraceError) as error:
             why = str(error) or "storage is too slow"
             _logger.info("container %d leaves work for its next start: %s", self._state.container_id, why)
-        except Exception:  # a bug of ours: the log has everything
+        except Exception:  # a bug: the log has everything
             _logger.exception("container %d leaves work for its next start", self._state.container_id)
 
     def _on_task_failed(self, name: str, error: BaseException) -> None:
-        if self.tenure.ended:
+        if self.term.ended:
             return  # a consequence of what ended the container, which has been reported
         self._end(error, name)
         self.log.fail(error if isinstance(error, HeadraceError) else WalWriteError(describe_failure(error)))
 
     def _end(self, error: BaseException, part: str = "") -> None:
-        """Some part failed: the whole container ends, and is recovered by its owner, the registry, which is
-        told once it is known why.
+        """A part failed: the whole container ends. The registry, which recovers it, is notified once the
+        reason is known.
         """
-        if not self.tenure.end():
+        if not self.term.end():
             return
         self.read_index.close()
         if isinstance(error, CorruptionError):
@@ -277,7 +274,7 @@ class ContainerTiers:
 
     async def _judge(self, error: BaseException, part: str) -> None:
         try:
-            error = await self.tenure.judge(error)
+            error = await self.term.judge(error)
         finally:
             self._report(error, part)
 

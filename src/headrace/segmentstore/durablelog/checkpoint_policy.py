@@ -1,4 +1,4 @@
-"""When to write the next metadata checkpoint: after so many frames, bytes or departures of log. Pure."""
+"""When to write the next metadata checkpoint: after so many frames, bytes or retired segments. Pure."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from headrace.limits import MIB
 class CheckpointPolicy:
     """Counts what has become durable since the last checkpoint began, without that checkpoint itself.
 
-    Frames weigh as many bytes as they have, and no less than their part of ``frames_max``. A checkpoint
-    larger than the bounds is not followed by the next one at once: as much log as it took comes in between,
-    so that checkpoints are never more than half of what is written.
+    The weight of a frame is its bytes, at least ``bytes_max / frames_max``. A checkpoint larger than the
+    bounds is followed by at least as much other log before the next one, so that checkpoints are at most
+    half of what is written.
     """
 
     frames_max: int = 4096
     bytes_max: int = 64 * MIB
-    departures_max: int = 25_000
-    """Merged and deleted segments stay in memory until the log is cut, and come back with a recovery of what
-    it holds: many of them are few bytes of log."""
+    retired_max: int = 25_000
+    """Retired segments stay in memory until the log is truncated, and recovery restores those in the log;
+    many of them take few bytes of log."""
 
     weight: int = 0
-    departures: int = 0
-    """How many there had been, ever, when the last checkpoint began."""
+    retired_total: int = 0
+    """Segments retired since the start, when the last checkpoint began."""
     checkpoint_weight: int = 0
 
-    def on_frame(self, size_bytes: int, departures: int = 0) -> bool:
-        """Count a durable frame, and ``departures`` ever; True when a checkpoint is due."""
+    def on_frame(self, size_bytes: int, retired_total: int = 0) -> bool:
+        """Count a durable frame; ``retired_total`` counts since the start. True when a checkpoint is due."""
         self.weight += self._weigh(1, size_bytes)
-        is_due = self.weight >= self.bytes_max or departures - self.departures >= self.departures_max
+        is_due = self.weight >= self.bytes_max or retired_total - self.retired_total >= self.retired_max
         return is_due and self.weight >= self.checkpoint_weight
 
-    def on_begin(self, departures: int = 0) -> None:
+    def on_begin(self, retired_total: int = 0) -> None:
         """A checkpoint begins: it covers all that was counted."""
         self.weight = 0
-        self.departures = departures
+        self.retired_total = retired_total
 
     def on_end(self, frames: int, size_bytes: int) -> None:
-        """The checkpoint is durable; about so many frames and bytes of what was counted since are its own."""
+        """The checkpoint is durable, and about so many of the frames and bytes counted since are its own."""
         self.checkpoint_weight = self._weigh(frames, size_bytes)
         self.weight = max(0, self.weight - self.checkpoint_weight)
 

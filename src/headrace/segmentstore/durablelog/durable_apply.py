@@ -1,4 +1,4 @@
-"""Makes durable operations visible: state, read index, memory log; wakes readers; then answers, in log order.
+"""Makes durable operations visible: state, read index, memory log; wakes readers; then answers. In log order.
 
 Source: ``docs/flows/append.md``, steps 9 and 10.
 """
@@ -17,7 +17,7 @@ from headrace.segmentstore.contract import (
     StoredSeal,
     StoredTruncate,
 )
-from headrace.segmentstore.durablelog.append_runs import OpenRun
+from headrace.segmentstore.durablelog.append_batches import OpenBatch
 from headrace.segmentstore.durablelog.frame_builder import OpenFrame
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.operations import catalogue as ops
@@ -28,7 +28,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 
 
 class Ticket:
-    """An operation, the address of the frame in which it ends, and the future that tells its caller."""
+    """An operation, the address of the frame in which it ends, and the future that notifies its caller."""
 
     __slots__ = ("address", "future", "operation")
 
@@ -39,7 +39,7 @@ class Ticket:
 
 
 class DurableApply:
-    """Where durable frames take effect. Holds no state of its own."""
+    """Applies durable frames. Has no state of its own."""
 
     __slots__ = ("_clock", "_container", "_memory_log", "_read_index")
 
@@ -55,14 +55,14 @@ class DurableApply:
         """Make the items of a durable frame visible, then answer their callers, all in log order.
 
         Raises:
-            DataCorruptionError: not all could be made visible; the container ends.
+            DataCorruptionError: an item could not be made visible; the container ends.
         """
         time_ms = self._clock.now_ms()
         touched: dict[SegmentState, None] = {}
-        append = self._read_index.append  # wakes who waits for these bytes, which nobody sees before we end
+        append = self._read_index.append  # wakes waiting readers, which run after this method
         add_append = self._memory_log.add_append
         for item in frame.items:
-            if type(item) is OpenRun:
+            if type(item) is OpenBatch:
                 segment = item.segment
                 data = (
                     frame.view[item.data_at : item.data_at + item.length]
@@ -70,10 +70,10 @@ class DurableApply:
                     else memoryview(item.pieces)
                 )
                 end = item.offset + item.length
-                segment.apply_run(
+                segment.apply_batch(
                     item.owner.writer_id, item.last_event_number, item.event_count, end, time_ms
                 )
-                if item.length:  # an append may be empty: it moves its writer on, and owes storage nothing
+                if item.length:  # an empty append changes its writer's attribute and stores nothing
                     append(segment, item.offset, data)
                     add_append(item.sequence, segment, item.offset, item.length)
             else:
@@ -82,7 +82,7 @@ class DurableApply:
         for segment in touched:
             self._read_index.on_changed(segment)
         for item in frame.items:
-            if type(item) is OpenRun:
+            if type(item) is OpenBatch:
                 item.owner.on_durable(item.last_event_number, item.request_id, item.offset + item.length)
             elif not item.future.done():
                 item.future.set_result(item)
@@ -96,12 +96,10 @@ def make_visible(
     memory_log: OperationMemoryLog,
     touched: dict[SegmentState, None],
 ) -> None:
-    """Apply one durable operation to the state, the read index and the memory log. Also what recovery
-    runs.
-    """
+    """Apply one durable operation to the state, the read index and the memory log. Recovery uses it too."""
     transitions.apply(container, operation, time_ms)
     match operation:
-        case ops.AppendRun() | ops.Append():
+        case ops.AppendBatch() | ops.Append():
             segment = container.by_id[operation.segment_id]
             if len(operation.data):
                 read_index.append(segment, operation.offset, memoryview(operation.data))
@@ -120,7 +118,7 @@ def make_visible(
                 memory_log.add(
                     StoredMerge(operation.sequence, segment, source, operation.offset, operation.length)
                 )
-            else:  # there is nothing to join
+            else:  # no bytes to merge
                 memory_log.add(StoredDelete(operation.sequence, source))
             touched[source] = None
         case ops.Delete():

@@ -1,4 +1,4 @@
-"""Those who wait until what was accepted so far is durable."""
+"""Callbacks that wait until everything accepted so far is durable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Resume = Callable[[], None]
 
 
 class DurableBarriers:
-    """Callbacks by the number of frames that have to be durable, in that order."""
+    """Callbacks in the order of the number of frames that each needs durable."""
 
     __slots__ = ("_waiting",)
 
@@ -20,16 +20,16 @@ class DurableBarriers:
         return len(self._waiting)
 
     def add(self, frames: int, resume: Resume) -> None:
-        """Call ``resume`` once when so many frames are durable. Not less than of those who wait already."""
+        """Call ``resume`` once when so many frames are durable; not fewer than for the callback before."""
         self._waiting.pop(resume, None)
         self._waiting[resume] = frames
 
     def remove(self, resume: Resume) -> None:
-        """Nobody waits with ``resume`` any more: a log may stand still for hours, and many give up."""
+        """Forget ``resume``: a log may be stalled for hours, and callers are cancelled meanwhile."""
         self._waiting.pop(resume, None)
 
     def release(self, frames: int | None) -> None:
-        """So many frames are durable; None: the log has ended, and nobody waits any more."""
+        """Call what waited for at most ``frames`` durable frames; None: the log has ended, call all."""
         released: list[Resume] = []
         for resume, wanted in self._waiting.items():
             if frames is not None and wanted > frames:

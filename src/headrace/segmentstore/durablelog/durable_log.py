@@ -1,7 +1,7 @@
-"""The durable log of one container: recovers it, processes its operations, checkpoints it, cuts it.
+"""The durable log of one container: recovery, operations, metadata checkpoints, truncation.
 
-``start`` is the only way in, and it is recovery: take ownership of the WAL (fencing whoever had it), replay
-what it holds, and make sure a metadata checkpoint of this owner follows. Source: ``docs/flows/recovery.md``.
+``start`` is the only entry, and it is recovery: take ownership of the WAL, which fences the former owner,
+replay the log, and write a first metadata checkpoint if it is new. Source: ``docs/flows/recovery.md``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class DurableLogStatistics:
-    """What recovery met, and what happened since."""
+    """Counts of recovery and of the time since."""
 
     recovered_operations: int
     recovered_frames: int
@@ -85,12 +85,12 @@ class DurableLog:
         self._budget = LoopBudget(replay_operations)
         self._on_failed = on_failed
         self._ended: HeadraceError | None = None
-        """Why nothing is to happen any more, if somebody ended the log."""
+        """Why the log was ended, if it was."""
         self._truncation = TruncationPoints()
         self._checkpointing = False
-        self._checkpoint_turn = asyncio.Lock()
+        self._checkpoint_lock = asyncio.Lock()
         self.truncated_sequence = 0
-        """Everything before it is in long-term storage, and nobody needs it in the log any more."""
+        """Everything before it is stored and no longer needed in the log."""
         self._recovered_operations = 0
         self._recovered_frames = 0
         self._counted_checkpoints = 0
@@ -98,8 +98,8 @@ class DurableLog:
         self._truncations = 0
         self._processor: OperationProcessor | None = None
         self.memory_log = OperationMemoryLog(memory_log_max)
-        self.departed_in_log: set[int] = set()
-        """Segments whose merge or deletion recovery replayed: the storage writer will meet it again."""
+        self.retired_in_log: set[int] = set()
+        """Segments whose merge or deletion was replayed: the storage writer receives it again."""
 
     @property
     def processor(self) -> OperationProcessor:
@@ -111,23 +111,22 @@ class DurableLog:
     async def start(
         self,
         on_storage_rows: Callable[[Mapping[str, bytes | None]], None],
-        turn: contextlib.AbstractAsyncContextManager[object] | None = None,
+        replaying: contextlib.AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         """Take ownership, replay, write a first checkpoint if the log is new.
 
-        ``on_storage_rows`` is told about the rows of long-term storage as they are met in the log. ``turn``
-        is waited for before the log is replayed, and held until that has ended; not while a disk is waited
-        for.
+        ``on_storage_rows`` is notified of the rows of long-term storage in the order of the log.
+        ``replaying`` is entered for the replay only, not while the WAL is opened.
 
         Raises:
-            ClosedError: somebody ended the log meanwhile.
+            ClosedError: the log was ended meanwhile.
             DataCorruptionError: the log contradicts itself.
             FencedOutError: a newer owner exists.
-            StorageFullError: no room to take ownership.
+            StorageFullError: there is no space to take ownership.
         """
         await self._wal.open()
         self._container.begin(self._wal.epoch)
-        async with turn or contextlib.nullcontext():
+        async with replaying or contextlib.nullcontext():
             recovered = await self._replay(on_storage_rows)
         self._processor = OperationProcessor(
             self._wal,
@@ -143,7 +142,7 @@ class DurableLog:
             await self.write_checkpoint()
 
     async def _replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
-        """Rebuild the container's state from the WAL, others run in between; False if the log is new."""
+        """Rebuild the container's state from the WAL, yielding to the loop; False if the log is new."""
         self.check_not_ended()
         reader = FrameReader()
         replay = LogReplay(
@@ -160,19 +159,19 @@ class DurableLog:
         recovered = replay.finish()
         self._recovered_operations = replay.operation_count
         self._recovered_frames = reader.frame_count
-        self.departed_in_log = replay.departed
+        self.retired_in_log = replay.retired
         self.truncated_sequence = replay.first_sequence
         return recovered
 
     def _on_record(self, record: WalRecord) -> None:
-        # What is recovered counts: a container that fails again and again does not let its log grow.
-        self._policy.on_frame(len(record.payload), self._container.departures)
+        # Recovered frames count, so that the log of a container that fails repeatedly does not grow.
+        self._policy.on_frame(len(record.payload), self._container.retired_total)
         if len(self._truncation) != self._counted_checkpoints:
             self._counted_checkpoints = len(self._truncation)
-            self._policy.on_begin(self._container.departures)
+            self._policy.on_begin(self._container.retired_total)
 
     def check_not_ended(self) -> None:
-        """Whoever ended the log while others ran has let go of the cache, too: nothing may be put there."""
+        """Raise if the log was ended: the cache was released with it, and nothing may be added to it."""
         if self._ended is not None:
             raise self._ended
 
@@ -194,7 +193,7 @@ class DurableLog:
 
     @property
     def requests_max(self) -> int:
-        """So many may be asked for at once: all of them may have to wait for frames."""
+        """Requests that may wait for frames; more are refused."""
         return self._limits.requests_max
 
     async def flush(self) -> None:
@@ -205,9 +204,9 @@ class DurableLog:
     # -------------------------------------------------------------------------------------- checkpoints
 
     def _on_frame_durable(self, size_bytes: int) -> None:
-        if self._policy.on_frame(size_bytes, self._container.departures) and not self._checkpointing:
+        if self._policy.on_frame(size_bytes, self._container.retired_total) and not self._checkpointing:
             self._checkpointing = True
-            with contextlib.suppress(ClosedError):  # the container stops: what it still accepted is enough
+            with contextlib.suppress(ClosedError):  # the container stops: no checkpoint needed
                 self._supervisor.spawn("metadata checkpoint", self._write_due_checkpoint())
 
     async def _write_due_checkpoint(self) -> None:
@@ -217,31 +216,31 @@ class DurableLog:
             _logger.warning("container %d: a checkpoint was put off: %s", self._container.container_id, error)
 
     async def write_checkpoint(self) -> int:
-        """Write the whole metadata into the log; once durable, the log may be cut in front of it.
+        """Write the whole metadata into the log; once durable, the log may be truncated in front of it.
 
-        Answers the sequence number of its beginning. Checkpoints are written one after the other.
+        Returns the sequence number of its beginning. Checkpoints are written one after the other.
         """
-        async with self._checkpoint_turn:
+        async with self._checkpoint_lock:
             return await self._write_checkpoint()
 
     async def write_new_checkpoint(self) -> None:
-        """Write one if anything was logged since the newest one: it is never the reason for the next one.
+        """Write one if anything was logged since the newest one, which itself does not count.
 
-        For those who want a short log, not for those who need a later beginning than that of the newest one.
+        For callers that need a short log, not for those that need a later beginning than the newest has.
         """
-        async with self._checkpoint_turn:
+        async with self._checkpoint_lock:
             newest = self._truncation.newest
             if newest is None or newest.end_sequence != self._container.sequence:
                 await self._write_checkpoint()
             else:
-                self._policy.on_begin(self._container.departures)
+                self._policy.on_begin(self._container.retired_total)
                 self._checkpointing = False
 
     async def _write_checkpoint(self) -> int:
         self._checkpointing = True
         try:
             await self._encode_rows()
-            self._policy.on_begin(self._container.departures)
+            self._policy.on_begin(self._container.retired_total)
             begin, snapshot = await self._begin_checkpoint()
             addresses, written = await self._write_parts(begin, snapshot)
             end = await self.submit(partial(self._propose_end, begin, snapshot), critical=True)
@@ -253,25 +252,25 @@ class DurableLog:
         return int(begin.operation.sequence)
 
     async def _encode_rows(self) -> None:
-        """Have the rows of a checkpoint at hand before it begins: it encodes those that change until then.
+        """Encode the rows that changed before a checkpoint begins, which encodes only later changes.
 
-        In its one moment it would encode all that have changed since the last one: 25,000 with four writers
-        each take 0.1 s, and nothing else would happen on this loop.
+        The snapshot is taken without yielding to the loop: 25,000 changed rows with four writers each would
+        block it for 0.1 s.
         """
         for state in list(self._container.by_id.values()):
             if state.checkpoint_row is None:
                 await self._budget.spend(1 + len(encode_segment_row(state)) // ROW_BYTES)
 
     async def _write_parts(self, begin: Ticket, snapshot: CheckpointSnapshot) -> tuple[set[int], int]:
-        """Log the parts of a checkpoint; answer the addresses of their frames, and how many bytes they are.
+        """Log the parts of a checkpoint; return the addresses of their frames, and their number of bytes.
 
-        A frame full of them is on its way at a time. Whatever is appended meanwhile lies between them, and a
-        recovery keeps that aside: all that waits for the disk, each time that a part is waited for.
+        One frame full of parts is in flight at a time. Appends meanwhile lie between the parts, and recovery
+        holds these in memory: for each frame of parts, what was written to the disk together with it.
         """
         addresses: set[int] = set()
         written = 0
         parts = snapshot.parts(self._part_bytes)
-        # All of those on their way may have to wait for frames.
+        # All parts in flight may have to wait for frames.
         at_once = max(1, min(self._wal.frame_bytes_max // self._part_bytes, self.requests_max // 2))
         while some := list(islice(parts, at_once)):
             waiting: list[asyncio.Future[Ticket]] = []
@@ -285,7 +284,7 @@ class DurableLog:
         return addresses, written
 
     def _propose_end(self, begin: Ticket, snapshot: CheckpointSnapshot, sequence: int) -> ops.CheckpointEnd:
-        # Used no earlier than this operation is durable: only then does the storage writer hear of it.
+        # Not used before this operation is durable: only then is the storage writer notified of it.
         self._truncation.add(Checkpoint(sequence, begin.address, begin.operation.sequence))
         return ops.CheckpointEnd(
             sequence, begin.operation.sequence, len(snapshot.segment_rows), len(snapshot.storage_rows)
@@ -295,7 +294,7 @@ class DurableLog:
         snapshots: list[CheckpointSnapshot] = []
 
         def propose(sequence: int) -> ops.CheckpointBegin:
-            # The snapshot is taken in the very moment the operation gets its place in the log.
+            # The snapshot is taken in the moment in which the operation gets its sequence number.
             snapshots.append(CheckpointSnapshot(self._container))
             return ops.CheckpointBegin(sequence, self._container.container_id, self._container.epoch)
 
@@ -303,8 +302,8 @@ class DurableLog:
         return begin, snapshots[-1]
 
     @property
-    def is_cut(self) -> bool:
-        """Whether the log holds no operation but those of its newest checkpoint."""
+    def is_truncated(self) -> bool:
+        """Whether the log has no operation but those of its newest checkpoint."""
         newest = self._truncation.newest
         return (
             newest is not None
@@ -318,14 +317,14 @@ class DurableLog:
         await self._wal.begin_file()
 
     async def acknowledge(self, sequence: int) -> None:
-        """Everything up to ``sequence`` is in long-term storage: cut the log if that frees anything.
+        """Everything up to ``sequence`` is stored: truncate the log if that frees anything.
 
-        May be repeated after an error: nothing is forgotten before the log is cut.
+        May be repeated after an error: nothing is forgotten before the log is truncated.
         """
         checkpoint = self._truncation.find(sequence)
         if checkpoint is not None:
             await self._wal.truncate(checkpoint.begin_address)
-            self._truncation.on_cut(checkpoint)
+            self._truncation.on_truncated(checkpoint)
             self._truncations += 1
             self.truncated_sequence = max(self.truncated_sequence, checkpoint.begin_sequence)
 
@@ -337,17 +336,17 @@ class DurableLog:
             self._processor.fail(error)
 
     def end_intake(self) -> None:
-        """See :meth:`OperationProcessor.end_intake`: the container is about to stop. Also a start ends."""
+        """See :meth:`OperationProcessor.end_intake`: the container is about to stop. Ends a start, too."""
         self._ended = self._ended or ClosedError("the log was closed while it was being recovered")
         if self._processor is not None:
             self._processor.end_intake()
 
     def stop_waiting(self) -> None:
-        """A full disk is not to hold up what was accepted: it becomes durable now or fails."""
+        """Do not wait for space on a full disk any more: what was accepted becomes durable now or fails."""
         self._wal.stop_waiting()
 
     async def stop(self) -> None:
-        """Make durable what was accepted, then close the WAL. Whatever comes later is refused.
+        """Make durable what was accepted, then close the WAL. Later requests are refused.
 
         The WAL is closed also if this is cancelled.
         """
@@ -361,7 +360,7 @@ class DurableLog:
 
     @property
     def waits_for_space(self) -> bool:
-        """Whether full storage holds the write-ahead log up now."""
+        """Whether the write-ahead log waits for space."""
         return self._wal.statistics().space_waiting > 0
 
     def statistics(self) -> DurableLogStatistics:

@@ -1,7 +1,7 @@
-"""Packs operations into data frames lent by the WAL: each payload byte is copied once, from where it came.
+"""Packs operations into data frames lent by the WAL: each payload byte is copied once, from its source.
 
-The builder knows bytes and frames, not what an operation means. A frame collects the items (whatever the
-caller hands in) whose last byte it holds; when the frame is durable those items are, and all earlier ones.
+The builder knows bytes and frames, not what an operation means. A frame has the items (opaque to the builder)
+whose last byte it contains; when the frame is durable, these items are, and all earlier ones.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headrace.wal.contract import Wal, WalFrame
 
 Buffer = bytes | bytearray | memoryview
 
-_ROOM_MIN = ENTRY_HEADER.size + 64
-"""A frame with less room than this is sealed rather than given a sliver of the next operation."""
+_FREE_MIN = ENTRY_HEADER.size + 64
+"""A frame with fewer free bytes is sealed rather than filled with the start of the next operation."""
 
 _NO_MEMORY: Final = "there is no memory for a frame of the log now"
 
@@ -47,7 +47,7 @@ class FrameBuilder:
     """Fills frames. ``ready`` holds sealed ones, oldest first, for the caller to hand to the WAL."""
 
     def __init__(self, wal: Wal, set_aside: Callable[[int], None]) -> None:
-        """``set_aside`` hears of the bytes of each frame that is taken from the log, and given back."""
+        """``set_aside`` is notified of the bytes of each frame that is acquired, and, negative, released."""
         self._wal = wal
         self._set_aside = set_aside
         self._capacity = wal.frame_bytes_max
@@ -56,13 +56,13 @@ class FrameBuilder:
         self.current: OpenFrame | None = None
         self.ready: deque[OpenFrame] = deque()
 
-    def frame_with_room(self, size_bytes: int) -> OpenFrame | None:
-        """Return a frame in which ``size_bytes`` more fit in one piece, sealing the current one if need be.
+    def find_frame(self, size_bytes: int) -> OpenFrame | None:
+        """Return a frame with ``size_bytes`` free bytes, sealing the current one if it has fewer.
 
         None: no frame is free now. ``size_bytes`` includes the entry header.
 
         Raises:
-            ThrottledError: there is no memory for a frame now; there is none open then.
+            ThrottledError: there is no memory for a frame now; no frame is open then.
         """
         current = self.current
         if current is not None:
@@ -83,7 +83,7 @@ class FrameBuilder:
         return self.current
 
     def release(self, frame: OpenFrame) -> None:
-        """Give a frame back to the log: its content was applied."""
+        """Release a frame to the log: its content was applied."""
         self._set_aside(-self._capacity)
         self._wal.release_frame(frame.frame)
 
@@ -96,12 +96,12 @@ class FrameBuilder:
         return 2 + size_bytes // self.content_bytes_max
 
     def prepare(self, size_bytes: int) -> None:
-        """Make sure that :meth:`write` of up to ``size_bytes`` in this turn of the loop lacks no memory.
+        """Ensure memory for a :meth:`write` of up to ``size_bytes`` in this iteration of the loop.
 
-        For whoever changes state before it writes.
+        For callers that change state before they write.
 
         Raises:
-            ThrottledError: there is none now; nothing changed.
+            ThrottledError: there is no memory now; nothing changed.
         """
         current = self.current
         if current is None or current.used + ENTRY_HEADER.size + size_bytes > current.capacity:
@@ -111,17 +111,16 @@ class FrameBuilder:
                 raise ThrottledError(_NO_MEMORY) from error
 
     def write(self, pieces: Sequence[Buffer], size_bytes: int, item: Any, sequence: int) -> bool:
-        """Write one operation, over as many frames as it takes; ``item`` belongs to the frame of its last
-        byte.
+        """Write one operation into as many frames as it needs; ``item`` belongs to the last of them.
 
-        Returns False, with nothing written, if there are not enough frames. The caller checks
-        :meth:`frames_needed` against the pool first, so that a False in the middle cannot happen.
+        Returns False, with nothing written, if no frame is free. The caller compares :meth:`frames_needed`
+        with the free frames first, so that they cannot run out in the middle.
         """
         current = self.current
         need = ENTRY_HEADER.size + size_bytes
         if current is None or current.used + need > current.capacity:
             if current is not None and (
-                current.capacity - current.used < _ROOM_MIN or need <= self._capacity - FRAME_HEADER.size
+                current.capacity - current.used < _FREE_MIN or need <= self._capacity - FRAME_HEADER.size
             ):
                 self.seal()
                 current = None
@@ -151,20 +150,20 @@ class FrameBuilder:
         source = iter(pieces)
         piece = memoryview(next(source))
         while True:
-            room = min(current.capacity - current.used - ENTRY_HEADER.size, remaining)
-            remaining -= room
+            length = min(current.capacity - current.used - ENTRY_HEADER.size, remaining)
+            remaining -= length
             if remaining == 0:
                 flags |= LAST
-            ENTRY_HEADER.pack_into(current.view, current.used, room, flags)
+            ENTRY_HEADER.pack_into(current.view, current.used, length, flags)
             at = current.used + ENTRY_HEADER.size
-            while room:
+            while length:
                 while not piece:
                     piece = memoryview(next(source))
-                part = piece[:room]
+                part = piece[:length]
                 end = at + len(part)
                 current.view[at:end] = part
                 piece = piece[len(part) :]
-                room -= len(part)
+                length -= len(part)
                 at = end
             current.used = at
             if remaining == 0:
@@ -178,7 +177,7 @@ class FrameBuilder:
             current.first_sequence = sequence
 
     def seal(self) -> None:
-        """Close the current frame, if it holds anything, and queue it for the WAL."""
+        """Close the current frame, unless it is empty, and queue it for the WAL."""
         current = self.current
         if current is not None and current.used > FRAME_HEADER.size:
             self.ready.append(current)

@@ -1,8 +1,8 @@
-"""Hands frames to the WAL and takes them back in order. Nothing here waits for the disk.
+"""Hands frames to the WAL and completes them in order. Nothing here waits for the disk.
 
-Group commit needs no timer: while every writer of the WAL is busy the open frame goes on filling, and the
-next free one takes all of it. Full frames may wait in the WAL itself, so that its writers need not wait for
-the loop.
+Group commit needs no timer: while every writer of the WAL is busy, the open frame is filled further, and the
+next free writer takes all of it. Full frames may wait in the WAL itself, so that its writers need not wait
+for the loop.
 
 Source: ``docs/flows/append.md``, steps 7 to 9.
 """
@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from headrace.errors import HeadraceError, WalWriteError
 from headrace.runtime.clock import Clock
-from headrace.segmentstore.durablelog.append_runs import AppendRuns
+from headrace.segmentstore.durablelog.append_batches import AppendBatches
 from headrace.segmentstore.durablelog.durable_apply import DurableApply, Ticket
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
-from headrace.segmentstore.durablelog.loop_turn import LoopTurn
+from headrace.segmentstore.durablelog.next_iteration import NextIteration
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
 from headrace.wal.contract import Wal, WalFrame
 
@@ -29,8 +29,8 @@ FRAMES_AHEAD_MAX: Final = 4
 """Full frames handed to the log, written or waiting for one of its writers."""
 
 ITEMS_MAX: Final = 256
-"""A frame with so many operations is full, but for those of the same turn. All of a frame, and of those
-written with it, take effect in one turn of the loop: 20,000 small ones, which would fit, take 0.15 s."""
+"""A frame with so many operations is sealed in the next iteration of the loop. All operations of a frame, and
+of frames written with it, take effect in one iteration: 20,000 small ones, which would fit, take 0.15 s."""
 
 
 class FrameDispatch:
@@ -40,8 +40,8 @@ class FrameDispatch:
         self,
         wal: Wal,
         builder: FrameBuilder,
-        runs: AppendRuns,
-        turn: LoopTurn,
+        batches: AppendBatches,
+        next_iteration: NextIteration,
         durable: DurableApply,
         clock: Clock,
         stats: ProcessorStatistics,
@@ -49,10 +49,10 @@ class FrameDispatch:
         on_durable: Callable[[int], None],
         on_failed: Callable[[HeadraceError], None],
     ) -> None:
-        """``on_durable`` hears of each frame's bytes once the frame is applied; ``on_failed`` of the end."""
+        """``on_durable`` is notified of the bytes of each applied frame; ``on_failed`` of the end."""
         self._wal = wal
         self._builder = builder
-        self._runs = runs
+        self._batches = batches
         self._apply = durable.apply
         self._clock = clock
         self._stats = stats
@@ -60,41 +60,41 @@ class FrameDispatch:
         self._on_failed = on_failed
         self._in_flight: deque[OpenFrame] = deque()
         self._ended = False
-        turn.action = self.send
+        next_iteration.action = self.send
 
     @property
     def frames_in_flight(self) -> int:
         return len(self._in_flight)
 
     @property
-    def frames_held(self) -> int:
-        """Frames of the WAL's pool that are on this side of it: open, sealed, or in flight."""
+    def frames_in_use(self) -> int:
+        """Frames of the WAL's pool that are not free: open, sealed, or in flight."""
         return len(self._in_flight) + len(self._builder.ready) + (self._builder.current is not None)
 
     def send(self) -> None:
-        """Hand over what may go now."""
+        """Hand over the frames that may be written now."""
         if self._ended:
             return
         try:
             self._send()
-        except Exception as error:  # noqa: BLE001 - a bug of ours: nobody may wait for ever
+        except Exception as error:  # noqa: BLE001 - a bug: no caller may wait for ever
             self._on_bug(error)
 
     def _send(self) -> None:
         builder = self._builder
         wal = self._wal
         if builder.current is not None and len(builder.current.items) >= ITEMS_MAX:
-            self._runs.close()
+            self._batches.close()
             builder.seal()
         while True:
             if builder.ready:
-                # Full frames may wait in the log as well: its writers then need not wait for the loop.
+                # Full frames may wait in the log: its writers then need not wait for the loop.
                 if wal.slots_free <= 0 and len(self._in_flight) >= FRAMES_AHEAD_MAX:
                     return
             else:
                 if wal.slots_free <= 0:
-                    return  # the open frame goes on filling: that is group commit
-                self._runs.close()
+                    return  # the open frame is filled further: that is group commit
+                self._batches.close()
                 builder.seal()
                 if not builder.ready:
                     return
@@ -116,7 +116,7 @@ class FrameDispatch:
             return
         try:
             self._apply(open_frame)
-            self._in_flight.popleft()  # not before: whoever waits for a frame that fails has to be told
+            self._in_flight.popleft()  # not before: a failure notifies the callers of this frame
             self._stats.frames_durable += 1
             self._builder.release(open_frame)
             self._on_durable(open_frame.used)
@@ -127,12 +127,12 @@ class FrameDispatch:
             self._on_bug(failure)
 
     def _on_bug(self, error: Exception) -> None:
-        """State and log may differ now: this owner ends, and the next one is built from the log."""
+        """End this owner: state and log may differ, and only recovery from the log makes them agree."""
         _logger.error("the operation processor failed", exc_info=error)
         self._on_failed(WalWriteError(f"a bug ended the operation processor: {error!r}"))
 
     def end(self) -> list[Any]:
-        """Send and apply nothing more; return the items of every frame that is not known to be durable."""
+        """Stop sending and applying; return the items of every frame that is not known to be durable."""
         self._ended = True
         frames = [*self._in_flight, *self._builder.ready]
         if self._builder.current is not None:

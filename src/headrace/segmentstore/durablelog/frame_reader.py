@@ -1,8 +1,8 @@
-"""Puts operations back together from data frames, tolerating exactly what a crash may leave behind.
+"""Assembles operations from data frames, tolerating exactly what a crash may leave.
 
 An incomplete operation at the end of the log was never acknowledged: it is dropped. Entries in front of the
-first *first* entry belong to an operation whose head was truncated away: they are skipped. Anything else
-out of place is corruption.
+first *first* entry belong to an operation whose head was truncated: they are skipped. Any other entry that
+does not fit is corruption.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FIRST, F
 
 
 class FrameReader:
-    """Feed it WAL records in order; it yields whole operations as views (valid until the next record)."""
+    """Turns WAL records, in order, into whole operations: views that are valid until the next record."""
 
     __slots__ = ("_address", "_partial", "_seen_first", "frame_count", "frame_time_ms", "start_address")
 
@@ -24,7 +24,7 @@ class FrameReader:
         self._seen_first = False
         self._address = -1
         self.start_address = -1
-        """Address of the frame in which the operation just yielded begins: a safe place to cut the log."""
+        """Address of the frame in which the operation just yielded begins: the log may be truncated there."""
         self.frame_time_ms = 0
         self.frame_count = 0
 

@@ -1,4 +1,4 @@
-"""What weighs on one container's log, in bytes and operations, against its bounds."""
+"""The load of one container's log, in bytes and operations, compared with its bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProcessorLimits:
 
 
 class LogLoad:
-    """Looks at the parts of one container. Holds no state of its own."""
+    """Measures the parts of one container. Has no state of its own."""
 
     __slots__ = ("_dispatch", "_limits", "_memory_log", "_read_index", "_wal")
 
@@ -43,15 +43,15 @@ class LogLoad:
         self._wal = wal
 
     def has_memory(self) -> bool:
-        """Whether a fresh frame may be opened: all it brings finds room until storage has it."""
+        """Whether a fresh frame may be opened: memory log and cache can take its content."""
         return (
             len(self._memory_log) < self._memory_log.count_max
             and self._read_index.unstored_bytes() < self._limits.unstored_bytes_max
-            and self._read_index.has_room()
+            and self._read_index.has_free_capacity()
         )
 
     def measure_delay(self) -> tuple[float, str]:
-        """Return the delay of now in seconds and what asks for it."""
+        """Return the current delay in seconds and its source."""
         memory_log, dispatch = self._memory_log, self._dispatch
         load = Load(
             unstored_bytes=self._read_index.unstored_bytes(),
@@ -59,7 +59,7 @@ class LogLoad:
             cache_pressure=self._read_index.cache_pressure(),
             operations=len(memory_log),
             operations_max=memory_log.count_max,
-            frames=dispatch.frames_held,
+            frames=dispatch.frames_in_use,
             frames_in_flight=dispatch.frames_in_flight,
             write_s=self._wal.write_seconds_last,
         )

@@ -1,14 +1,13 @@
 """Rebuilds a container from its log: the first whole metadata checkpoint, then everything after its
 beginning.
 
-Only what the log holds decides the outcome: any prefix of it, ending anywhere, recovers cleanly, and
-recovering
-twice gives the same state. What was durable but not yet stored is handed to the storage writer again
-through the memory log. Source: ``docs/flows/recovery.md``.
+Only the content of the log decides the outcome: any prefix of it recovers, and recovering twice gives the
+same state. Unstored operations are handed to the storage writer again through the memory log. Source:
+``docs/flows/recovery.md``.
 
-Nothing here waits. Recovery is work for the processor, a second for some hundred thousand operations, and
-other containers and connections live on the same loop: :meth:`LogReplay.replay` tells how much it does, so
-that an owner lets others run in between. An inspection uses :meth:`LogReplay.feed`.
+Nothing here waits. A hundred thousand operations take about a second of CPU on a loop shared with other
+containers and connections: :meth:`LogReplay.replay` yields the amount of its work, so that the caller can
+yield to the loop in between. An inspection uses :meth:`LogReplay.feed`.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from headrace.segmentstore.state.container_state import ContainerState
 from headrace.wal.contract import WalRecord
 
 _LOG_BYTES: Final = 8 * KIB
-"""So much of the log takes as long to read, check and copy into the cache as an operation."""
+"""Bytes of the log that take as long to read, check and copy into the cache as an operation."""
 ROW_BYTES: Final = 512
-"""So much of a segment's row, which is made of small values: up to a quarter of a million in one row."""
+"""Bytes of a segment's row, of small values, that take as long: a row has up to a quarter of a million."""
 _STORAGE_ROWS_AT_ONCE: Final = 100
 
 
 class LogReplay:
-    """Give it all of the log in order, by :meth:`replay` or :meth:`feed`, then call :meth:`finish`."""
+    """Receives the whole log in order, by :meth:`replay` or :meth:`feed`; :meth:`finish` comes last."""
 
     def __init__(
         self,
@@ -63,16 +62,16 @@ class LogReplay:
         self._between: list[tuple[Operation, int]] = []
         self._orphans = 0
         self.operation_count = 0
-        self._listed = 0  # rows and segments that the operation just taken lists
-        self.departed: set[int] = set()
-        """Ids of segments whose merge or deletion was replayed, so that storage hears of it again."""
+        self._listed = 0  # rows and segments that the last operation lists
+        self.retired: set[int] = set()
+        """Ids of segments whose merge or deletion was replayed, so that storage is notified of it again."""
         self.first_sequence = 0
-        """Where the first whole checkpoint begins: operations before it left nothing that is still to do."""
+        """Where the first whole checkpoint begins: operations before it have no effect any more."""
 
     def replay(self, reader: FrameReader, record: WalRecord) -> Iterator[int]:
-        """Replay the next record, to be gone through to its end; yields, behind each step, how much it was.
+        """Replay the next record; the iterator has to be exhausted. Yields after each step its work.
 
-        The unit is an operation, 8 us or so, and what takes as long.
+        The unit of work is one operation, about 8 us, or what takes as long.
 
         Raises:
             DataCorruptionError: the log contradicts itself.
@@ -100,7 +99,7 @@ class LogReplay:
             pass
 
     def _take(self, operation: Operation, time_ms: int, address: int) -> Iterator[int] | None:
-        """Take the next operation; answer what is left to be done of it, None as a rule."""
+        """Take the next operation; return the rest of its work, None unless it ends the first checkpoint."""
         self.operation_count += 1
         self._listed = 0
         match operation:
@@ -139,7 +138,7 @@ class LogReplay:
         if self._installed:
             self._replay(operation, time_ms)
         elif self._begin is not None:
-            if isinstance(operation, ops.AppendRun | ops.Append):
+            if isinstance(operation, ops.AppendBatch | ops.Append):
                 operation = dataclasses.replace(operation, data=bytes(operation.data))
             self._between.append((operation, time_ms))
         else:
@@ -184,7 +183,7 @@ class LogReplay:
         for operation, time_ms in between:
             self._listed = 0
             self._replay(operation, time_ms)
-            if isinstance(operation, ops.AppendRun | ops.Append):
+            if isinstance(operation, ops.AppendBatch | ops.Append):
                 self._listed = len(operation.data) // _LOG_BYTES
             yield 1 + self._listed
         self._on_checkpoint_end(end)
@@ -211,22 +210,22 @@ class LogReplay:
             time_ms,
             self._read_index,
             self._memory_log,
-            touched,  # type: ignore[arg-type]  # nobody waits on a segment during recovery
+            touched,  # type: ignore[arg-type]  # no reader waits on a segment during recovery
         )
         if isinstance(operation, ops.Merge | ops.Delete):
-            self.departed.add(
+            self.retired.add(
                 operation.source_id if isinstance(operation, ops.Merge) else operation.segment_id
             )
-            self._read_index.let_go(self._container.by_id[operation.segment_id])
+            self._read_index.free_unneeded(self._container.by_id[operation.segment_id])
         elif isinstance(operation, ops.StorageRows):
             self._listed = len(operation.changes)
             self._on_storage_rows(operation.changes)
 
     def _evict(self, operation: ops.EvictSegments) -> None:
-        """Let go of segments that were evicted, and so stored.
+        """Evict segments, which were all stored.
 
-        The log may hold older operations of them than it has to. These are in the memory log with the
-        objects that are void now, by which the storage writer knows that they are no concern of it.
+        The log may still hold older operations of them. These are in the memory log with the evicted
+        objects, so the storage writer skips them.
         """
         container = self._container
         storage_keys = operation.storage_keys or [()] * len(operation.segment_ids)
@@ -235,12 +234,12 @@ class LogReplay:
             container.remove_rows(keys)
 
     def finish(self) -> bool:
-        """Say whether anything was recovered. False: the log is new and needs its first checkpoint.
+        """Return whether anything was recovered. False: the log is new and needs its first checkpoint.
 
         Raises:
             DataCorruptionError: operations without any whole checkpoint before or around them.
         """
-        assert not self._unfinished, "somebody has not gone through what is left of a checkpoint"
+        assert not self._unfinished, "the caller has not exhausted an iterator of replay"
         if not self._installed and (self._orphans or self._between):
             raise DataCorruptionError("the log holds operations but no whole metadata checkpoint")
         return self._installed

@@ -1,7 +1,7 @@
 """Durable operations in memory, in sequence order, until the storage writer takes them.
 
-Neighbouring appends to one segment are joined while they wait: under load the storage writer meets one item
-per megabyte, not one per run.
+Adjacent appends to one segment are joined while they wait: under load the storage writer receives one item
+per megabyte, not one per append batch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OperationMemoryLog:
         return len(self._queue)
 
     def add_append(self, sequence: int, segment: SegmentState, offset: int, length: int) -> None:
-        """Add a durable append; it is joined to the last item if it continues it. Raises as :meth:`add`."""
+        """Add a durable append, joined to the last item if it continues that. Raises as :meth:`add`."""
         queue = self._queue
         if queue:
             last = queue[-1]

@@ -3,13 +3,12 @@
 ::
 
     append_block / submit          check against the accepted state, number, copy into the open frame
-      send (once per loop turn)    close the open run, hand frames to the WAL while it has a free slot
+      send (once per iteration)    close the open batch, hand frames to the WAL while it has a free slot
         on_written                 apply to state, read index and memory log; wake readers; answer callers
 
-Who may enter is decided in :mod:`headrace.segmentstore.admission`; the parts are modules of their own
-(:mod:`.append_runs`, :mod:`.frame_dispatch`, :mod:`.durable_apply`, :mod:`.durable_barriers`). A failed WAL
-write is the end of this owner: everything accepted and not yet durable has an unknown outcome, and recovery
-decides.
+Admission is decided in :mod:`headrace.segmentstore.admission`; the parts are modules of their own
+(:mod:`.append_batches`, :mod:`.frame_dispatch`, :mod:`.durable_apply`, :mod:`.durable_barriers`). A failed
+WAL write ends this owner: the outcome of everything accepted and not yet durable is unknown until recovery.
 
 Source: ``docs/flows/append.md``.
 """
@@ -29,19 +28,24 @@ from headrace.errors import (
     WalWriteError,
 )
 from headrace.runtime.clock import Clock
-from headrace.segmentstore.admission.fair_line import Propose, Request
+from headrace.segmentstore.admission.fair_queue import Propose, Request
 from headrace.segmentstore.admission.log_admission import LogAdmission
 from headrace.segmentstore.admission.urgency import is_urgent
 from headrace.segmentstore.contract import ReadIndex
-from headrace.segmentstore.durablelog.append_runs import RUN_OVERHEAD, AppendOwner, AppendRuns, OpenRun
+from headrace.segmentstore.durablelog.append_batches import (
+    BATCH_OVERHEAD,
+    AppendBatches,
+    AppendOwner,
+    OpenBatch,
+)
 from headrace.segmentstore.durablelog.durable_apply import DurableApply, Ticket
 from headrace.segmentstore.durablelog.durable_barriers import DurableBarriers
 from headrace.segmentstore.durablelog.frame_builder import Buffer, FrameBuilder
 from headrace.segmentstore.durablelog.frame_dispatch import FrameDispatch
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
 from headrace.segmentstore.durablelog.log_load import LogLoad, ProcessorLimits
-from headrace.segmentstore.durablelog.loop_turn import LoopTurn
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
+from headrace.segmentstore.durablelog.next_iteration import NextIteration
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.state import transitions
@@ -54,11 +58,11 @@ _logger = logging.getLogger(__name__)
 __all__ = ["AppendOwner", "OperationProcessor", "ProcessorLimits", "ProcessorStatistics", "Propose"]
 
 _REQUEST_OVERHEAD: Final = 128
-"""Upper bound of what an operation takes besides its payload, values and names."""
+"""Upper bound of the bytes of an operation besides its payload, values and names."""
 
 
 class OperationProcessor:
-    """The one writer of a container's log. Runs on the container's loop only."""
+    """The only writer of a container's log. Used on the container's loop only."""
 
     def __init__(
         self,
@@ -79,13 +83,13 @@ class OperationProcessor:
         self._loop = asyncio.get_running_loop()
         self._stats = ProcessorStatistics()
         self._builder = FrameBuilder(wal, read_index.set_aside)
-        self._turn = LoopTurn(self._loop)
-        self._runs = AppendRuns(container, self._builder, self._turn, self._stats)
+        self._next_iteration = NextIteration(self._loop)
+        self._batches = AppendBatches(container, self._builder, self._next_iteration, self._stats)
         self._dispatch = FrameDispatch(
             wal,
             self._builder,
-            self._runs,
-            self._turn,
+            self._batches,
+            self._next_iteration,
             DurableApply(container, read_index, memory_log, clock),
             clock,
             self._stats,
@@ -96,18 +100,18 @@ class OperationProcessor:
         self._admission = LogAdmission(
             self._loop,
             self._builder,
-            frames_held=lambda: self._dispatch.frames_held,
+            frames_in_use=lambda: self._dispatch.frames_in_use,
             has_memory=load.has_memory,
             measure_delay=load.measure_delay,
             decide=self._decide,
             config=limits.throttle,
             requests_max=limits.requests_max,
-            block_overhead=RUN_OVERHEAD,
+            block_overhead=BATCH_OVERHEAD,
         )
-        self.append_block: Final = self._runs.append_block
-        """See :meth:`AppendRuns.append_block`; here so that an append costs no call more than that one."""
-        self.end_of_read: Final = self._runs.close
-        """A connection has handed over all it had: its blocks form one run."""
+        self.append_block: Final = self._batches.append_block
+        """See :meth:`AppendBatches.append_block`; an attribute, which saves each append a call."""
+        self.end_of_read: Final = self._batches.close
+        """A connection has handed over all blocks of a read: its open batch ends."""
         self.can_accept: Final = self._admission.can_accept
         """See :meth:`LogAdmission.can_accept`."""
         self.wait_capacity: Final = self._admission.wait
@@ -116,19 +120,19 @@ class OperationProcessor:
 
     def wait_durable(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` once, on the loop, when everything accepted so far is durable, or has failed."""
-        if self._dispatch.frames_held and self._failed is None:
-            self._barriers.add(self._stats.frames_durable + self._dispatch.frames_held, resume)
-            self._turn.schedule()
+        if self._dispatch.frames_in_use and self._failed is None:
+            self._barriers.add(self._stats.frames_durable + self._dispatch.frames_in_use, resume)
+            self._next_iteration.schedule()
         else:
             self._loop.call_soon(resume)
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:
-        """The connection that waits with ``resume``, for whatever, is gone."""
+        """The connection that waits with ``resume``, for capacity or durability, is closed."""
         self._admission.stop_waiting(resume)
         self._barriers.remove(resume)
 
     def on_memory_freed(self) -> None:
-        """The storage writer has moved bytes on: requests and connections may go on."""
+        """The storage writer has freed memory: requests and connections may be served."""
         self._admission.throttle.update()
         self._admission.wake()
 
@@ -146,9 +150,9 @@ class OperationProcessor:
         """Queue a request; the future gives its Ticket once durable, or the error of ``propose``.
 
         ``size_bytes`` is an upper bound of payload and values. The request is decided at once, in call
-        order, if there is room and nobody waits in front of it. What it concerns, ``segments`` (the one that
-        changes first) and whether it ``deletes`` that, makes it urgent, unless it is ``critical`` by itself.
-        Urgent requests are held back by nothing but a lack of frames.
+        order, unless the log is full or other requests wait. It is urgent if it is ``critical``, or by its
+        ``segments`` (the changed one first) and whether it ``deletes`` that. Urgent requests wait for frames
+        only.
 
         Raises (through the future):
             ContainerOfflineError: this owner has ended and the request had not begun.
@@ -158,7 +162,7 @@ class OperationProcessor:
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         urgent = critical or is_urgent(segments, deletes=deletes)
-        if self._failed is not None or (self._runs.ended and not urgent):
+        if self._failed is not None or (self._batches.ended and not urgent):
             future.set_exception(ContainerOfflineError("the container has stopped"))
             return future
         request = Request(propose, size_bytes + _REQUEST_OVERHEAD, future, segments, is_urgent=urgent)
@@ -169,32 +173,30 @@ class OperationProcessor:
         return future
 
     def _decide(self, request: Request) -> bool:
-        """Begin ``request``, for which there is room; its error, if any, goes to its future. False if it
-        turns out to need more than there is.
+        """Begin ``request``, for which there are frames; its error, if any, goes to its future. False if it
+        needs more frames than are free.
         """
-        self._runs.close()
+        self._batches.close()
         try:
-            self._builder.prepare(request.size_bytes)  # proposing may change what only its caller knows of
+            self._builder.prepare(request.size_bytes)  # propose may change its caller's state
             sequence = self._container.next_sequence()
             operation = request.propose(sequence)
             pieces = codec.encode(operation)
             size = sum(map(len, pieces))
             if size + ENTRY_HEADER.size > request.size_bytes:
                 self._admission.check_fits(size)
-                request.size_bytes = (
-                    size + ENTRY_HEADER.size
-                )  # the caller's bound was none; nothing has changed yet
+                request.size_bytes = size + ENTRY_HEADER.size  # the bound was too low; nothing has changed
                 if not self._admission.has_frames(request.size_bytes, is_urgent=True):
                     return False
                 self._builder.prepare(size)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one request is its caller's
+        except Exception as error:  # noqa: BLE001 - the error of one request is its caller's
             request.future.set_exception(error)
             return True
         try:
             self._accept(Ticket(operation, request.future), pieces, size, sequence)
         except BaseException as error:
-            # The accepted state has an operation that the log lacks. Nothing that builds on it may reach the
-            # log: it could never be recovered.
+            # The accepted state has an operation that the log lacks. No later operation may reach the log:
+            # it could not be recovered.
             failure = WalWriteError(f"an accepted operation was not handed to the log: {error!r}")
             request.future.set_exception(failure)
             self.fail(failure)
@@ -207,8 +209,8 @@ class OperationProcessor:
         written = self._builder.write(pieces, size, ticket, sequence)
         assert written, "frames were counted above"
         self._stats.operations += 1
-        if not self._turn.scheduled:
-            self._turn.schedule()
+        if not self._next_iteration.scheduled:
+            self._next_iteration.schedule()
 
     # -------------------------------------------------------------------------------------- durable, or end
 
@@ -219,21 +221,21 @@ class OperationProcessor:
         self._barriers.release(self._stats.frames_durable)
 
     def end_intake(self) -> None:
-        """Take nothing more but what is urgent, and tell all others who wait: the container stops.
+        """Accept only urgent requests, refuse those that wait, resume connections: the container stops.
 
-        What was accepted goes on to become durable; storage may commit rows until the very end.
+        What was accepted still becomes durable; storage may commit rows until the end.
         """
-        self._runs.close()
-        self._runs.ended = True
-        self._admission.end(lane_too=False)
+        self._batches.close()
+        self._batches.ended = True
+        self._admission.end(include_lane=False)
 
     def close(self) -> None:
-        """Take nothing more at all. What is not durable by now has an unknown outcome."""
+        """Accept nothing more. The outcome of what is not durable is unknown."""
         if self._failed is None:
             self._end(ContainerOfflineError("the container has stopped"))
 
     def fail(self, error: HeadraceError) -> None:
-        """End this owner: everything not acknowledged has an unknown outcome, everything queued did not
+        """End this owner: the outcome of everything not acknowledged is unknown, everything queued did not
         happen.
         """
         if self._failed is None:
@@ -245,31 +247,31 @@ class OperationProcessor:
         unknown = WalWriteError(f"the log failed before the acknowledgement: {error}")
         owners: dict[AppendOwner, None] = {}
         for item in self._dispatch.end():
-            if type(item) is OpenRun:
+            if type(item) is OpenBatch:
                 owners[item.owner] = None
             elif not item.future.done():
                 item.future.set_exception(unknown)
-        if (owner := self._runs.end()) is not None:
+        if (owner := self._batches.end()) is not None:
             owners[owner] = None
-        self._admission.end(lane_too=True)
+        self._admission.end(include_lane=True)
         for owner in owners:
             try:
                 owner.on_failed(unknown)
-            except Exception:  # a bug of that connection: the others are told all the same
+            except Exception:  # a bug of that connection: the others are notified all the same
                 _logger.exception("the owner of an append failed when it was told of the end of the log")
         self._barriers.release(None)
 
     @property
     def has_ended(self) -> bool:
         """Whether every further append block is refused."""
-        return self._runs.ended
+        return self._batches.ended
 
     async def flush(self) -> None:
         """Wait until everything accepted before this call is durable or has failed.
 
-        Requests that wait for room are not accepted; what is accepted later is not waited for.
+        Queued requests are not accepted, so not waited for; neither is what is accepted later.
         """
-        if self._failed is None and self._dispatch.frames_held:
+        if self._failed is None and self._dispatch.frames_in_use:
             durable = asyncio.Event()
             self.wait_durable(durable.set)
             try:
@@ -289,6 +291,6 @@ class OperationProcessor:
         return stats
 
     def check(self) -> None:
-        """Assert the invariants of the parts, and that nobody waits for what has ended."""
+        """Assert the invariants of the parts, and that no callback waits for what has ended."""
         self._admission.check()
         assert self._failed is None or not (self._admission.count or self._barriers.count)

@@ -1,4 +1,4 @@
-"""Where the log may be cut: in front of a metadata checkpoint whose past is in long-term storage."""
+"""Where the log may be truncated: in front of a checkpoint before which everything is stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Checkpoint(NamedTuple):
-    """A whole metadata checkpoint: the sequences of its ends, the address of the frame where it begins."""
+    """A whole metadata checkpoint: sequence numbers of its ends, address of the frame where it begins."""
 
     end_sequence: int
     begin_address: int
@@ -15,21 +15,21 @@ class Checkpoint(NamedTuple):
 
 
 class TruncationPoints:
-    """Remembers where each durable checkpoint begins, until the log is cut there. Pure."""
+    """Where each durable checkpoint begins, until the log is truncated there. Pure."""
 
     def __init__(self) -> None:
         self._waiting: deque[Checkpoint] = deque()
         self.newest: Checkpoint | None = None
-        """The last one, cut or not."""
+        """The last one, whether or not the log is truncated there."""
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """The checkpoint is whole and durable, or is about to be if nothing fails."""
+        """The checkpoint is whole and durable, or will be if the log does not fail."""
         assert self.newest is None or checkpoint.end_sequence > self.newest.end_sequence
         self._waiting.append(checkpoint)
         self.newest = checkpoint
 
     def find(self, sequence: int) -> Checkpoint | None:
-        """Everything up to ``sequence`` is stored: return where to cut, or None if that gains nothing."""
+        """Return where to truncate when everything up to ``sequence`` is stored, or None for nowhere."""
         found = None
         for checkpoint in self._waiting:
             if checkpoint.end_sequence > sequence:
@@ -37,8 +37,8 @@ class TruncationPoints:
             found = checkpoint
         return found
 
-    def on_cut(self, checkpoint: Checkpoint) -> None:
-        """The log was cut there: no operation before it is needed any more."""
+    def on_truncated(self, checkpoint: Checkpoint) -> None:
+        """The log was truncated there: earlier checkpoints are forgotten."""
         while self._waiting and self._waiting[0].end_sequence <= checkpoint.end_sequence:
             self._waiting.popleft()
 

@@ -26,7 +26,7 @@ from headrace.errors import (
 from headrace.model.hashing import container_of
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.container.tenure import describe_failure
+from headrace.segmentstore.container.ownership_term import describe_failure
 
 _logger = logging.getLogger(__name__)
 

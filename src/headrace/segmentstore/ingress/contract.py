@@ -8,7 +8,7 @@ from typing import Protocol
 from headrace.model.attributes import AttributeUpdate
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
-from headrace.segmentstore.durablelog.append_runs import AppendOwner
+from headrace.segmentstore.durablelog.append_batches import AppendOwner
 from headrace.segmentstore.state.segment_state import SegmentState
 
 

@@ -62,7 +62,7 @@ class ReplayedContainer:
     recovered: bool
     """False: the log is new, nothing was ever written."""
 
-    departed_in_log: set[int]
+    retired_in_log: set[int]
     checkpoints: list[FoundCheckpoint] = field(default_factory=list)
     frames: int = 0
     operations: int = 0
@@ -81,7 +81,7 @@ class ReplayedContainer:
 
     def has_left(self, segment: SegmentState) -> bool:
         """Whether storage has let go of a merged segment already: its next owner forgets it soon."""
-        return segment.merged and segment.segment_id not in self.departed_in_log
+        return segment.merged and segment.segment_id not in self.retired_in_log
 
     def find(self, name: str) -> list[SegmentState]:
         """Return every segment of that name: the live one first, then those that are leaving."""
@@ -108,7 +108,7 @@ def replay_container(container_id: int, directory: str, files: Filesystem) -> Re
     read_index = cast("ReadIndex", coverage)
     on_rows = StoredLengths(state, read_index).on_rows
     replay = LogReplay(state, read_index, _NoMemoryLog(), TruncationPoints(), on_rows)
-    result = ReplayedContainer(log, state, coverage, False, replay.departed)
+    result = ReplayedContainer(log, state, coverage, False, replay.retired)
     begins: dict[int, tuple[int, int]] = {}
     for found in read_operations(_counted(log.frames(), result)):
         _feed(replay, found)

@@ -44,8 +44,8 @@ class LogCoverage:
         """See ``ReadIndex.drop``: the segment left memory."""
         self._ranges.pop(segment, None)
 
-    def let_go(self, segment: SegmentState) -> None:
-        """See ``ReadIndex.let_go``; what a segment held is worth telling, and takes next to nothing."""
+    def free_unneeded(self, segment: SegmentState) -> None:
+        """See ``ReadIndex.free_unneeded``; the ranges stay, they are reported and take little memory."""
 
     def ranges(self, segment: SegmentState) -> list[LogRange]:
         """Return what the log holds of a segment, in order, stored or not."""

@@ -37,7 +37,7 @@ class SegmentContents:
         """One pass over the log for all segments together."""
         for found in read_operations(replayed.log.frames()):
             operation = found.operation
-            if not isinstance(operation, ops.AppendRun | ops.Append):
+            if not isinstance(operation, ops.AppendBatch | ops.Append):
                 continue
             content = self._in_log.get(operation.segment_id)
             segment = replayed.state.by_id.get(operation.segment_id)

@@ -1,8 +1,7 @@
-"""Every kind of operation a container's durable log can hold.
+"""Every kind of operation of a container's durable log.
 
-Operations carry facts, not requests: offsets are assigned, attribute conditions are evaluated and replaced by
-their results, so that replaying one never has to decide anything again. ``docs/formats/operation.md``
-describes their bytes.
+Operations are facts, not requests: offsets are assigned, attribute conditions are evaluated and replaced by
+their results, so that a replay decides nothing again. ``docs/formats/operation.md`` describes their bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class OperationKind(IntEnum):
-    """First byte of every operation. Persisted: never reuse a number."""
+    """First byte of every operation. Persisted: never reuse a number. Names are printed by inspection."""
 
     APPEND_RUN = 1
     APPEND = 2
@@ -35,8 +34,8 @@ class OperationKind(IntEnum):
 
 
 @dataclass(slots=True)
-class AppendRun:
-    """Blocks of one writer that arrived together: contiguous bytes, one last event number."""
+class AppendBatch:
+    """An append batch: blocks of one writer that arrived together, contiguous, with one last event number."""
 
     kind: ClassVar = OperationKind.APPEND_RUN
     sequence: int
@@ -102,7 +101,7 @@ class Delete:
 
 @dataclass(slots=True)
 class MapSegment:
-    """A segment comes into being. Its id is the sequence number of this operation."""
+    """A segment is created. Its id is the sequence number of this operation."""
 
     kind: ClassVar = OperationKind.MAP_SEGMENT
     sequence: int
@@ -123,7 +122,7 @@ class UpdateAttributes:
 class CheckpointBegin:
     """A metadata checkpoint starts: its parts describe the state right before this operation.
 
-    Operations may lie between the parts. The log may be cut in front of the frame in which this one starts.
+    Operations may lie between the parts. The log may be truncated in front of the frame of this one.
     """
 
     kind: ClassVar = OperationKind.CHECKPOINT_BEGIN
@@ -165,21 +164,21 @@ class StorageRows:
 
 @dataclass(slots=True)
 class EvictSegments:
-    """Idle segments leave memory: rows in the segment catalogue, written before this, stand for them now."""
+    """Idle segments become inactive: rows in the segment catalogue, written before this, stand for them."""
 
     kind: ClassVar = OperationKind.EVICT_SEGMENTS
     sequence: int
     segment_ids: Sequence[int]
     storage_keys: Sequence[Sequence[str]] = ()
-    """Keys of the rows of long-term storage that leave with each segment, in the same order; empty: of none
-    of them."""
+    """Keys of the rows of long-term storage evicted with each segment, in the same order; empty: there are
+    none."""
 
 
 @dataclass(slots=True)
 class ActivateSegment:
-    """A segment comes back to memory under its old id; ``row`` is its segment row, as in checkpoints.
+    """An inactive segment becomes active under its old id; ``row`` is its segment row, as in checkpoints.
 
-    ``storage_rows`` are the rows of long-term storage that left with it.
+    ``storage_rows`` are the rows of long-term storage that were evicted with it.
     """
 
     kind: ClassVar = OperationKind.ACTIVATE_SEGMENT
@@ -190,7 +189,7 @@ class ActivateSegment:
 
 
 Operation = (
-    AppendRun
+    AppendBatch
     | Append
     | Seal
     | Truncate

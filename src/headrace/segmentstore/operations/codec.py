@@ -25,13 +25,13 @@ from headrace.segmentstore.operations.catalogue import Buffer, Operation, Operat
 
 VERSION: Final = 1
 VERSION_WITH_STORAGE: Final = 2
-"""Of evictions and activations that take rows of long-term storage with them."""
+"""Version of evictions and activations with rows of long-term storage."""
 
 HEAD: Final = struct.Struct(">BBHqq")
-RUN: Final = struct.Struct(">BBHqqq16sqII")
-"""Head of an append run with everything in front of its data; built in place on the append path."""
-RUN_EVENTS_MAX: Final = 0xFFFF_FFFF
-"""Events that the head of a run can count: writers claim numbers that nobody verifies."""
+APPEND_BATCH: Final = struct.Struct(">BBHqqq16sqII")
+"""Head of an append batch with everything in front of its data; built in place on the append path."""
+BATCH_EVENTS_MAX: Final = 0xFFFF_FFFF
+"""Events that the head of an append batch can count: numbers claimed by writers are not verified."""
 
 _I64: Final = struct.Struct(">q")
 _I64_PAIR: Final = struct.Struct(">qq")
@@ -117,8 +117,8 @@ def encode(operation: Operation) -> list[Buffer]:
     """Return the operation as pieces in order; payload is passed through, not copied."""
     sequence = operation.sequence
     match operation:
-        case ops.AppendRun():
-            head = RUN.pack(
+        case ops.AppendBatch():
+            head = APPEND_BATCH.pack(
                 operation.kind,
                 VERSION,
                 0,
@@ -178,8 +178,8 @@ def _encode_evict(operation: ops.EvictSegments) -> list[Buffer]:
     if not any(keys):
         return [_head(operation, 0) + _U32.pack(len(ids)) + struct.pack(f">{len(ids)}q", *ids)]
     parts = [_head(operation, 0, VERSION_WITH_STORAGE), _U32.pack(len(ids))]
-    for segment_id, leaving in zip(ids, keys, strict=True):
-        parts += (_I64.pack(segment_id), _U16.pack(len(leaving)), *map(_encode_text, leaving))
+    for segment_id, row_keys in zip(ids, keys, strict=True):
+        parts += (_I64.pack(segment_id), _U16.pack(len(row_keys)), *map(_encode_text, row_keys))
     return [b"".join(parts)]
 
 
@@ -209,12 +209,14 @@ def decode(view: memoryview) -> Operation:
     return operation
 
 
-def _read_run(view: memoryview, sequence: int, segment_id: int) -> tuple[Operation, int]:
-    _, _, _, _, _, offset, writer_id, last_event_number, event_count, length = RUN.unpack_from(view, 0)
-    end = RUN.size + length
-    data = view[RUN.size : end]
+def _read_batch(view: memoryview, sequence: int, segment_id: int) -> tuple[Operation, int]:
+    _, _, _, _, _, offset, writer_id, last_event_number, event_count, length = APPEND_BATCH.unpack_from(
+        view, 0
+    )
+    end = APPEND_BATCH.size + length
+    data = view[APPEND_BATCH.size : end]
     return (
-        ops.AppendRun(sequence, segment_id, offset, writer_id, last_event_number, event_count, data),
+        ops.AppendBatch(sequence, segment_id, offset, writer_id, last_event_number, event_count, data),
         end,
     )
 
@@ -303,12 +305,12 @@ def _read_evict_with_storage(view: memoryview, sequence: int, _segment_id: int) 
         (segment_id,) = _I64.unpack_from(view, at)
         (key_count,) = _U16.unpack_from(view, at + 8)
         at += 10
-        leaving: list[str] = []
+        row_keys: list[str] = []
         for _ in range(key_count):
             key, at = _decode_text(view, at)
-            leaving.append(key)
+            row_keys.append(key)
         ids.append(segment_id)
-        keys.append(leaving)
+        keys.append(row_keys)
     return ops.EvictSegments(sequence, ids, keys), at
 
 
@@ -327,7 +329,7 @@ def _read_activate(view: memoryview, sequence: int, segment_id: int) -> tuple[Op
 
 
 _READERS: Final[dict[int, Callable[[memoryview, int, int], tuple[Operation, int]]]] = {
-    OperationKind.APPEND_RUN: _read_run,
+    OperationKind.APPEND_RUN: _read_batch,
     OperationKind.APPEND: _read_append,
     OperationKind.SEAL: _read_seal,
     OperationKind.TRUNCATE: _read_truncate,

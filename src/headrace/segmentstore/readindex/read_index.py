@@ -150,7 +150,7 @@ class ContainerReadIndex:
             self._cache.set_aside_bytes += change_bytes
             assert self._set_aside_bytes >= 0
 
-    def let_go(self, segment: SegmentState) -> None:
+    def free_unneeded(self, segment: SegmentState) -> None:
         index = self._indexes.get(segment)
         if index is None:
             return
@@ -431,7 +431,7 @@ class ContainerReadIndex:
         """Memory that storage must free by catching up: bytes, and two blocks per segment with any."""
         return self._unstored.count
 
-    def has_room(self) -> bool:
+    def has_free_capacity(self) -> bool:
         """Whether this container may take a frame more, or several.
 
         It may while it has less than is left for everybody, so that however many share the cache, none takes

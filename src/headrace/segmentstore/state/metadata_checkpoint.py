@@ -1,8 +1,7 @@
 """A metadata checkpoint: the whole accepted state of a container, as rows, written into its own log.
 
-A segment's row is encoded once and kept until the segment changes, so a checkpoint of 25,000 segments of
-which
-three changed encodes three. Rows travel in parts of bounded size between a *begin* and an *end* operation;
+A segment's row is encoded once and cached until the segment changes, so a checkpoint of 25,000 segments of
+which three changed encodes three. Rows are in parts of bounded size between a *begin* and an *end* operation;
 they describe the state right before *begin*, whatever happens between the parts.
 
 ::
@@ -17,8 +16,8 @@ they describe the state right before *begin*, whatever happens between the parts
     34   2+n name
     ..   ..  attributes as in operations
 
-A row larger than a part travels in pieces, entries of their own that follow each other: a first byte of 2, or
-of 3 for the last piece, then bytes of the row. So it fits the log however many writers a segment has had.
+A row larger than a part is split into pieces, consecutive entries of their own: a first byte of 2, or of 3
+for the last piece, then bytes of the row. So it fits the log however many writers a segment has had.
 
 Source: ``docs/formats/operation.md``.
 """
@@ -47,7 +46,7 @@ _LAST_PIECE: Final = 3
 
 
 def encode_segment_row(state: SegmentState) -> bytes:
-    """Return the row of the accepted side of ``state``, from its cache if nothing changed."""
+    """Return the row of the accepted side of ``state``, the cached one if nothing changed."""
     if state.checkpoint_row is None:
         name = state.name.encode()
         flags = (
@@ -69,7 +68,7 @@ def encode_segment_row(state: SegmentState) -> bytes:
 
 
 def decode_segment_row(row: Buffer) -> SegmentState:
-    """Return a segment whose accepted and durable sides are what the row says; nothing is stored yet.
+    """Return a segment with accepted and durable sides from the row, and a stored length of 0.
 
     Raises:
         DataCorruptionError: the row does not decode.
@@ -104,8 +103,8 @@ def decode_segment_row(row: Buffer) -> SegmentState:
     )
 
 
-def cut_row(row: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Yield a row as it goes into checkpoint parts: whole, or in pieces of at most ``bytes_max`` bytes."""
+def split_row(row: bytes, bytes_max: int) -> Iterator[bytes]:
+    """Yield a row for checkpoint parts: whole, or in pieces of at most ``bytes_max`` bytes."""
     if len(row) <= bytes_max:
         yield row
         return
@@ -117,7 +116,7 @@ def cut_row(row: bytes, bytes_max: int) -> Iterator[bytes]:
 
 
 def join_rows(rows: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Yield the whole rows that checkpoint parts hold, in their order.
+    """Yield the whole rows of checkpoint parts, in their order.
 
     Raises:
         DataCorruptionError: pieces of a row are missing.
@@ -146,12 +145,12 @@ class CheckpointSnapshot:
         self.storage_rows = list(container.accepted_storage_rows.items())
 
     def parts(self, bytes_max: int) -> Iterator[tuple[list[Buffer], dict[str, bytes]]]:
-        """Yield (segment rows, storage rows) in portions of about ``bytes_max`` bytes."""
+        """Yield (segment rows, storage rows) in parts of about ``bytes_max`` bytes."""
         segments: list[Buffer] = []
         rows: dict[str, bytes] = {}
         size = 0
         for row in self.segment_rows:
-            for piece in cut_row(row, bytes_max):
+            for piece in split_row(row, bytes_max):
                 segments.append(piece)
                 size += len(piece) + 4
                 if size >= bytes_max:
@@ -172,18 +171,18 @@ def install(
     segment_rows: Iterable[Buffer],
     storage_rows: dict[str, bytes],
 ) -> Iterator[int]:
-    """Replace everything ``container`` knows by the content of a checkpoint, which is done when this ends.
+    """Replace the state of ``container`` by the content of a checkpoint; complete when exhausted.
 
-    Yields behind each segment row how long it is: 25,000 take 0.25 s.
+    Yields after each segment row its length: 25,000 take 0.25 s.
     """
     container.by_id = {}
     container.by_name = {}
-    container.departing = {}
+    container.retired = {}
     for row in segment_rows:
         state = decode_segment_row(row)
         container.by_id[state.segment_id] = state
         if state.deleted or state.merged:
-            container.departing[state] = None
+            container.retired[state] = None
         else:
             container.by_name[state.name] = state
         yield len(row)

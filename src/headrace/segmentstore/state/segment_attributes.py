@@ -1,13 +1,13 @@
 """The attributes of one segment: small numbers that are tested, and changed together with an append.
 
-*Core* attributes are few and known to everybody; *extended* ones are writers above all, one for each that the
-segment ever had. They behave alike. As of all that a segment is there are two sides: validation looks at what
-is *accepted*, callers see what is *durable*.
+*Core* attributes are few, with fixed ids; *extended* ones are mostly writers, one for each that the segment
+ever had. They behave alike. As all state of a segment they have two sides: validation reads the *accepted*
+one, callers the *durable* one.
 
-Core attributes are in memory. Extended ones need not be: :meth:`SegmentAttributes.get` may say that it does
-not know, and what an operation needs is loaded before it is proposed. Proposing, accepting and applying never
-wait. This implementation has all of them in memory, so it knows them all, and bounds how many there are.
-What any implementation promises is in :mod:`headrace.testing.conformance.segment_attributes`.
+Core attributes are in memory. Extended ones need not be: :meth:`SegmentAttributes.get` may return None, and
+what an operation needs is loaded before it is proposed. Proposing, accepting and applying never wait. This
+implementation has all of them in memory, and bounds their number. The contract of an implementation is
+:mod:`headrace.testing.conformance.segment_attributes`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _NONE: Final[Mapping[bytes, int]] = MappingProxyType({})
 class SegmentAttributes:
     """Both sides of the attributes of one segment; those not set are not in ``accepted`` or ``durable``.
 
-    The two are to be read; only :class:`.SegmentState` and the methods here change them.
+    Only :class:`.SegmentState` and the methods here change these two.
     """
 
     __slots__ = ("accepted", "durable")
 
     def __init__(self, values: Mapping[bytes, int] = _NONE) -> None:
-        """``values`` are durable, as those of a checkpoint or of a row of the catalogue."""
+        """``values`` are durable: those of a checkpoint or of a row of the catalogue."""
         self.accepted = dict(values)
-        """What proposals are judged by: durable values and those in flight."""
+        """Durable values and those in flight; proposals are checked against these."""
         self.durable = dict(values)
 
     def __len__(self) -> int:
-        """How many values a checkpoint has to hold."""
+        """Number of values in a checkpoint."""
         return len(self.accepted)
 
     # -------------------------------------------------------------------------------------- look-up
@@ -55,19 +55,19 @@ class SegmentAttributes:
         return self.durable.get(attribute_id, ATTRIBUTE_NULL)
 
     def missing(self, attribute_ids: Iterable[bytes]) -> Sequence[bytes]:
-        """Return those that have to be loaded before anything is proposed or answered that needs them."""
+        """Return those that have to be loaded before a proposal or answer uses them."""
         del attribute_ids
         return ()
 
     async def load(self, attribute_ids: Iterable[bytes]) -> None:
-        """Bring those that are missing into memory; returns at once if none is. Nothing else here waits.
+        """Load those that are missing; returns at once if none is. Nothing else here waits.
 
-        What is accepted meanwhile stays as it is.
+        Values accepted meanwhile are not replaced.
         """
         assert not self.missing(attribute_ids)
 
     def checkpoint_values(self) -> Mapping[bytes, int]:
-        """Return the accepted values that a checkpoint and a row of the catalogue have to hold."""
+        """Return the accepted values for a checkpoint and a row of the catalogue."""
         return self.accepted
 
     # -------------------------------------------------------------------------------------- propose
@@ -80,7 +80,7 @@ class SegmentAttributes:
         Raises:
             AttributeMismatchError: a condition does not hold.
             InvalidArgumentError: the attribute may not be changed, or the result leaves the 64-bit range.
-            TooManyAttributesError: there is no room for another one.
+            TooManyAttributesError: the segment has the maximum number of attributes.
         """
         values: dict[bytes, int] = {}
         for update in updates:
@@ -109,20 +109,20 @@ class SegmentAttributes:
             if not INT64_MIN <= new <= INT64_MAX:
                 raise InvalidArgumentError(f"attribute {key.hex()} would become {new}")
             values[key] = new
-        self.check_room(segment, values)
+        self.check_capacity(segment, values)
         return values
 
-    def check_room(self, segment: str, attribute_ids: Iterable[bytes]) -> None:
-        """Raise TooManyAttributesError if there is no room for those of them that are not set."""
-        held = self.accepted
-        added = [key for key in attribute_ids if key not in held]
+    def check_capacity(self, segment: str, attribute_ids: Iterable[bytes]) -> None:
+        """Raise TooManyAttributesError if those of them that are not set would exceed the bound."""
+        present = self.accepted
+        added = [key for key in attribute_ids if key not in present]
         if not added:
             return
-        if held.get(attr.SEGMENT_TYPE, 0) & attr.TYPE_TRANSIENT:
-            count = sum(not attr.is_core_attribute(key) for key in [*held, *added])
+        if present.get(attr.SEGMENT_TYPE, 0) & attr.TYPE_TRANSIENT:
+            count = sum(not attr.is_core_attribute(key) for key in [*present, *added])
             count_max = TRANSIENT_ATTRIBUTES_MAX
         else:
-            count = len(held) + len(added)
+            count = len(present) + len(added)
             count_max = SEGMENT_ATTRIBUTES_MAX
         if count > count_max:
             raise TooManyAttributesError(segment, count_max)
@@ -130,17 +130,17 @@ class SegmentAttributes:
     # -------------------------------------------------------------------------------------- change
 
     def accept(self, values: Mapping[bytes, int]) -> None:
-        """The next proposal sees these values."""
+        """Later proposals use these values."""
         _set(self.accepted, values)
 
     def apply(self, values: Mapping[bytes, int]) -> None:
-        """They are durable. They were accepted before, and applied in that order."""
+        """The values are durable. They were accepted before, in the same order."""
         _set(self.durable, values)
 
 
-def _set(held: dict[bytes, int], values: Mapping[bytes, int]) -> None:
+def _set(present: dict[bytes, int], values: Mapping[bytes, int]) -> None:
     for key, value in values.items():
         if value == ATTRIBUTE_NULL:
-            held.pop(key, None)
+            present.pop(key, None)
         else:
-            held[key] = value
+            present[key] = value

@@ -1,13 +1,13 @@
-"""What a container knows about one segment, and the only legal ways to change it.
+"""The state of one segment, and the only legal ways to change it.
 
-Three lengths move left to right through an append's life::
+The bytes of an append are counted by three lengths, from right to left::
 
     stored_length  <=  durable_length  <=  accepted_length
     in chunks          in the WAL          validated, in flight
 
-Validation looks at the *accepted* side, readers and callers see the *durable* side. The two differ only by
-operations whose frame the log has not acknowledged. If the log fails, the container ends and both are rebuilt
-by recovery, so nothing is ever rolled back in place.
+Validation uses the *accepted* side, readers and callers the *durable* side. The two differ only by operations
+whose frame the log has not acknowledged. If the log fails, the container ends and both are rebuilt by
+recovery, so nothing is ever rolled back in place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 class SegmentState:
     """One segment. Identity, not value, is equality.
 
-    Its fields are changed by the verbs below and by :mod:`.transitions`, on the container's loop; all other
+    Its fields are changed by the methods below and by :mod:`.transitions`, on the container's loop; all other
     code reads them.
     """
 
@@ -44,7 +44,7 @@ class SegmentState:
     stored_sealed: bool = False
 
     merged: bool = False
-    """Its content was appended to another segment (durable). The bytes may still live under this name."""
+    """Its content was merged into another segment (durable). The bytes may still have this name."""
     accepted_merged: bool = False
     deleted: bool = False
     accepted_deleted: bool = False
@@ -54,24 +54,24 @@ class SegmentState:
     attributes: SegmentAttributes = field(default_factory=SegmentAttributes)
 
     last_used: int = 0
-    """Sequence number of the container when this segment was last looked up or changed: eviction's clock."""
+    """Sequence number of the container when this segment was last looked up or changed, for eviction."""
     users: int = 0
-    """Calls and append targets that hold this object across a wait: it stays in memory until they end."""
+    """Calls and append targets that hold this object across a wait: it is not evicted until they end."""
     pinned: bool = False
-    """Never evicted. Set by whoever needs that, after each recovery."""
+    """Never evicted. Set after each recovery by the component that needs it."""
     evicted: bool = False
-    """This object does not stand for the segment any more; look the name up again."""
+    """This object does not represent the segment any more; look the name up again."""
     catalogue_row: bytes | None = None
-    """The row that the segment catalogue holds, if that is known; it may be outdated."""
+    """Its row in the segment catalogue, if that is known; it may be outdated."""
 
     checkpoint_row: bytes | None = None
-    """Cached encoding for metadata checkpoints; dropped by whatever changes the accepted side."""
+    """Cached encoding for metadata checkpoints; dropped by every change of the accepted side."""
 
     # -------------------------------------------------------------------------------------- appends
 
     def accept_block(self, writer_id: bytes, last_event_number: int, event_count: int, size: int) -> None:
-        """``size`` bytes more are accepted from a writer. What writers claim to count is believed, up to what
-        an attribute holds.
+        """``size`` more bytes are accepted from a writer. Its event count is not verified, only limited to
+        the range of an attribute.
         """
         values = self.attributes.accepted
         values[writer_id] = last_event_number
@@ -80,32 +80,32 @@ class SegmentState:
         self.accepted_length += size
         self.checkpoint_row = None
 
-    def apply_run(
+    def apply_batch(
         self, writer_id: bytes, last_event_number: int, event_count: int, end: int, time_ms: int
     ) -> None:
-        """What was accepted from a writer up to ``end`` is durable."""
+        """An append batch of a writer that ends at ``end`` is durable."""
         values = self.attributes.durable
         values[writer_id] = last_event_number
         values[EVENT_COUNT] = min(INT64_MAX, values.get(EVENT_COUNT, 0) + event_count)
         self.durable_length = end
         self.last_modified_ms = time_ms
-        self.checkpoint_row = None  # one that was made since this was accepted has the former time
+        self.checkpoint_row = None  # one encoded since the batch was accepted has the former time
 
     # -------------------------------------------------------------------------------------- storage
 
     def note_stored(self, length: int) -> None:
-        """Long-term storage holds the bytes below ``length``."""
+        """The bytes below ``length`` are stored."""
         self.stored_length = length
 
     def note_stored_seal(self, *, sealed: bool) -> None:
         self.stored_sealed = sealed
 
     def note_stored_deletion(self) -> None:
-        """Long-term storage has let go of a segment that was merged or deleted."""
+        """Long-term storage has removed a merged or deleted segment."""
         self.stored_deleted = True
 
     def note_all_stored(self) -> None:
-        """A segment that is not in memory was stored, all of it, when it left."""
+        """All of an inactive segment is stored."""
         self.stored_length = self.durable_length
         self.stored_sealed = self.sealed
 
@@ -116,7 +116,7 @@ class SegmentState:
         self.last_used = sequence
 
     def hold(self) -> None:
-        """Keep the segment in memory until :meth:`release`."""
+        """Prevent the eviction of the segment until :meth:`release`."""
         self.users += 1
 
     def release(self) -> None:
@@ -124,7 +124,7 @@ class SegmentState:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The segment stays in memory meanwhile."""
+        """:meth:`hold` the segment in a context."""
         self.users += 1
         try:
             yield
@@ -132,14 +132,14 @@ class SegmentState:
             self.users -= 1
 
     def pin(self) -> None:
-        """Never let the segment leave memory, until the container ends."""
+        """Prevent the eviction of the segment until the container ends."""
         self.pinned = True
 
     def note_catalogue_row(self, row: bytes) -> None:
-        """The segment catalogue holds ``row``."""
+        """The segment catalogue has ``row``."""
         self.catalogue_row = row
 
-    # -------------------------------------------------------------------------------------- what it is
+    # -------------------------------------------------------------------------------------- properties
 
     def attribute(self, core_attribute_id: bytes) -> int:
         """Return the durable value of a core attribute, ATTRIBUTE_NULL if it is not set."""
@@ -154,7 +154,7 @@ class SegmentState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is in flight and long-term storage holds every byte."""
+        """Whether nothing is in flight and every byte is stored."""
         return (
             self.stored_length == self.durable_length == self.accepted_length
             and self.start_offset == self.accepted_start_offset
@@ -164,12 +164,12 @@ class SegmentState:
 
     @property
     def is_live(self) -> bool:
-        """Whether it is neither merged nor deleted, as far as is durable."""
+        """Whether it is neither merged nor deleted, durably."""
         return not (self.merged or self.deleted)
 
     @property
     def end_is_durable(self) -> bool:
-        """Whether the log has what keeps appends away: a seal, a merge or a deletion that was accepted."""
+        """Whether every accepted seal, merge or deletion, which refuses appends, is durable."""
         return (
             self.sealed is self.accepted_sealed
             and self.merged is self.accepted_merged
@@ -178,9 +178,7 @@ class SegmentState:
 
     @property
     def storage_name(self) -> str:
-        """The name under which long-term storage knows this segment: unique even if the name is used
-        again.
-        """
+        """The name of this segment in long-term storage: unique even if the segment's name is used again."""
         return f"{self.name}.{self.segment_id:x}"
 
     @property

@@ -1,17 +1,16 @@
-"""What each operation may do, and what it does.
+"""The conditions and effects of each operation.
 
-Together with the verbs of :class:`.SegmentState` and :class:`.ContainerState` that it uses, and that others
-use for what is no operation, this is the only code that changes what a container knows.
+This is the only code that changes the state of a container, together with the methods of
+:class:`.SegmentState` and :class:`.ContainerState`, which are also called for changes that are no operations.
 
 Three steps, in this order, each a plain function:
 
 * *propose*: check a request against the accepted state, in the documented order of checks (attributes before
   offsets), and return the operation that carries it out. Nothing has changed if it raises.
-* *accept*: change the accepted side, so that the next proposal sees it.
-* *apply*: the operation is durable; change the side that readers and callers see.
+* *accept*: change the accepted side, for the next proposal.
+* *apply*: the operation is durable; change the side of readers and callers.
 
-Recovery runs *accept* and *apply* on what the log holds; :func:`check_replay` says what is wrong with it
-first.
+Recovery calls *accept* and *apply* for the operations of the log, after :func:`check_replay`.
 """
 
 from __future__ import annotations
@@ -43,24 +42,24 @@ from headrace.segmentstore.state.segment_state import SegmentState
 # ------------------------------------------------------------------------------------------ propose
 
 
-def check_held(segment: SegmentState) -> None:
-    """Raise ContainerOfflineError if this object was evicted while somebody held it: look it up again."""
+def check_active(segment: SegmentState) -> None:
+    """Raise ContainerOfflineError if this object was evicted: its caller has to look the segment up again."""
     if segment.evicted:
         raise ContainerOfflineError(f"segment {segment.name!r} was evicted meanwhile; look it up again")
 
 
 def check_live(segment: SegmentState) -> None:
     if segment.accepted_deleted:
-        check_held(segment)
+        check_active(segment)
         raise NoSuchSegmentError(segment.name)
     if segment.accepted_merged:
         raise SegmentMergedError(segment.name)
 
 
 def check_appendable(segment: SegmentState) -> None:
-    """Raise NoSuchSegmentError (also for merged ones, as the protocol wants) or SegmentSealedError."""
+    """Raise NoSuchSegmentError (also for merged ones, as the protocol requires) or SegmentSealedError."""
     if segment.accepted_deleted or segment.accepted_merged:
-        check_held(segment)
+        check_active(segment)
         raise NoSuchSegmentError(segment.name)
     if segment.accepted_sealed:
         raise SegmentSealedError(segment.name)
@@ -114,7 +113,7 @@ def propose_merge(
 
 
 def check_whole(target: SegmentState, source: SegmentState) -> None:
-    """Raise InvalidArgumentError for a source that cannot be merged, whatever else happens."""
+    """Raise InvalidArgumentError for a source that can never be merged into ``target``."""
     if source is target or source.accepted_start_offset != 0:
         raise InvalidArgumentError(
             f"segment {source.name!r} is truncated, or the target itself: cannot merge"
@@ -123,7 +122,7 @@ def check_whole(target: SegmentState, source: SegmentState) -> None:
 
 def propose_delete(segment: SegmentState, sequence: int) -> ops.Delete:
     if segment.accepted_deleted or segment.accepted_merged:
-        check_held(segment)
+        check_active(segment)
         raise NoSuchSegmentError(segment.name)
     return ops.Delete(sequence, segment.segment_id)
 
@@ -133,7 +132,7 @@ def propose_map(
 ) -> ops.MapSegment:
     if name in container.by_name:
         raise SegmentExistsError(name)
-    _check_room(container)
+    _check_free_slot(container)
     return ops.MapSegment(sequence, sequence, name, values)
 
 
@@ -144,12 +143,12 @@ def propose_activate(
     row: Buffer,
     storage_rows: Mapping[str, bytes] = MappingProxyType({}),
 ) -> ops.ActivateSegment:
-    _check_room(container)
+    _check_free_slot(container)
     assert segment_id not in container.by_id, "one activation of a name at a time, and only if it is inactive"
     return ops.ActivateSegment(sequence, segment_id, row, storage_rows)
 
 
-def _check_room(container: ContainerState) -> None:
+def _check_free_slot(container: ContainerState) -> None:
     if container.is_full:
         raise TooManyActiveSegmentsError(container.container_id, container.active_max)
 
@@ -157,7 +156,7 @@ def _check_room(container: ContainerState) -> None:
 def propose_evict(
     sequence: int, candidates: Sequence[Candidate], is_idle: Callable[[Candidate], bool]
 ) -> ops.EvictSegments:
-    """Evict those of the candidates that nothing happened to since they were chosen."""
+    """Evict those of the candidates that are unchanged since they were chosen, and idle."""
     idle = [each for each in candidates if each.state.last_used == each.last_used and is_idle(each)]
     ids = [each.state.segment_id for each in idle]
     return ops.EvictSegments(sequence, ids, [list(each.storage_rows) for each in idle])
@@ -177,9 +176,7 @@ def propose_update(
 
 
 def accept(container: ContainerState, operation: Operation) -> None:
-    """Change the accepted side. The operation was proposed against exactly this state, or is being
-    replayed.
-    """
+    """Change the accepted side. The operation was proposed against exactly this state, or is replayed."""
     match operation:
         case ops.CheckpointBegin() | ops.CheckpointPart() | ops.CheckpointEnd():
             return
@@ -207,7 +204,7 @@ def accept(container: ContainerState, operation: Operation) -> None:
     segment.checkpoint_row = None
     segment.last_used = operation.sequence
     match operation:
-        case ops.AppendRun():
+        case ops.AppendBatch():
             segment.accept_block(
                 operation.writer_id, operation.last_event_number, operation.event_count, len(operation.data)
             )
@@ -224,16 +221,16 @@ def accept(container: ContainerState, operation: Operation) -> None:
             source = container.by_id[operation.source_id]
             source.accepted_merged = True
             source.checkpoint_row = None
-            container.depart(source)
+            container.retire(source)
         case ops.Delete():
             segment.accepted_deleted = True
-            container.depart(segment)
+            container.retire(segment)
         case ops.UpdateAttributes():
             segment.attributes.accept(operation.values)
 
 
 def activated(operation: ops.ActivateSegment) -> SegmentState:
-    """Return the segment that an activation brings back. Everything about it was durable and stored before.
+    """Return the segment of an activation, which is all durable and stored.
 
     Raises:
         DataCorruptionError: the row does not decode, or is that of another segment.
@@ -273,7 +270,7 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
             _set_rows(container.storage_rows, operation.changes)
             return
         case ops.EvictSegments():
-            # The segments themselves are facts that were durable before: accepting it was all.
+            # The segments were durable before and left both sides when this was accepted.
             _remove_rows(container.storage_rows, operation)
             return
         case ops.ActivateSegment():
@@ -283,11 +280,11 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
             pass  # about one segment: below
     segment = container.by_id[operation.segment_id]
     segment.last_modified_ms = time_ms
-    segment.checkpoint_row = None  # one that was made since the operation was accepted has the former time
+    segment.checkpoint_row = None  # one encoded since the operation was accepted has the former time
     match operation:
-        case ops.AppendRun():
+        case ops.AppendBatch():
             end = operation.offset + len(operation.data)
-            segment.apply_run(
+            segment.apply_batch(
                 operation.writer_id, operation.last_event_number, operation.event_count, end, time_ms
             )
         case ops.Append():
@@ -357,8 +354,8 @@ def check_replay(container: ContainerState, operation: Operation) -> None:
 
 
 def _check_activation(container: ContainerState, operation: ops.ActivateSegment) -> None:
-    """An activation brings back what is not there, or exactly what is there: an owner of an earlier
-    release logged so that a segment stayed.
+    """Raise DataCorruptionError for an activation of an active segment, unless it agrees in every field:
+    earlier releases logged one for a segment that was not evicted.
     """
     row = activated(operation)
     known = container.by_id.get(row.segment_id) or container.by_name.get(row.name)
@@ -384,7 +381,7 @@ def _check_activation(container: ContainerState, operation: ops.ActivateSegment)
 
 def _replay_finding(container: ContainerState, segment: SegmentState, operation: Operation) -> str:
     match operation:
-        case ops.AppendRun() | ops.Append():
+        case ops.AppendBatch() | ops.Append():
             if segment.accepted_sealed:
                 return "appends to a sealed segment"
             if operation.offset != segment.accepted_length:

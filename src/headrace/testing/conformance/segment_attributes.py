@@ -184,11 +184,11 @@ class SegmentAttributesContract:
         again = update(UpdateKind.REPLACE, 2, key=bytes(16))
         core = update(UpdateKind.REPLACE, 2, key=attr.EVENT_COUNT)
         assert await self.propose(attributes, [again, core]) == {bytes(16): 2, attr.EVENT_COUNT: 2}
-        attributes.check_room(SEGMENT, (bytes(16), attr.EVENT_COUNT))
+        attributes.check_capacity(SEGMENT, (bytes(16), attr.EVENT_COUNT))
         with pytest.raises(TooManyAttributesError, match="holds 16 attributes"):
             await self.propose(attributes, [update(UpdateKind.REPLACE, 1, key=OTHER)])
         with pytest.raises(TooManyAttributesError):
-            attributes.check_room(SEGMENT, (OTHER,))
+            attributes.check_capacity(SEGMENT, (OTHER,))
 
     async def test_any_other_segment_holds_many_and_keeps_changing_those(self) -> None:
         full = {number.to_bytes(16, "big"): 1 for number in range(SEGMENT_ATTRIBUTES_MAX)}

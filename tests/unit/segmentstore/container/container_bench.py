@@ -143,10 +143,10 @@ class Owner:
 def withhold_memory(container):
     """Let everybody wait in line until the function that is returned is called."""
     index = container.log._read_index
-    index.has_room = lambda: False
+    index.has_free_capacity = lambda: False
 
     def give():
-        del index.has_room
+        del index.has_free_capacity
         container.log.processor.on_memory_freed()
 
     return give

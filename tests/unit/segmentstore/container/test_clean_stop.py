@@ -81,7 +81,7 @@ async def test_a_container_that_did_nothing_writes_nothing_when_it_stops(tmp_pat
     await bench.stop()
     bench.container = None
     container = await bench.start()
-    await until(lambda: container.log.is_cut)
+    await until(lambda: container.log.is_truncated)
     await bench.stop()
     assert container.log._wal.statistics().frames_written == 0
 
@@ -132,7 +132,7 @@ async def test_requests_are_refused_while_a_container_stops_and_its_own_catalogu
     rows = container.segment_statistics().catalogue_rows
     assert rows >= 4
     stopping = asyncio.ensure_future(container.stop())
-    await until(lambda: container.tiers.tenure.is_finishing)
+    await until(lambda: container.tiers.term.is_finishing)
     for refused in (
         container.append(segment, b"x"),
         container.read(segment, 0, 1, wait=False),
@@ -142,10 +142,10 @@ async def test_requests_are_refused_while_a_container_stops_and_its_own_catalogu
         with pytest.raises(ContainerOfflineError):
             await refused
     await stopping
-    assert container.log.is_cut
+    assert container.log.is_truncated
     bench.container = None
     container = await bench.start()
-    assert container.state.departing == [] or not container.state.departing
+    assert container.state.retired == [] or not container.state.retired
     await bench.stop()
 
 

@@ -46,9 +46,9 @@ async def test_who_is_active_is_served_beside_a_damaged_catalogue(caplog):
         assert container.online
         assert not bench.failures
         assert container.log.truncated_sequence > taken, "what is deleted is in the checkpoint"
-        assert container.state.departing
+        assert container.state.retired
         damage(bench)
-        await until(lambda: not container.state.departing)
+        await until(lambda: not container.state.retired)
         assert await read_all(container, IDLE[0]) == b"data"
     await bench.stop()
 
@@ -77,7 +77,7 @@ async def test_a_row_that_outlives_its_segment_in_the_log_brings_nothing_back(wa
     async with asyncio.timeout(PATIENCE_S):
         await container.log.write_checkpoint()
         await until(lambda: container.log.truncated_sequence > taken)
-        assert gone in container.state.departing
+        assert gone in container.state.retired
         container = await bench.start()  # knows of it by the checkpoint alone
         with pytest.raises(NoSuchSegmentError):
             await container.resolve("s/gone")
@@ -86,7 +86,7 @@ async def test_a_row_that_outlives_its_segment_in_the_log_brings_nothing_back(wa
         with pytest.raises(NoSuchSegmentError):
             await container.resolve("s/gone")
         await container.log.write_checkpoint()
-        await until(lambda: not container.state.departing)
+        await until(lambda: not container.state.retired)
         container = await bench.start()
         with pytest.raises(NoSuchSegmentError):
             await container.resolve("s/gone")

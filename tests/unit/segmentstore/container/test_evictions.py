@@ -529,7 +529,7 @@ async def test_a_cancelled_caller_does_not_keep_a_departed_segment_in_memory(ben
         await calling
     await bench.evict()
     assert source.segment_id not in container.state.by_id
-    assert not container.state.departing
+    assert not container.state.retired
 
 
 @pytest.mark.parametrize("error", [ThrottledError("too many"), DataCorruptionError("the catalogue")])

@@ -148,7 +148,7 @@ async def test_a_read_that_fails_while_its_container_ends_does_not_speak_of_dama
 
     class Ending:
         async def read(self, *_, wait):
-            owner.tiers.tenure.online = False
+            owner.tiers.term.online = False
             raise DataCorruptionError("gone")
 
     index, owner._read_index = owner._read_index, Ending()

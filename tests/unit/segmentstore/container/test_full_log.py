@@ -66,5 +66,5 @@ async def test_a_log_that_fills_up_before_a_row_leaves_the_catalogue_is_cut(monk
     await until(lambda: bench.logs.bytes_max == bench.logs.bytes_used)
     async with asyncio.timeout(120):
         await append(container, B, b"y" * 1000)
-        await until(lambda: not container.state.departing)
+        await until(lambda: not container.state.retired)
     await bench.stop()

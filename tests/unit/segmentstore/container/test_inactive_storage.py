@@ -8,9 +8,9 @@ import pytest
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
 from headrace.model.attributes import ROLLOVER_SIZE
-from headrace.segmentstore.container.archived_chunks import ArchivedChunks
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
-from headrace.segmentstore.container.leaving_rows import find_leaving_rows
+from headrace.segmentstore.container.evictable_rows import find_evictable_rows
+from headrace.segmentstore.container.inactive_chunks import InactiveChunks
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
@@ -130,12 +130,12 @@ async def test_what_carries_the_name_of_an_inactive_segment_is_kept_until_that_i
     await bench.evict(A, B)
     chunks = [chunk_name(name, 1, 3, incarnation, bytes(12)) for name in (*names, "s/gone.99", "s/a.x")]
     container = await bench.start()
-    archived = ArchivedChunks(container._catalogue, container.state)
+    archived = InactiveChunks(container._catalogue, container.state)
     assert await archived.find_chunks([*chunks, "no chunk"]) == {*chunks[:2]}
     await container.resolve(A)
     await container.delete(await container.resolve(B))
     await bench.evict()
-    await until(lambda: not container.state.departing)
+    await until(lambda: not container.state.retired)
     assert await archived.find_chunks(chunks) == {chunks[0]}, "inactive again"
     await container.resolve(A)
     assert await archived.find_chunks(chunks) == set()
@@ -170,7 +170,7 @@ async def test_nothing_is_left_over_of_a_segment_that_comes_and_goes_while_it_is
     await bench.evict(A)
     if stays:
         container.evictions._row_bytes_max = 1 * KIB  # so its rows stay in memory when it leaves
-    archived = ArchivedChunks(container._catalogue, container.state)
+    archived = InactiveChunks(container._catalogue, container.state)
     chunks = [found.name async for page in bench.chunks.list() for found in page]
     chunks = [name for name in chunks if "s/a" in name]
     assert len(chunks) == 20
@@ -297,11 +297,11 @@ async def test_what_stays_anyway_is_not_looked_at_to_its_end(bench):
     await append(container, B, bytes(900))
     await container.flush_storage()
     container.state.storage_rows = rows = CountedRows(container.state.storage_rows)
-    found = find_leaving_rows(container.state, container.state.by_name[A], ROW_BYTES_MAX)
+    found = find_evictable_rows(container.state, container.state.by_name[A], ROW_BYTES_MAX)
     assert not found
     assert rows.looked_at < 1200, "two looks at each that would fit"
     rows.looked_at = 0
-    found = find_leaving_rows(container.state, container.state.by_name[B], ROW_BYTES_MAX)
+    found = find_evictable_rows(container.state, container.state.by_name[B], ROW_BYTES_MAX)
     assert not found
     assert rows.looked_at == 2, "the first is not its own"
 
@@ -313,7 +313,7 @@ async def test_rows_that_stayed_in_memory_because_an_older_release_left_them_the
     await fill(container, A)
     known = rows_of(container, A)
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.segmentstore.container.evictions.find_leaving_rows", lambda *_: {})
+        patch.setattr("headrace.segmentstore.container.evictions.find_evictable_rows", lambda *_: {})
         await bench.evict(A)
     assert rows_of(container, A) == known
     container = await bench.start()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.segmentstore.container.departures import Departures
+from headrace.segmentstore.container.retired_segments import RetiredSegments
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 A = "s/a"
@@ -50,7 +50,7 @@ async def test_a_row_that_comes_late_does_not_bring_a_deleted_segment_back():
 
 
 async def test_nor_does_one_that_was_replaced_by_the_row_of_the_next_segment_of_its_name(monkeypatch):
-    """The deleted segment is still departing when its successor is evicted, so its row is never removed."""
+    """The deleted segment is still in state when its successor is evicted, so its row is never removed."""
     bench = Bench()
     container = await bench.start()
 
@@ -60,8 +60,8 @@ async def test_nor_does_one_that_was_replaced_by_the_row_of_the_next_segment_of_
     first = await container.create(A, {})
     await append(container, A, b"deleted")
     await bench.evict(A)
-    forget = Departures.forget
-    monkeypatch.setattr(Departures, "forget", wait_for_storage)
+    forget = RetiredSegments.forget
+    monkeypatch.setattr(RetiredSegments, "forget", wait_for_storage)
     await container.delete(await container.resolve(A))
     slow = SlowFirstRead(container.tables)
     late = asyncio.ensure_future(container.resolve(A))
@@ -70,7 +70,7 @@ async def test_nor_does_one_that_was_replaced_by_the_row_of_the_next_segment_of_
     second = await container.create(A, {})
     await container.append(second, b"acknowledged")
     await bench.evict(A)
-    monkeypatch.setattr(Departures, "forget", forget)
+    monkeypatch.setattr(RetiredSegments, "forget", forget)
     await container.log.write_checkpoint()
     await until(lambda: first.segment_id not in container.state.by_id)
     slow.arrives.set()

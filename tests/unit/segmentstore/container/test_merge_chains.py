@@ -38,7 +38,7 @@ async def test_a_chain_of_merges_that_storage_has_done_lets_the_log_be_cut_after
         await container.flush_storage()
         taken = container.state.sequence
         await container.log.write_checkpoint()
-        await until(lambda: container.log.truncated_sequence > taken and not container.state.departing)
+        await until(lambda: container.log.truncated_sequence > taken and not container.state.retired)
     assert await read_all(container, f"s/{depth}") == content
     assert not bench.failures
 
@@ -98,4 +98,4 @@ async def test_the_source_of_a_target_that_was_deleted_under_a_failing_write_is_
         bench.chunks.may_fail.set()
         await append(container, "s/other", b"more")
         await container.log.write_checkpoint()
-        await until(lambda: not container.state.departing and container.log.truncated_sequence > taken)
+        await until(lambda: not container.state.retired and container.log.truncated_sequence > taken)

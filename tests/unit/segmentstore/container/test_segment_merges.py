@@ -61,7 +61,7 @@ async def test_an_empty_source_is_gone_for_good_and_updates_are_made_with_that_o
         with pytest.raises(NoSuchSegmentError):
             await container.resolve(A)
         await bench.evict()
-        await until(lambda: not bench.container.state.departing)
+        await until(lambda: not bench.container.state.retired)
     await container.create(A, {})
     await bench.stop()
 

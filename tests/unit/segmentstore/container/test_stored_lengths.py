@@ -16,7 +16,7 @@ class Index:
     def on_changed(self, segment):
         self.told.append(segment.stored_length)
 
-    def let_go(self, segment):
+    def free_unneeded(self, segment):
         pass
 
 

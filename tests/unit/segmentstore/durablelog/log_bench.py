@@ -38,13 +38,13 @@ class BytesIndex:
         self.set_aside_bytes += change_bytes
         assert self.set_aside_bytes >= 0
 
-    def has_room(self):
+    def has_free_capacity(self):
         return self.roomy
 
     def on_changed(self, segment):
         self.changed.append((segment.name, segment.sealed, segment.merged, segment.deleted))
 
-    def let_go(self, segment):
+    def free_unneeded(self, segment):
         """It remembers everything: tests compare that."""
 
     def unstored_bytes(self):

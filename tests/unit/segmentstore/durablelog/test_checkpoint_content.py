@@ -59,7 +59,7 @@ async def test_a_checkpoint_has_what_was_accepted_right_before_it_durable_or_not
 
     assert known(again.state) == known(bench.state)
     assert again.state.storage_rows == again.state.accepted_storage_rows == {"new": b"2"}
-    assert {each.name for each in again.state.departing} == {"deleted", "source"}
+    assert {each.name for each in again.state.retired} == {"deleted", "source"}
 
 
 async def test_a_row_that_is_made_while_its_change_is_on_its_way_is_made_again_with_its_time():

@@ -44,7 +44,7 @@ def frames_until_departures_make_it_due(policy, size_bytes, each, before=0):
 
 
 def test_departures_make_it_due_and_are_counted_from_its_beginning_on():
-    policy = CheckpointPolicy(1000, 10**9, departures_max=100)
+    policy = CheckpointPolicy(1000, 10**9, retired_max=100)
     assert frames_until_departures_make_it_due(policy, 10, 2) == 50
     policy.on_begin(100)
     policy.on_end(1, 10)
@@ -52,7 +52,7 @@ def test_departures_make_it_due_and_are_counted_from_its_beginning_on():
 
 
 def test_departures_ask_for_no_more_checkpoints_than_half_of_what_is_written():
-    policy = CheckpointPolicy(1000, 10**9, departures_max=10)
+    policy = CheckpointPolicy(1000, 10**9, retired_max=10)
     policy.on_begin()
     policy.on_end(50, 5000)
     assert frames_until_departures_make_it_due(policy, 100, 10) == 50

@@ -32,7 +32,7 @@ from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
-from headrace.segmentstore.operations.codec import RUN_EVENTS_MAX
+from headrace.segmentstore.operations.codec import BATCH_EVENTS_MAX
 from headrace.segmentstore.state import segment_attributes, transitions
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
@@ -557,14 +557,14 @@ async def test_claimed_events_never_leave_the_fields_that_count_them(large):
     segment, owner = await bench.map("s"), Owner(1)
     data = bytes(6000 if large else 1)
     with pytest.raises(InvalidArgumentError):
-        bench.append(segment, owner, data, last=1, count=RUN_EVENTS_MAX + 1)
+        bench.append(segment, owner, data, last=1, count=BATCH_EVENTS_MAX + 1)
     assert (segment.accepted_length, segment.attributes.accepted) == (0, {})
     for number in range(1, 5):
-        bench.append(segment, owner, data, last=number, count=RUN_EVENTS_MAX)
+        bench.append(segment, owner, data, last=number, count=BATCH_EVENTS_MAX)
         if large:
             await bench.settle()
     await bench.settle()
-    assert segment.attribute(EVENT_COUNT) == 4 * RUN_EVENTS_MAX
+    assert segment.attribute(EVENT_COUNT) == 4 * BATCH_EVENTS_MAX
     segment.attributes.durable[EVENT_COUNT] = segment.attributes.accepted[EVENT_COUNT] = INT64_MAX - 5
     bench.append(segment, owner, data, last=5, count=6)
     await bench.settle()
@@ -574,7 +574,7 @@ async def test_claimed_events_never_leave_the_fields_that_count_them(large):
         await bench.settle()
     await writing
     recovered = await bench.recover()
-    assert recovered.state.get("s").attribute(EVENT_COUNT) == 4 * RUN_EVENTS_MAX + 6  # as the log counts
+    assert recovered.state.get("s").attribute(EVENT_COUNT) == 4 * BATCH_EVENTS_MAX + 6  # as the log counts
     assert recovered.state.get("s").attribute(owner.writer_id) == 5
 
 

@@ -76,7 +76,7 @@ def checkpoint(begin, *rows, storage_rows=(), between=()):
 @pytest.mark.parametrize(
     "operation",
     [
-        ops.AppendRun(20, 1, 10, WRITER, 1, 1, b"abc"),
+        ops.AppendBatch(20, 1, 10, WRITER, 1, 1, b"abc"),
         ops.Append(20, 1, 10, {}, b"abc"),
         ops.Seal(20, 1, 10),
         ops.Truncate(20, 1, 4),
@@ -135,7 +135,7 @@ def test_a_checkpoint_has_as_many_rows_of_each_kind_as_its_end_says(segments, st
 
 def test_an_operation_inside_the_first_checkpoint_keeps_the_time_of_its_frame():
     found = Replay()
-    *before, end = checkpoint(10, row(1, 10), between=[ops.AppendRun(12, 1, 10, WRITER, 1, 1, b"abc")])
+    *before, end = checkpoint(10, row(1, 10), between=[ops.AppendBatch(12, 1, 10, WRITER, 1, 1, b"abc")])
     found.feed(*before, time_ms=EARLY_MS).feed(end, time_ms=LATE_MS)
     state = found.state.get("s/1")
     assert (state.durable_length, state.last_modified_ms) == (13, EARLY_MS)
@@ -153,7 +153,7 @@ def test_an_operation_inside_the_first_checkpoint_outlives_its_frame():
 
 def test_a_checkpoint_that_begins_anew_knows_what_came_before_it():
     """The writer of the first one died; rows of the second one describe what it had appended meanwhile."""
-    lost = ops.AppendRun(12, 1, 10, WRITER, 1, 1, b"abc")
+    lost = ops.AppendBatch(12, 1, 10, WRITER, 1, 1, b"abc")
     found = Replay()
     found.feed(ops.CheckpointBegin(10, 0, 1), ops.CheckpointPart(11, 10, [row(1, 10)], {}), lost)
     found.feed(*checkpoint(20, row(1, 13), between=[ops.Append(22, 1, 13, {}, b"d")]))
@@ -174,7 +174,7 @@ def replay_steps(found, operation):
 def test_the_first_checkpoint_becomes_the_state_in_steps_that_say_how_much_they_are():
     found = Replay()
     rows = [row(number, 0) for number in range(1, 8)]
-    between = [ops.AppendRun(20 + number, 1, number, WRITER, number, 1, b"a") for number in range(5)]
+    between = [ops.AppendBatch(20 + number, 1, number, WRITER, number, 1, b"a") for number in range(5)]
     storage_rows = [(f"k{number}", b"1") for number in range(250)]
     *before, end = checkpoint(18, *rows, storage_rows=storage_rows, between=between)
     found.feed(*before)
@@ -236,7 +236,7 @@ def test_a_checkpoint_end_without_a_beginning_is_corruption_once_there_is_a_stat
 
 
 def test_operations_before_the_first_checkpoint_left_nothing_to_do_but_want_one():
-    orphan = ops.AppendRun(9, 1, 7, WRITER, 1, 1, b"abc")
+    orphan = ops.AppendBatch(9, 1, 7, WRITER, 1, 1, b"abc")
     with pytest.raises(DataCorruptionError, match="no whole metadata checkpoint"):
         Replay().feed(orphan).replay.finish()
     with pytest.raises(DataCorruptionError, match="no whole metadata checkpoint"):
@@ -256,6 +256,6 @@ def test_storage_hears_again_of_what_the_log_says_is_gone_and_of_every_row():
     found = Replay()
     found.feed(*checkpoint(10, row(1, 10), row(2, 5, sealed=True), row(3, 0), storage_rows=[("a", b"1")]))
     found.feed(ops.Merge(20, 1, 2, 10, 5, {}), ops.Delete(21, 3), ops.StorageRows(22, {"a": None}))
-    assert found.replay.departed == {2, 3}
+    assert found.replay.retired == {2, 3}
     assert found.rows == [{"a": b"1"}, {"a": None}]
     assert found.state.storage_rows == {}

@@ -24,7 +24,7 @@ WRITER = bytes(16)
 
 def appends(count, size=100):
     for number in range(count):
-        yield ops.AppendRun(4 + number, 3, size * number, WRITER, number, 1, b"x" * size)
+        yield ops.AppendBatch(4 + number, 3, size * number, WRITER, number, 1, b"x" * size)
 
 
 class ChangingFiles(OsFilesystem):
@@ -107,8 +107,8 @@ async def test_a_file_that_is_recycled_meanwhile_is_looked_for_again(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (ops.AppendRun(9, 3, 7, WRITER, 1, 1, b"abc"), "appends at 7, length is 0"),
-        (ops.AppendRun(9, 8, 0, WRITER, 1, 1, b"abc"), "is about a segment that is not there"),
+        (ops.AppendBatch(9, 3, 7, WRITER, 1, 1, b"abc"), "appends at 7, length is 0"),
+        (ops.AppendBatch(9, 8, 0, WRITER, 1, 1, b"abc"), "is about a segment that is not there"),
         (ops.Seal(9, 3, 5), "seals at 5"),
         (ops.MapSegment(2, 2, "demo/t", {}), "operation 2 follows 3"),
         (ops.CheckpointBegin(9, 4, 1), "this is the log of container 4, not of 0"),

@@ -62,7 +62,7 @@ async def test_what_storage_and_log_hold_is_read_whole_wherever_they_overlap(pla
 
 
 async def test_an_append_run_counts_like_any_append(place):
-    await place.make(ops.AppendRun(4, 1, 10, WRITER, 1, 1, CONTENT[10:]), length=10, stored=CONTENT[:10])
+    await place.make(ops.AppendBatch(4, 1, 10, WRITER, 1, 1, CONTENT[10:]), length=10, stored=CONTENT[:10])
     assert place.read() == CONTENT
 
 

@@ -19,7 +19,7 @@ full_rows = st.dictionaries(st.text(max_size=20), st.binary(max_size=40), max_si
 
 operations = st.one_of(
     st.builds(
-        ops.AppendRun,
+        ops.AppendBatch,
         u63,
         u63,
         u63,

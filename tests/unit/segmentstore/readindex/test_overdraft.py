@@ -24,7 +24,7 @@ def fill_up(worlds: list[World], count: int) -> None:
     backlogs = [world.create("backlog") for world in worlds]
     for _ in range(count):
         for world, backlog in zip(worlds, backlogs, strict=True):
-            if world.has_room:
+            if world.has_free_capacity:
                 world.append(backlog, BLOCK)
 
 

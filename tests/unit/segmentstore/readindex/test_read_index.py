@@ -381,7 +381,7 @@ async def test_a_replayed_merge_costs_no_look_at_all_those_that_storage_has_not_
             yield redirect
 
     monkeypatch.setattr(Redirects, "__iter__", look_at_all)
-    world.index.let_go(target)
+    world.index.free_unneeded(target)
     monkeypatch.undo()
     assert looked_at == []
     assert await world.read_exactly(target, 0, 1000) == pattern(0, 10) * 100
@@ -459,10 +459,10 @@ async def test_a_replayed_deletion_frees_the_segment_and_what_was_merged_into_it
         world.append(segment, 20 * KIB)
     world.begin_merge(source, deeper)
     world.begin_merge(target, source)
-    world.index.let_go(target)
+    world.index.free_unneeded(target)
     assert world.index.unstored_bytes() > 60 * KIB
     target.accepted_deleted = target.deleted = True
-    world.index.let_go(target)
+    world.index.free_unneeded(target)
     assert world.index.unstored_bytes() == 0
     assert world.cache.statistics().used_bytes == 0
     world.check()
@@ -476,7 +476,7 @@ async def test_a_replayed_merge_that_storage_has_completed_frees_the_source_and_
     world.join_in_storage(target, first)
     target.stored_length = 20 * KIB
     world.index.on_changed(target)
-    world.index.let_go(target)
+    world.index.free_unneeded(target)
     assert world.index.unstored_bytes() < 30 * KIB
     assert await world.read_exactly(target, 0, 40 * KIB) == pattern(0, 20 * KIB) * 2
     world.check()
@@ -589,7 +589,7 @@ async def test_what_replay_lets_go_of_makes_room_at_once(monkeypatch):
     for _ in range(400):
         world.append(segment, BLOCK)
     segment.deleted = True
-    world.index.let_go(segment)
+    world.index.free_unneeded(segment)
     assert world.cache.statistics().used_bytes == 34 * 16 * BLOCK
     await world.close()
 
@@ -972,9 +972,9 @@ async def test_containers_that_share_a_cache_stop_accepting_before_it_is_full():
         world, segment = worlds[turn % 3], segments[turn % 3]
         if turn < 300 and turn % 3:
             continue  # one of them is there first and takes more than its part
-        if world.has_room:
+        if world.has_free_capacity:
             world.append(segment, 1000)
-    assert not any(world.has_room for world in worlds)
+    assert not any(world.has_free_capacity for world in worlds)
     assert 0.5 < cache.essential_blocks / cache.policy.blocks_max < 0.8
     assert min(segment.durable_length for segment in segments) > 30 * BLOCK
     for world, segment in zip(worlds, segments, strict=True):
@@ -1012,7 +1012,7 @@ async def test_what_was_accepted_finds_room_whatever_readers_hold(late):
     segments = [world.create() for world in worlds]
     for turn in range(3000):
         world, segment = worlds[turn % 3], segments[turn % 3]
-        if world.has_room:
+        if world.has_free_capacity:
             world.append(segment, 1000)
     assert min(segment.durable_length for segment in segments) > 20 * BLOCK
     if late:

@@ -55,4 +55,4 @@ def test_a_table_goes_only_when_nothing_uses_it():
 
 @pytest.mark.parametrize(("active", "bound", "room"), [(100, 100, 25), (130, 100, 55), (4, 4, 1), (1, 1, 1)])
 def test_making_room_makes_enough(active, bound, room):
-    assert plan.count_for_room(active, bound) == room
+    assert plan.count_to_evict(active, bound) == room

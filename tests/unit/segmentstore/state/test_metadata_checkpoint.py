@@ -8,11 +8,11 @@ from headrace.errors import DataCorruptionError
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.metadata_checkpoint import (
     CheckpointSnapshot,
-    cut_row,
     decode_segment_row,
     encode_segment_row,
     install,
     join_rows,
+    split_row,
 )
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -22,14 +22,14 @@ ROWS = st.lists(st.binary(min_size=1, max_size=60).map(lambda body: b"\x01" + bo
 
 @given(rows=ROWS, bytes_max=st.integers(2, 70))
 def test_rows_that_were_cut_are_joined_to_what_they_were(rows, bytes_max):
-    pieces = [piece for row in rows for piece in cut_row(row, bytes_max)]
+    pieces = [piece for row in rows for piece in split_row(row, bytes_max)]
     assert all(len(piece) <= bytes_max for piece in pieces)
     assert [bytes(row) for row in join_rows(pieces)] == rows
 
 
 def test_a_row_without_its_end_is_corruption():
     row = b"\x01" + bytes(50)
-    pieces = list(cut_row(row, 20))
+    pieces = list(split_row(row, 20))
     assert len(pieces) == 3
     for damaged in (pieces[:-1], [*pieces[:-1], row], [*pieces[:1], row]):
         with pytest.raises(DataCorruptionError):

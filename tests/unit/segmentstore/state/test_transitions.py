@@ -270,7 +270,7 @@ EVENTS = attr.EVENT_COUNT
             (13, 2, False, {KEY: 5, EVENTS: 7}),
         ),
         (
-            ops.AppendRun(101, 1, 10, WRITER, 44, 3, b"abcd"),
+            ops.AppendBatch(101, 1, 10, WRITER, 44, 3, b"abcd"),
             (14, 2, False, {KEY: 1, OTHER: 1, EVENTS: 10, WRITER: 44}),
         ),
         (ops.Seal(101, 1, 10), (10, 2, True, {KEY: 1, OTHER: 1, EVENTS: 7})),
@@ -295,7 +295,7 @@ def test_an_operation_changes_what_the_next_one_sees_and_only_when_durable_what_
 def test_events_are_counted_up_to_what_an_attribute_holds():
     state = segment(attributes={EVENTS: INT64_MAX - 2})
     container = container_of(state)
-    run = ops.AppendRun(101, 1, 10, WRITER, 1, 3, b"abc")
+    run = ops.AppendBatch(101, 1, 10, WRITER, 1, 3, b"abc")
     accept(container, run)
     assert state.attributes.accepted[EVENTS] == INT64_MAX
     apply(container, run)
@@ -306,7 +306,7 @@ def test_events_are_counted_up_to_what_an_attribute_holds():
     "operation",
     [
         ops.Append(101, 1, 10, {}, b"abc"),
-        ops.AppendRun(101, 1, 10, WRITER, 44, 3, b"abcd"),
+        ops.AppendBatch(101, 1, 10, WRITER, 44, 3, b"abcd"),
         ops.Seal(101, 1, 10),
         ops.Truncate(101, 1, 6),
         ops.UpdateAttributes(101, 1, {KEY: 1}),
@@ -338,7 +338,7 @@ def test_a_merge_gives_the_target_its_bytes_and_takes_the_source_s_name_once_it_
     accept(container, merge)
     assert (target.accepted_length, target.durable_length) == (14, 10)
     assert (source.accepted_merged, source.merged) == (True, False)
-    assert list(container.departing) == [source]
+    assert list(container.retired) == [source]
     assert container.by_name["s/2"] is source, "readers of it go on"
     apply(container, merge)
     assert (target.durable_length, target.attributes.durable, target.last_modified_ms) == (
@@ -363,7 +363,7 @@ def test_a_deletion_takes_the_name_once_it_is_durable():
     assert state.deleted
     assert not container.by_name
     assert list(container.by_id) == [1]
-    assert list(container.departing) == [state]
+    assert list(container.retired) == [state]
 
 
 def test_a_new_segment_has_its_attributes_on_both_sides_and_shares_them_with_nobody():
@@ -458,7 +458,7 @@ def contradiction(operation, *states, rows=()):
     "operation",
     [
         ops.Append(101, 1, 10, {}, b"abc"),
-        ops.AppendRun(101, 1, 10, WRITER, 44, 3, b"abcd"),
+        ops.AppendBatch(101, 1, 10, WRITER, 44, 3, b"abcd"),
         ops.Seal(101, 1, 10),
         ops.Truncate(101, 1, 4),
         ops.Truncate(101, 1, 10),
@@ -487,7 +487,7 @@ def test_a_segment_is_mapped_once_under_one_name_and_one_id():
     "operation",
     [
         ops.Append(101, 1, 10, {}, b"abc"),
-        ops.AppendRun(101, 1, 10, WRITER, 44, 3, b"abcd"),
+        ops.AppendBatch(101, 1, 10, WRITER, 44, 3, b"abcd"),
         ops.Seal(101, 1, 10),
         ops.Truncate(101, 1, 4),
         ops.UpdateAttributes(101, 1, {KEY: 1}),
@@ -502,7 +502,7 @@ def test_nothing_happens_to_a_segment_behind_its_end(operation):
         container = container_of(source)
         gone = segment(**end)
         container.by_id[1] = gone
-        container.departing[gone] = None
+        container.retired[gone] = None
         container.check()
         with pytest.raises(DataCorruptionError, match=r"gone|not there"):
             transitions.check_replay(container, operation)
@@ -513,7 +513,7 @@ def test_nothing_happens_to_a_segment_behind_its_end(operation):
     ("operation", "words"),
     [
         (ops.Append(101, 1, 9, {}, b"abc"), "appends at 9, length is 10"),
-        (ops.AppendRun(101, 1, 11, WRITER, 44, 3, b"abc"), "appends at 11, length is 10"),
+        (ops.AppendBatch(101, 1, 11, WRITER, 44, 3, b"abc"), "appends at 11, length is 10"),
         (ops.Seal(101, 1, 9), "seals at 9, length is 10"),
         (ops.Truncate(101, 1, 3), "truncates at 3"),
         (ops.Truncate(101, 1, 11), "truncates at 11"),
@@ -532,7 +532,7 @@ def test_offsets_in_a_log_continue_each_other(operation, words):
     ("operation", "words"),
     [
         (ops.Append(101, 1, 10, {}, b"abc"), "appends to a sealed segment"),
-        (ops.AppendRun(101, 1, 10, WRITER, 44, 3, b"abc"), "appends to a sealed segment"),
+        (ops.AppendBatch(101, 1, 10, WRITER, 44, 3, b"abc"), "appends to a sealed segment"),
         (ops.Seal(101, 1, 10), "seals at 10"),
         (ops.Merge(101, 1, 2, 10, 4, {}), "merges at 10"),
     ],

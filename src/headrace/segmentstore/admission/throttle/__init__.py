@@ -1,1 +1,1 @@
-"""How a container slows down before it has to stop: sources of delay, each plain arithmetic, and one gate."""
+"""Throttling before a bound is reached: sources of delay, each plain arithmetic, and one gate."""

@@ -10,9 +10,9 @@ from headrace.runtime.settings import internal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleConfig:
-    """When a container slows down, and how far. Shares are parts of the hard bound behind each source.
+    """When a container throttles, and how much. Shares are fractions of the hard bound of each source.
 
-    Nothing of it is a setting: what an operator bounds are bytes (``unstored_bytes_max``, the cache).
+    None of it is a setting: an operator bounds bytes (``unstored_bytes_max``, the cache).
     """
 
     delay_max_s: float = internal(

@@ -1,9 +1,8 @@
-"""The gate in front of a loaded container: lets a burst in, then nothing for a while, and opens early when
-the load falls.
+"""The throttle of a loaded container: admits a burst, then nothing for a delay, and opens early when the load
+falls.
 
-Nothing is delayed by a sleeping task: appends and requests that find the gate closed wait where they would
-wait for room, and a timer of the loop, or whoever makes room, lets them go on. Critical operations do not
-ask here.
+No task sleeps: appends and requests that find the gate closed wait in the queue of the log's admission, which
+is served after a timer of the loop, or when something is freed. Urgent requests pass the gate.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 RECHECK_S: Final = 0.1
-"""So often a closed gate measures anew: other containers free the cache they share without telling."""
+"""Interval at which a closed gate measures again: other containers free the shared cache without notice."""
 
 
 @dataclass(slots=True)
 class ThrottleStatistics:
-    """Why and how much a container is slowed down. Times in seconds."""
+    """Why and how much a container is throttled. Times in seconds."""
 
     source: str = ""
-    """What asks for the delay of now; empty if nothing does."""
+    """Source of the current delay; empty if there is none."""
     delay_s: float = 0.0
     delayed_total_s: float = 0.0
     """How long the gate was closed since the start."""
@@ -30,10 +29,10 @@ class ThrottleStatistics:
 
 
 class ThrottleGate:
-    """Closed for the current delay after each burst. ``measure`` gives the delay of now and its source.
+    """Closed for the current delay after each burst. ``measure`` returns the current delay and its source.
 
-    ``active`` is all that an append of an unloaded container looks at: False as long as no source asks for a
-    delay. Used on one loop.
+    An append of an unloaded container checks only ``active``, which is False while no source needs a delay.
+    Used on one loop.
     """
 
     __slots__ = (
@@ -84,9 +83,9 @@ class ThrottleGate:
         self._delays = 0
 
     def enter(self, size_bytes: int) -> bool:
-        """Let ``size_bytes`` in if the gate is open; what fills the burst closes it. Only while ``active``.
+        """Admit ``size_bytes`` if the gate is open; the end of the burst closes it. Only while ``active``.
 
-        More than a burst at once is let in whole, and followed by as many delays at a stretch.
+        More than a burst at once is admitted whole, and followed by as many delays.
         """
         if self.closed:
             return False
@@ -97,7 +96,7 @@ class ThrottleGate:
         return True
 
     def update(self) -> None:
-        """The load may have changed: begin or end to delay; a shorter delay replaces the rest of this one."""
+        """Measure the load again: begin or end to delay; a shorter delay replaces the rest of this one."""
         if self._ended:
             return
         self._delay_s, self._source = self._measure()
@@ -112,7 +111,7 @@ class ThrottleGate:
             self._set_timer(self._delay_s)
 
     def end(self) -> None:
-        """Never delay anybody again: the container stops or has failed. The caller wakes who waits."""
+        """Open for good: the container stops or has failed. The caller serves its queue."""
         self._ended = True
         self.active = False
         self._delay_s, self._source = 0.0, ""
@@ -126,7 +125,7 @@ class ThrottleGate:
         self._set_timer(delay_s)
 
     def _set_timer(self, delay_s: float) -> None:
-        """Open in ``delay_s``, unless less is found to be enough before."""
+        """Open in ``delay_s``, or earlier if a later measurement is lower."""
         self._deadline = self._loop.time() + delay_s
         self._arm()
 
@@ -140,7 +139,7 @@ class ThrottleGate:
         now, before = self._loop.time(), self._delay_s
         self._delay_s, self._source = self._measure()
         if 0 < self._delay_max_s <= self._delay_s:
-            self._deadline = now + self._delay_s  # at the bound: not before something is freed
+            self._deadline = now + self._delay_s  # at the maximum: closed until something is freed
         elif self._delay_s < before:
             self._deadline = now + (self._deadline - now) * self._delay_s / before
         if now < self._deadline:

@@ -1,13 +1,13 @@
-"""How loaded a container is, and the delay that asks for: the longest of four counts, they do not add up.
+"""The load of a container, and the delay for it: the longest of four delays, not their sum.
 
-Bounded loads share one curve. Between two delays a fixed number of bytes is let in, so the rate is that
-number over the delay. A delay that grows in a straight line would cut the rate to a crawl right behind its
-beginning and leave most of the band unused: stop and go. With ``half * x / (1 - x)`` every part of the band
-belongs to as many rates as any other, and a container settles wherever storage keeps pace.
+Bounded loads share one curve. Between two delays a fixed number of bytes is admitted, so the rate is that
+number divided by the delay. A linear delay would lower the rate to a minimum right behind its beginning and
+leave most of the band unused: rates would oscillate. With ``half * x / (1 - x)`` the rate falls evenly over
+the band, and a container settles at the rate of its storage.
 
-Half-empty frames are no load: a log that waits a moment to fill its frame pays with the latency of every
-append for fewer writes. Here the open frame fills for as long as every writer of the log is busy, which is
-exactly when fewer writes help, and is written at once when one is free.
+Half-empty frames are no load. A delay to fill them would add latency to every append for fewer writes. The
+open frame is filled while every writer of the log is busy, which is when fewer writes help, and is written at
+once when one is free.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 
 @dataclass(slots=True)
 class Load:
-    """What weighs on one container now."""
+    """The current load of one container."""
 
     unstored_bytes: int = 0
-    """Bytes that only the container's log and memory hold."""
+    """Bytes that only the log and the cache have."""
     unstored_bytes_max: int = 1
     cache_pressure: float = 0.0
-    """The part of what the cache leaves to the container that it uses."""
+    """Fraction of its part of the cache that the container uses."""
     operations: int = 0
     """Operations that wait for the storage writer, however small they are."""
     operations_max: int = 1
@@ -33,11 +33,11 @@ class Load:
     """Frames that are not durable, ``frames_in_flight`` of them handed to the log."""
     frames_in_flight: int = 0
     write_s: float = 0.0
-    """How long frames took lately to become durable."""
+    """Recent time for a frame to become durable."""
 
 
 def longest_delay(load: Load, config: ThrottleConfig) -> tuple[float, str]:
-    """Return the delay in seconds and what asks for it; 0 and an empty name if nothing does."""
+    """Return the delay in seconds and its source; 0 and an empty name if there is none."""
     half_s, max_s = config.delay_half_s, config.delay_max_s
     backlog = load.unstored_bytes / load.unstored_bytes_max
     operations = load.operations / load.operations_max
@@ -64,8 +64,8 @@ def bounded_delay_s(level: float, begin: float, end: float, half_s: float, max_s
 def _queue_delay_s(load: Load, config: ThrottleConfig) -> float:
     """Return the time the log's queue needs to shrink to ``wal_queue_s``: linear in its length.
 
-    The pool of frames bounds how much can wait, this how *long*: the less lies in front of a checkpoint or a
-    delete, the sooner it is durable, and the less has an unknown outcome if the log fails.
+    The pool of frames bounds how much can wait, this bounds how *long*: with a shorter queue a checkpoint or
+    a delete is durable sooner, and fewer operations have an unknown outcome if the log fails.
     """
     if load.frames <= 1 or not load.frames_in_flight:
         return 0.0

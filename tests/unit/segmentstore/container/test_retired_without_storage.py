@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from headrace.errors import NoSuchSegmentError, StorageWriteError
-from headrace.segmentstore.container import departures
+from headrace.segmentstore.container import retired_segments
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 MANY = 100
@@ -15,7 +15,7 @@ WAVES = 30
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(departures, "_MANY", MANY)
+    monkeypatch.setattr(retired_segments, "_MANY", MANY)
 
 
 @pytest.mark.slow
@@ -39,7 +39,7 @@ async def test_segments_that_never_were_in_storage_do_not_pile_up_while_it_is_aw
         await asyncio.gather(*(append(container, name, b"x") for name in names))
         await asyncio.gather(*map(container.delete, segments))
         await until(lambda segments=segments: all(state.stored_deleted for state in segments))
-        most = max(most, len(container.state.departing))
+        most = max(most, len(container.state.retired))
     assert most < 5 * MANY
     assert container.log.truncated_sequence <= 1, "a log that is cut is another test"
 
@@ -50,7 +50,7 @@ async def test_segments_that_never_were_in_storage_do_not_pile_up_while_it_is_aw
     monkeypatch.setattr(bench.chunks, "create", create)
     monkeypatch.setattr(bench.chunks, "append", append_to)
     await container.log.write_checkpoint()
-    await until(lambda: not container.state.departing)
+    await until(lambda: not container.state.retired)
     assert await read_all(container, "s/stuck") == b"data"
     container = await bench.start()
     assert set(container.state.by_name) == {"s/stuck", "_system/containers/metadata_0"}

@@ -1,4 +1,4 @@
-"""Knows the chunks of segments, in memory or not, so that they are not taken for garbage."""
+"""Tells the chunks of segments, active or not, from garbage."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.metadata.rows import chunk_key
 
-_LOOKED_FOR_IN_A_TURN: Final = 1000
-"""Chunks looked for before others have a turn of the loop."""
+_NAMES_PER_ITERATION: Final = 1000
+"""Names looked up before the coroutine yields to the loop."""
 
 
-class ArchivedChunks:
-    """The rows that left memory with their segments, in the catalogue. Only chunks that were created for
+class InactiveChunks:
+    """The chunks of inactive segments, whose rows are in the catalogue. Only chunks that were created for
     their own segment are there, so a chunk's name leads to its row.
 
-    There may be millions of these rows, and none is read: whatever carries the name of an inactive segment
-    counts as its chunk. Really left over, it is found to be so by an owner for whom the segment is active, or
-    gone.
+    There may be millions of these rows, and none is read: every object with the name of an inactive segment
+    counts as its chunk. An orphan among them is found by an owner for which the segment is active or removed.
     """
 
     def __init__(self, catalogue: SegmentCatalogue, state: ContainerState) -> None:
@@ -33,10 +32,10 @@ class ArchivedChunks:
 
     async def find_chunks(self, names: Sequence[str]) -> set[str]:
         """See :meth:`RowArchive.find_chunks`."""
-        with suppress(DataCorruptionError):  # of no name it is known to be absent then
+        with suppress(DataCorruptionError):  # then no name is known to be absent
             await self._catalogue.load()
         found: set[str] = set()
-        budget = LoopBudget(_LOOKED_FOR_IN_A_TURN)
+        budget = LoopBudget(_NAMES_PER_ITERATION)
         for name in names:
             await budget.spend()
             if self._is_needed(name):
@@ -44,8 +43,8 @@ class ArchivedChunks:
         return found
 
     def _is_needed(self, chunk: str) -> bool:
-        """Whether a chunk has a row now. Rows go to memory when a segment is activated, as is accepted, and
-        leave it when its eviction is, so at each moment they are there or the segment is not.
+        """Whether a chunk has a row now. Rows are added to memory when the activation of their segment is
+        accepted, and removed when its eviction is, so either they are in memory or the segment is not.
         """
         parsed = parse_chunk_name(chunk)
         if parsed is None:
@@ -56,5 +55,5 @@ class ArchivedChunks:
         try:
             is_active = segment_id_of(parsed.segment) in state.by_id
         except ValueError:
-            return False  # no name that this container gives
+            return False  # not a name of this container
         return not is_active and not self._catalogue.is_absent(parsed.segment.rpartition(".")[0])

@@ -1,13 +1,13 @@
-"""Those who wait for room in one container's log: a fair line, and a lane for what must not wait.
+"""What waits for frames or memory of one container's log: a fair queue, and a lane for urgent requests.
 
-The line is first come, first served, whatever somebody needs: nobody passes the head, so a block of 8 MiB
-gets its frames although small appends would take each that comes back. Connections wait in it with the size
+The queue is first come, first served, whatever an item needs: nothing passes the head, so a block of 8 MiB
+gets its frames although small appends would take each that is released. Connections wait in it with the size
 of their next block, requests with their upper bound; a connection that was served and has more goes to the
 end.
 
-The lane belongs to urgent requests: what the rest of the system waits for, and what frees something. They
-wait for frames only, and go in front of the line. A request never passes an earlier one on any of its
-segments, though: who appends and then deletes does not find the append refused.
+The lane is for urgent requests: the rest of the system waits for them, or they free something. They wait for
+frames only, and are served before the queue. A request never passes an earlier one on any of its segments,
+though: a delete that follows an append does not cause its refusal.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(slots=True)
 class WaitingBlock:
-    """A connection whose next block has ``size_bytes``; ``resume`` lets it go on."""
+    """A connection whose next block has ``size_bytes``; ``resume`` notifies it."""
 
     size_bytes: int
     resume: Resume
@@ -59,57 +59,57 @@ class WaitingBlock:
 
 
 @dataclass(slots=True)
-class LineStatistics:
+class QueueStatistics:
     """How many wait now."""
 
     urgent: int
     requests: int
-    """Of the line, so without the urgent ones."""
+    """In the queue, without those in the lane."""
     connections: int
 
 
-class FairLine:
-    """Both lines of one container. ``requests_max`` bounds the requests of each; a connection waits once."""
+class FairQueue:
+    """Queue and lane of one log. ``requests_max`` bounds the requests of each; a connection waits once."""
 
-    __slots__ = ("_lane", "_line", "_requests", "_requests_max", "_segments", "count")
+    __slots__ = ("_lane", "_queue", "_requests", "_requests_max", "_segments", "count")
 
     def __init__(self, requests_max: int) -> None:
         self._requests_max = requests_max
         self._lane: deque[Request] = deque()
-        self._line: dict[Request | Resume, Request | WaitingBlock] = {}
+        self._queue: dict[Request | Resume, Request | WaitingBlock] = {}
         self._requests = 0
-        """Requests in the line."""
+        """Requests in the queue."""
         self._segments: dict[SegmentState, int] = {}
-        """How many requests in the line concern a segment."""
+        """How many requests in the queue concern a segment."""
         self.count = 0
-        """How many wait in both lines: a plain number, because it is asked for every append block."""
+        """Items in queue and lane: a plain number, because every append block reads it."""
 
     @property
     def head(self) -> Request | WaitingBlock | None:
-        """The one whose turn it is."""
+        """The next item to serve."""
         if self._lane:
             return self._lane[0]
-        return next(iter(self._line.values()), None)
+        return next(iter(self._queue.values()), None)
 
     def must_wait(self, request: Request) -> bool:
-        """Whether ``request`` comes behind somebody who waits."""
+        """Whether ``request`` comes behind a waiting item."""
         if not self.count:
             return False
-        return bool(self._lane) or not request.is_urgent or self._is_held_back(request)
+        return bool(self._lane) or not request.is_urgent or self._has_predecessor(request)
 
-    def _is_held_back(self, request: Request) -> bool:
+    def _has_predecessor(self, request: Request) -> bool:
         return any(segment in self._segments for segment in request.segments)
 
     def add_request(self, request: Request) -> bool:
-        """Let ``request`` wait; False if too many do already."""
-        if request.is_urgent and not self._is_held_back(request):
+        """Queue ``request``; False if the queue or lane is full."""
+        if request.is_urgent and not self._has_predecessor(request):
             if len(self._lane) >= self._requests_max:
                 return False
             self._lane.append(request)
         else:
             if self._requests >= self._requests_max:
                 return False
-            self._line[request] = request
+            self._queue[request] = request
             self._requests += 1
             for segment in request.segments:
                 self._segments[segment] = self._segments.get(segment, 0) + 1
@@ -117,29 +117,29 @@ class FairLine:
         return True
 
     def add_block(self, size_bytes: int, resume: Resume) -> None:
-        """Let a connection wait at the end of the line, unless it is there already."""
-        waiting = self._line.get(resume)
+        """Queue a connection at the end, or update the size of its block if it waits already."""
+        waiting = self._queue.get(resume)
         if isinstance(waiting, WaitingBlock):
             waiting.size_bytes = size_bytes
         else:
-            self._line[resume] = WaitingBlock(size_bytes, resume)
+            self._queue[resume] = WaitingBlock(size_bytes, resume)
             self.count += 1
 
     def remove_head(self) -> None:
         if self._lane:
             self._lane.popleft()
         else:
-            self._remove(next(iter(self._line)))
+            self._remove(next(iter(self._queue)))
             return
         self.count -= 1
 
     def remove_block(self, resume: Resume) -> None:
-        """The connection is gone. It may also not be in the line."""
-        if resume in self._line:
+        """Remove a connection that is closed, if it waits."""
+        if resume in self._queue:
             self._remove(resume)
 
     def _remove(self, key: Request | Resume) -> None:
-        waiting = self._line.pop(key)
+        waiting = self._queue.pop(key)
         self.count -= 1
         if isinstance(waiting, Request):
             self._requests -= 1
@@ -149,18 +149,18 @@ class FairLine:
                 else:
                     del self._segments[segment]
 
-    def end(self, *, lane_too: bool) -> list[Resume]:
-        """Refuse every request of the line, and of the lane if asked to: none has begun.
+    def end(self, *, include_lane: bool) -> list[Resume]:
+        """Refuse every request of the queue, and of the lane if ``include_lane``: none has begun.
 
         Returns:
-            What lets the connections go on that waited.
+            The callbacks of the connections that waited.
         """
-        resumes = [waiting.resume for waiting in self._line.values() if isinstance(waiting, WaitingBlock)]
-        refused = [waiting for waiting in self._line.values() if isinstance(waiting, Request)]
-        self._line.clear()
+        resumes = [waiting.resume for waiting in self._queue.values() if isinstance(waiting, WaitingBlock)]
+        refused = [waiting for waiting in self._queue.values() if isinstance(waiting, Request)]
+        self._queue.clear()
         self._segments.clear()
         self._requests = 0
-        if lane_too:
+        if include_lane:
             refused += self._lane
             self._lane.clear()
         self.count = len(self._lane)
@@ -169,13 +169,13 @@ class FairLine:
                 request.future.set_exception(ContainerOfflineError("the container has stopped"))
         return resumes
 
-    def statistics(self) -> LineStatistics:
-        return LineStatistics(len(self._lane), self._requests, len(self._line) - self._requests)
+    def statistics(self) -> QueueStatistics:
+        return QueueStatistics(len(self._lane), self._requests, len(self._queue) - self._requests)
 
     def check(self) -> None:
-        """Assert that counts agree with the lines."""
-        assert self.count == len(self._lane) + len(self._line)
-        requests = [waiting for waiting in self._line.values() if isinstance(waiting, Request)]
+        """Assert that counts agree with queue and lane."""
+        assert self.count == len(self._lane) + len(self._queue)
+        requests = [waiting for waiting in self._queue.values() if isinstance(waiting, Request)]
         assert self._requests == len(requests) <= self._requests_max
         assert len(self._lane) <= self._requests_max
         assert all(request.is_urgent for request in self._lane)

@@ -1,4 +1,4 @@
-"""Work that several callers want at once, and that must not end with any of them: it runs once, for all."""
+"""Work that several callers share: it runs once for all, and does not end with any of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headrace.runtime.supervisor import Supervisor
 T = TypeVar("T")
 
 
-class SharedRuns(Generic[T]):
-    """Runs under way in one container, by the name of what each is about. Callers may be cancelled, not they.
+class SharedTasks(Generic[T]):
+    """Running tasks of one container, by name. A cancelled caller does not cancel its task.
 
     Args:
-        what: a run, for people; a name may follow.
+        what: description of a task, for messages; the name follows.
     """
 
     def __init__(self, supervisor: Supervisor, what: str) -> None:
@@ -32,18 +32,18 @@ class SharedRuns(Generic[T]):
     def __contains__(self, name: str) -> bool:
         return name in self._running
 
-    async def join(self, name: str, run: Callable[[], Awaitable[T]]) -> T:
-        """Start ``run``, or join the one of that name; return what comes of it.
+    async def join(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Start ``work``, or join the task of that name; return its result.
 
         Raises:
             HeadraceError: what it raised, the same for all.
-            ContainerOfflineError: the container has ended. Whether what the run wrote is durable is nothing
-                that its callers could see: to them nothing has happened.
+            ContainerOfflineError: the container has ended. Whether the writes of the task are durable makes
+                no difference to its callers.
         """
         task = self._running.get(name)
         if task is None:
             try:
-                task = self._supervisor.spawn(f"{self._what} {name}", self._run(run))
+                task = self._supervisor.spawn(f"{self._what} {name}", self._run(work))
             except ClosedError as error:
                 raise ContainerOfflineError("the container has stopped") from error
             self._running[name] = task
@@ -61,9 +61,9 @@ class SharedRuns(Generic[T]):
             raise outcome
         return outcome
 
-    async def _run(self, run: Callable[[], Awaitable[T]]) -> T | HeadraceError:
+    async def _run(self, work: Callable[[], Awaitable[T]]) -> T | HeadraceError:
         try:
-            return await run()
-        except HeadraceError as error:  # the callers' affair; anything else ends the container
+            return await work()
+        except HeadraceError as error:  # for the callers; any other error ends the container
             self.failed += 1
             return error

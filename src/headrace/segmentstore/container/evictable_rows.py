@@ -1,8 +1,8 @@
-"""The rows of long-term storage that leave memory with their segment, and come back with it.
+"""The rows of long-term storage that are evicted and activated with their segment.
 
-They go into the segment's row of the catalogue. A segment keeps them in memory, as if it were active, if they
-would not fit there, or if it has chunks that were created for another segment: whose an object is must follow
-from its name as long as no row in memory names it.
+They are copied into the segment's row of the catalogue. They stay in memory, as those of an active segment,
+if they do not fit there, or if the segment has chunks that were created for another one: the segment of a
+chunk has to follow from its name while no row in memory names it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _CHUNKS_MAX: Final = 1000
 """A segment with more chunks has too many rows for its row of the catalogue."""
 
 
-def find_leaving_rows(
+def find_evictable_rows(
     container: ContainerState, segment: SegmentState, bytes_max: int
 ) -> Mapping[str, bytes]:
-    """Return the rows that may leave with a settled ``segment``; none if they have to stay or do not exist.
+    """Return the rows to evict with a settled ``segment``; none if they have to stay or do not exist.
 
-    They stay if they have more than ``bytes_max`` bytes. A damaged row stays where it is: who reads it finds
-    it so. No row is looked at behind the one that decides.
+    They stay if they have more than ``bytes_max`` bytes, or if one is damaged, which its reader will report.
+    No row is read behind the one that decides.
     """
     rows: dict[str, bytes] = {}
     size = 0
@@ -43,7 +43,7 @@ def find_leaving_rows(
 
 
 def _is_own(segment: SegmentState, key: str) -> bool:
-    """Whether a row is no chunk's, or that of one that was created for ``segment``."""
+    """Whether a row is not that of a chunk, or that of a chunk created for ``segment``."""
     if not key.startswith(CHUNK_PREFIX):
         return True
     parsed = parse_chunk_name(key[len(CHUNK_PREFIX) :])
@@ -51,9 +51,9 @@ def _is_own(segment: SegmentState, key: str) -> bool:
 
 
 def are_current(container: ContainerState, rows: Mapping[str, bytes]) -> bool:
-    """Whether nothing happened to these rows since they were found, and nothing is about to.
+    """Whether these rows are unchanged since they were found, and no change is in flight.
 
-    Rows are replaced, never changed; and whatever happens to a segment replaces the first of its rows.
+    Rows are replaced, never changed; and every change of a segment replaces the first of its rows.
     """
     durable, accepted = container.storage_rows, container.accepted_storage_rows
     return all(durable.get(key) is row and accepted.get(key) is row for key, row in rows.items())

@@ -32,7 +32,7 @@ async def test_deleted_segments_are_forgotten_however_large_their_rows_are_toget
     await container.log.write_checkpoint()  # the log is cut behind the deletions
     try:
         await until(lambda: all(state.stored_deleted for state in segments))
-        await until(lambda: not container.state.departing)
+        await until(lambda: not container.state.retired)
         assert container.segment_statistics().catalogue_rows == 0
     finally:
         await bench.stop()
@@ -53,7 +53,7 @@ async def test_segments_that_come_and_go_do_not_pile_up_until_the_log_is_long(wa
         else:
             await container.merge_batch(target, names)
         await asyncio.sleep(0.005)  # a log takes some time
-        most = max(most, len(container.state.departing))
+        most = max(most, len(container.state.retired))
     assert container.log.statistics().checkpoints >= 5
     assert most < 1000, "of 3,000"
     await bench.stop()
@@ -67,12 +67,12 @@ async def test_many_that_are_gone_are_forgotten_in_many_turns():
     async with container._catalogue.changing:  # nobody is forgotten
         await asyncio.gather(*map(container.delete, segments))
         await until(lambda: all(state.stored_deleted for state in segments))
-        departing = container.state.departing
-        assert len(departing) == 2000
+        retired = container.state.retired
+        assert len(retired) == 2000
     most = 0
-    while departing:
-        before = len(departing)
+    while retired:
+        before = len(retired)
         await asyncio.sleep(0)
-        most = max(most, before - len(departing))
+        most = max(most, before - len(retired))
     assert most <= 2 * 256, "those of one turn, and the next"
     await bench.stop()

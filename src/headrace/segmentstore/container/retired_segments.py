@@ -1,7 +1,7 @@
-"""Merged and deleted segments on their way out: they are forgotten once storage holds nothing of them.
+"""Merged and deleted segments that are still in state: they are forgotten once storage has removed them.
 
 A stop at any moment leaves them in the log, in an operation or in the checkpoint where the log begins: a
-checkpoint holds every segment that was not forgotten when it was begun. So the next owner meets them again.
+checkpoint has every segment that was not forgotten when it began. So the next owner recovers them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from headrace.segmentstore.storagewriter.flushing import FATAL
 _logger = logging.getLogger(__name__)
 
 _FORGOTTEN_AT_ONCE: Final = 256
-"""Segments whose rows are read together: with the largest rows, half of what one read of a table may take.
-Others have a turn in between, also if there is no row to be read: each takes 5 to 10 us.
+"""Segments whose rows are read together: with the largest rows, half of the bound of a read of a table. The
+coroutine yields to the loop in between, also if there is no row: each segment takes 5 to 10 us.
 """
 
 _MANY: Final = 1000
-"""So many more than at the last look are reason for the next one."""
+"""So many new ones since the last :meth:`forget` cause the next one."""
 
 
-class Departures:
-    """The departing segments of one container."""
+class RetiredSegments:
+    """The retired segments of one container."""
 
     def __init__(
         self,
@@ -45,43 +45,43 @@ class Departures:
         self._log = log
         self._catalogue = catalogue
         self._config = config
-        self._look = asyncio.Event()
-        self._left = 0
-        """How many there were after the last look."""
+        self._wake = asyncio.Event()
+        self._remaining = 0
+        """How many there were after the last :meth:`forget`."""
         self._damaged: set[SegmentState] = set()
-        """Those that stay because their rows are damaged: the next owner looks at them again."""
+        """Segments that stay because their rows are damaged: the next owner tries again."""
 
     def recover(self, segment: SegmentState) -> None:
-        """A merged or deleted segment was recovered: storage lets go of it, if it has not done so before."""
-        if segment.segment_id not in self._log.departed_in_log:
+        """A retired segment was recovered: have storage remove it, unless it has done so."""
+        if segment.segment_id not in self._log.retired_in_log:
             if segment.merged:
-                # The log was cut behind the merge, so storage has completed it. Its row may still be there.
+                # The log was truncated behind the merge: storage has completed it. Its row may still exist.
                 segment.note_stored_deletion()
                 return
             self._log.memory_log.add(StoredDelete(self._state.next_sequence(), segment))
 
-    def on_log_cut(self) -> None:
-        """The log was cut: have :meth:`run` look."""
-        self._look.set()
+    def on_log_truncated(self) -> None:
+        """The log was truncated: notify :meth:`run`."""
+        self._wake.set()
 
     def on_progress(self) -> None:
-        """Storage took something over. It may be what keeps the log from being cut that it does not take."""
-        if len(self._state.departing) >= self._left + _MANY:
-            self._look.set()
+        """Storage has made progress, perhaps without a truncation, which another segment may prevent."""
+        if len(self._state.retired) >= self._remaining + _MANY:
+            self._wake.set()
 
     async def run(self) -> None:
-        """Forget behind each cut of the log, and when many are gone; what fails is tried again, ever later.
+        """Forget after each truncation of the log, and when many are retired; retry with back-off.
 
-        This is no part of cutting: what leaves the catalogue is written into the log. If that is full, only
-        another cut makes room.
+        Not a part of truncation, because removals from the catalogue are written into the log: if that is
+        full, only another truncation frees it.
 
         Raises:
             FencedOutError: a newer owner has the container.
         """
         pause_s = self._config.retry_initial_s
         while True:
-            await self._look.wait()
-            self._look.clear()
+            await self._wake.wait()
+            self._wake.clear()
             try:
                 await self.forget()
             except FATAL:
@@ -90,28 +90,28 @@ class Departures:
                 _logger.warning("forgetting retired segments failed: %s", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, self._config.retry_max_s)
-                self._look.set()
+                self._wake.set()
             else:
                 pause_s = self._config.retry_initial_s
-            self._left = len(self._state.departing)
+            self._remaining = len(self._state.retired)
 
     async def forget(self) -> bool:
-        """Forget segments of which storage holds nothing any more; say whether there were any.
+        """Forget segments that storage has removed; return whether there were any.
 
-        Their rows go first: a row without a segment in memory would be taken for one that was evicted. Those
-        whose rows are damaged stay, which is said, and hold up nobody else.
+        Their rows are removed first: a row without a segment in memory would stand for an evicted one.
+        Segments whose rows are damaged stay, which is logged, and block no others.
 
         Raises:
             StorageReadError: the catalogue does not answer, or is damaged as a whole; they stay.
         """
-        departing = self._state.departing
-        gone = [state for state in departing if state.stored_deleted and state not in self._damaged]
+        retired = self._state.retired
+        gone = [state for state in retired if state.stored_deleted and state not in self._damaged]
         budget = LoopBudget(_FORGOTTEN_AT_ONCE)
         for begin in range(0, len(gone), _FORGOTTEN_AT_ONCE):
-            portion = gone[begin : begin + _FORGOTTEN_AT_ONCE]
-            await budget.spend(len(portion))
-            async with self._catalogue.changing:  # another caller may have been faster
-                await self._forget_some([state for state in portion if state in departing])
+            some = gone[begin : begin + _FORGOTTEN_AT_ONCE]
+            await budget.spend(len(some))
+            async with self._catalogue.changing:  # another caller may have forgotten some
+                await self._forget_some([state for state in some if state in retired])
         return not self._damaged.issuperset(gone)
 
     async def _forget_some(self, gone: list[SegmentState]) -> None:

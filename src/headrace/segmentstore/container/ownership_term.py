@@ -1,4 +1,4 @@
-"""Whether a container serves, and how that ends: in order, or at the first doubt, and then once for all."""
+"""Whether a container serves, and the end of that: in order, or once at the first failure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutErr
 from headrace.wal.contract import Wal
 
 
-class Tenure:
-    """The time for which one process is the owner of a container. Begins when everything is recovered.
+class OwnershipTerm:
+    """The time in which one process is the owner of a container. Begins when recovery is complete.
 
     ``catalogue`` is the segment that the container itself still changes while it finishes.
     """
@@ -25,10 +25,10 @@ class Tenure:
         self.online = False
         """Whether calls are accepted."""
         self.ended = False
-        """Whether some part has failed: nothing that happens from then on proves anything."""
+        """Whether a part has failed: later errors prove nothing."""
 
     def check_online(self, name: str = "") -> None:
-        """Refuse a call, also about this segment. While the container finishes, it still needs its catalogue.
+        """Refuse calls while offline. While the container finishes, those about its catalogue are accepted.
 
         Raises:
             ContainerOfflineError
@@ -37,26 +37,26 @@ class Tenure:
             raise ContainerOfflineError(f"container {self._container_id} is not running here now")
 
     async def check_owner(self) -> None:
-        """Refuse what would be answered without a write, if what was found here may be out of date.
+        """Refuse an answer without a write if this process may not be the owner any more.
 
-        What the caller had found before it asked was true then; what it finds meanwhile or later may not be.
-        A write finds out by itself.
+        What the caller found before this call was true then; what it finds meanwhile or later may not be. A
+        write is fenced by itself.
 
         Raises:
             FencedOutError: a newer owner has taken the container.
-            ContainerOfflineError: the tenure has ended.
+            ContainerOfflineError: the ownership term has ended.
         """
         if await self._wal.is_fenced():
             raise FencedOutError(f"a newer owner has taken container {self._container_id}")
-        if self.ended or self._log_closed:  # asked last: a log that was closed meanwhile does not know
+        if self.ended or self._log_closed:  # last: a log that was closed meanwhile cannot tell
             raise ContainerOfflineError(f"container {self._container_id} has ended here")
 
     def begin(self) -> None:
-        """Everything is recovered: accept calls, unless some part has failed already."""
+        """Recovery is complete: accept calls, unless a part has failed already."""
         self.online = not self.ended
 
     def leave(self) -> bool:
-        """Accept no calls from now on; say whether they were accepted until now."""
+        """Accept no calls from now on; return whether they were accepted until now."""
         was_online, self.online = self.online, False
         return was_online
 
@@ -69,7 +69,7 @@ class Tenure:
         """The last work of a container that stops in order.
 
         Raises:
-            TimeoutError: it takes longer than ``limit_s``, or the tenure has ended.
+            TimeoutError: it takes longer than ``limit_s``, or the ownership term has ended.
         """
         try:
             async with asyncio.timeout(limit_s) as self._finishing:
@@ -78,22 +78,22 @@ class Tenure:
             self._finishing = None
 
     def end(self) -> bool:
-        """Some part failed: accept nothing, finish nothing. Say whether this is the first one."""
+        """A part failed: accept nothing, finish nothing. Return whether it is the first one."""
         self.online = False
         if self.ended:
             return False
         self.ended = True
         if self._finishing is not None and not self._finishing.expired():
-            self._finishing.reschedule(0.0)  # there is nothing left to wait for
+            self._finishing.reschedule(0.0)  # nothing is left to wait for
         return True
 
     def close(self) -> None:
-        """The log is about to be closed: who owns the container cannot be known here any more."""
+        """The log is about to be closed: the owner of the container cannot be determined any more."""
         self._log_closed = True
 
     async def judge(self, error: BaseException) -> BaseException:
-        """Say what an error proves. What a successor has collected or cut looks like damage to us: the owner
-        record decides, and it names the successor before that can have changed anything.
+        """Return the error to report. Chunks that a successor deleted, or a log that it truncated, look like
+        damage: the owner record decides, and it names the successor before that can change anything.
         """
         if isinstance(error, CorruptionError) and await self._wal.is_fenced():
             return FencedOutError(f"a newer owner has taken container {self._container_id}")
@@ -101,7 +101,7 @@ class Tenure:
 
 
 def describe_failure(error: BaseException) -> str:
-    """One line about why a container ended."""
+    """The reason why a container ended, in one line."""
     if isinstance(error, HeadraceError):
         return f"{type(error).__name__}: {error}"
     return f"unexpected {type(error).__name__}: {error}"

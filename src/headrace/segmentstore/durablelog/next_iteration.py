@@ -1,5 +1,5 @@
-"""Joins any number of wishes of one loop turn into one call at its end: everything that arrived together is
-sent together.
+"""Joins any number of requests of one iteration of the loop into one call in the next: what arrived together
+is sent together.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import Callable
 
 
-class LoopTurn:
-    """Calls ``action`` once, in the loop's next turn, however often it was scheduled before that."""
+class NextIteration:
+    """Calls ``action`` once, in the loop's next iteration, however often it was scheduled before that."""
 
     __slots__ = ("_loop", "action", "scheduled")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.action: Callable[[], None] | None = None
-        """Set by whoever acts, before the first turn is scheduled."""
+        """Set once, before the first call of :meth:`schedule`."""
         self.scheduled = False
 
     def schedule(self) -> None:

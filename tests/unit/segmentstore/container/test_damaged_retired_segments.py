@@ -33,9 +33,9 @@ async def test_segments_with_damaged_rows_keep_no_others_and_are_looked_at_by_ea
         await put_row(container, name, bytes(row))
     await asyncio.gather(*map(container.delete, segments.values()))
     await container.log.write_checkpoint()  # the log is cut behind the deletions
-    departing = container.state.departing
-    await until(lambda: len(departing) == len(DAMAGED))
-    assert {state.name for state in departing} == set(DAMAGED)
+    retired = container.state.retired
+    await until(lambda: len(retired) == len(DAMAGED))
+    assert {state.name for state in retired} == set(DAMAGED)
     assert container.segment_statistics().catalogue_rows == len(DAMAGED)
     assert all(repr(name) in caplog.text for name in DAMAGED)
 
@@ -59,9 +59,9 @@ async def test_segments_with_damaged_rows_keep_no_others_and_are_looked_at_by_ea
     for name in DAMAGED:
         await put_row(container, name, segments[name].catalogue_row)
     container = await bench.start()
-    departing = container.state.departing
+    retired = container.state.retired
     await container.log.write_checkpoint()
-    await until(lambda: not departing)
+    await until(lambda: not retired)
     assert container.segment_statistics().catalogue_rows == 0
     await bench.stop()
 
@@ -78,7 +78,7 @@ async def test_a_damaged_row_of_one_that_is_gone_does_not_keep_a_stop_from_leavi
     await container.delete(gone)
     await container.flush_storage()
     await bench.stop()
-    assert container.log.is_cut
+    assert container.log.is_truncated
     container = await bench.start()
-    assert [state.name for state in container.state.departing] == ["s/gone"]
+    assert [state.name for state in container.state.retired] == ["s/gone"]
     await bench.stop()

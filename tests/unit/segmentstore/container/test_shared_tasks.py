@@ -9,7 +9,7 @@ from headrace.errors import ContainerOfflineError, NoSuchSegmentError, WalWriteE
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.container.config import EvictionConfig
 from headrace.segmentstore.container.evictions import Evictions
-from headrace.segmentstore.container.shared_runs import SharedRuns
+from headrace.segmentstore.container.shared_tasks import SharedTasks
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -46,7 +46,7 @@ async def settle():
 
 async def test_a_caller_that_gives_up_leaves_the_activation_to_the_others():
     loader = Loader()
-    activations = SharedRuns(Supervisor("test"), "activation of")
+    activations = SharedTasks(Supervisor("test"), "activation of")
     calls = [asyncio.ensure_future(activations.join("a", loader)) for _ in range(3)]
     await settle()
     calls[0].cancel()
@@ -60,7 +60,7 @@ async def test_a_caller_that_gives_up_leaves_the_activation_to_the_others():
 
 async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_later():
     loader = Loader()
-    activations = SharedRuns(Supervisor("test"), "activation of")
+    activations = SharedTasks(Supervisor("test"), "activation of")
 
     async def call():
         try:
@@ -81,7 +81,7 @@ async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_later():
 
 async def test_the_end_of_the_container_ends_those_who_wait():
     supervisor, loader = Supervisor("test"), Loader()
-    activations = SharedRuns(supervisor, "activation of")
+    activations = SharedTasks(supervisor, "activation of")
     waiting = asyncio.ensure_future(activations.join("a", loader))
     await settle()
     await supervisor.stop()
@@ -94,7 +94,7 @@ async def test_the_end_of_the_container_ends_those_who_wait():
 
 async def test_the_end_of_the_container_before_an_activation_has_begun_ends_those_who_wait():
     supervisor, loader = Supervisor("test"), Loader()
-    activations = SharedRuns(supervisor, "activation of")
+    activations = SharedTasks(supervisor, "activation of")
     waiting = asyncio.ensure_future(activations.join("a", loader))
     await asyncio.sleep(0)  # the activation is a task now, and has not had its first step
     await supervisor.stop()
@@ -110,7 +110,7 @@ async def test_the_end_of_the_container_before_an_eviction_has_begun_ends_those_
     waiting = [asyncio.ensure_future(evictions.evict()) for _ in range(2)]
     await asyncio.sleep(0)  # the run is a task now, and has not had its first step
     await supervisor.stop()
-    assert not evictions.runs
+    assert not evictions.started
     for call in waiting:
         with pytest.raises(ContainerOfflineError):
             await asyncio.wait_for(call, 60)
@@ -133,7 +133,7 @@ async def test_who_asks_for_room_while_the_log_fails_is_told_to_ask_again():
     supervisor = Supervisor("test")
     evictions = make_evictions(state, supervisor, log=FailingLog())
     with pytest.raises(ContainerOfflineError) as told:
-        await evictions.make_room()
+        await evictions.free_slots()
     assert told.value.__cause__ is failed
     await supervisor.stop()
 

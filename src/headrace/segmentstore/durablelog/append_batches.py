@@ -1,6 +1,6 @@
 """Accepts append blocks: checks them against the accepted state and copies them, once, into the open frame.
 
-Blocks of one owner and segment that arrive in a row lie next to each other in the frame as one *run*, one
+Consecutive blocks of one owner and segment are adjacent in the frame and form one *append batch*: one
 operation with one head and one acknowledgement. This is the hottest code of the write path.
 
 Source: ``docs/flows/append.md``, steps 4 to 6.
@@ -22,7 +22,7 @@ from headrace.errors import (
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.segmentstore.durablelog.frame_builder import FrameBuilder, OpenFrame
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, WHOLE
-from headrace.segmentstore.durablelog.loop_turn import LoopTurn
+from headrace.segmentstore.durablelog.next_iteration import NextIteration
 from headrace.segmentstore.durablelog.processor_statistics import ProcessorStatistics
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
@@ -31,9 +31,9 @@ from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 
-_RUN_HEAD: Final = codec.RUN.size
-RUN_OVERHEAD: Final = ENTRY_HEADER.size + _RUN_HEAD
-"""Bytes of a frame that a run takes besides its payload."""
+_BATCH_HEAD: Final = codec.APPEND_BATCH.size
+BATCH_OVERHEAD: Final = ENTRY_HEADER.size + _BATCH_HEAD
+"""Bytes of a frame that an append batch takes besides its payload."""
 
 
 class AppendOwner(Protocol):
@@ -42,16 +42,16 @@ class AppendOwner(Protocol):
     writer_id: bytes
 
     def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
-        """A run became durable. One call per run, in order; several runs may end in one iteration of the
-        loop.
+        """An append batch became durable. One call per batch, in order; an iteration of the loop may have
+        several.
         """
 
     def on_failed(self, error: HeadraceError) -> None:
-        """The container ended: whether runs in flight are durable is unknown."""
+        """The container ended: whether batches in flight are durable is unknown."""
 
 
-class OpenRun:
-    """Blocks of one owner and segment that lie next to each other in one frame."""
+class OpenBatch:
+    """Adjacent blocks of one owner and segment in one frame."""
 
     __slots__ = (
         "at",
@@ -81,28 +81,28 @@ class OpenRun:
         self.data_at = 0
         self.frame: OpenFrame | None = None
         self.pieces: bytes | None = None
-        """The payload of a block too large for one frame; in-frame runs find theirs in the frame."""
+        """The payload of a block too large for one frame; that of any other batch is in the frame."""
 
 
-class AppendRuns:
-    """The run that is open, and how blocks get into it. At most one run is open: the log has one order."""
+class AppendBatches:
+    """Adds blocks to the open append batch. At most one is open: the log has one order."""
 
-    __slots__ = ("_builder", "_container", "_stats", "_turn", "current", "ended")
+    __slots__ = ("_builder", "_container", "_next_iteration", "_stats", "current", "ended")
 
     def __init__(
         self,
         container: ContainerState,
         builder: FrameBuilder,
-        turn: LoopTurn,
+        next_iteration: NextIteration,
         stats: ProcessorStatistics,
     ) -> None:
         self._container = container
         self._builder = builder
-        self._turn = turn
+        self._next_iteration = next_iteration
         self._stats = stats
-        self.current: OpenRun | None = None
+        self.current: OpenBatch | None = None
         self.ended = False
-        """Set when this owner of the log stops or has failed: every further block is refused."""
+        """Whether this owner of the log stops or has failed: every further block is refused."""
 
     def append_block(
         self,
@@ -123,9 +123,9 @@ class AppendRuns:
             NoSuchSegmentError, SegmentSealedError: nothing changed.
             AttributeMismatchError: the writer's attribute is not ``previous_event_number``; nothing changed.
             OffsetMismatchError: the segment's length is not ``expected_offset``; nothing changed.
-            EventTooLargeError: the frames of the log cannot hold it; nothing changed.
-            TooManyAttributesError: the segment has had too many writers to take another one; nothing changed.
-            InvalidArgumentError: more events are claimed than a run can count; nothing changed.
+            EventTooLargeError: the block is larger than the frames of the log; nothing changed.
+            TooManyAttributesError: the segment has the maximum number of writers; nothing changed.
+            InvalidArgumentError: more events are claimed than a batch can count; nothing changed.
             ThrottledError: there is no memory for a frame of the log now; nothing changed.
         """
         if self.ended:
@@ -141,24 +141,24 @@ class AppendRuns:
         if expected_offset >= 0 and expected_offset != offset:
             raise OffsetMismatchError(segment.name, expected_offset, offset)
         if existing == ATTRIBUTE_NULL:
-            attributes.check_room(segment.name, (writer_id,))
+            attributes.check_capacity(segment.name, (writer_id,))
 
-        run = self.current
-        if run is not None and (
-            run.owner is not owner
-            or run.segment is not segment
+        batch = self.current
+        if batch is not None and (
+            batch.owner is not owner
+            or batch.segment is not segment
             or expected_offset >= 0
-            or run.event_count + event_count > codec.RUN_EVENTS_MAX
-            or run.frame.used + size > run.frame.capacity  # type: ignore[union-attr]  # open runs have a frame
+            or batch.event_count + event_count > codec.BATCH_EVENTS_MAX
+            or batch.frame.used + size > batch.frame.capacity  # type: ignore[union-attr]  # it is open
         ):
             self.close()
-            run = None
-        if run is None:
-            if event_count > codec.RUN_EVENTS_MAX:
+            batch = None
+        if batch is None:
+            if event_count > codec.BATCH_EVENTS_MAX:
                 raise InvalidArgumentError(f"an append cannot have {event_count} events")
-            run = self._open(owner, segment, offset, pieces, size)
-        if run.frame is not None:
-            frame = run.frame
+            batch = self._open(owner, segment, offset, pieces, size)
+        if batch.frame is not None:
+            frame = batch.frame
             view = frame.view
             at = frame.used
             for piece in pieces:
@@ -166,95 +166,95 @@ class AppendRuns:
                 view[at:end] = piece
                 at = end
             frame.used = at
-        run.length += size
-        run.event_count += event_count
-        run.last_event_number = last_event_number
-        run.request_id = request_id
+        batch.length += size
+        batch.event_count += event_count
+        batch.last_event_number = last_event_number
+        batch.request_id = request_id
         segment.accept_block(writer_id, last_event_number, event_count, size)
         self._stats.blocks += 1
-        if not self._turn.scheduled:
-            self._turn.schedule()
-        if run.pieces is not None:
-            self.current = run  # if this failed it would stay, and the next turn end this owner
-            self._write_large(run)
+        if not self._next_iteration.scheduled:
+            self._next_iteration.schedule()
+        if batch.pieces is not None:
+            self.current = batch  # after a failure it stays current, and the next iteration ends this owner
+            self._write_large(batch)
             self.current = None
         elif expected_offset >= 0:
             self.close()
 
     def _open(
         self, owner: AppendOwner, segment: SegmentState, offset: int, pieces: Sequence[memoryview], size: int
-    ) -> OpenRun:
+    ) -> OpenBatch:
         builder = self._builder
-        needed = RUN_OVERHEAD + size
+        needed = BATCH_OVERHEAD + size
         if needed > builder.content_bytes_max:
             if builder.frames_needed(needed) > builder.frames_free:
                 raise EventTooLargeError(size, builder.frames_free * builder.content_bytes_max)
-            builder.prepare(_RUN_HEAD + size)
-            run = OpenRun(owner, segment, self._container.next_sequence(), offset)
-            run.pieces = b"".join(pieces)
-            return run
+            builder.prepare(_BATCH_HEAD + size)
+            batch = OpenBatch(owner, segment, self._container.next_sequence(), offset)
+            batch.pieces = b"".join(pieces)
+            return batch
         frame = builder.current
         if frame is None or frame.used + needed > frame.capacity:
-            frame = builder.frame_with_room(needed)
+            frame = builder.find_frame(needed)
         if frame is None:
             raise ContainerOfflineError("no frame is free: ask can_accept before appending")
-        run = OpenRun(owner, segment, self._container.next_sequence(), offset)
-        run.frame = frame
-        run.at = frame.used
-        run.data_at = frame.used + RUN_OVERHEAD
-        frame.used = run.data_at
+        batch = OpenBatch(owner, segment, self._container.next_sequence(), offset)
+        batch.frame = frame
+        batch.at = frame.used
+        batch.data_at = frame.used + BATCH_OVERHEAD
+        frame.used = batch.data_at
         if frame.first_sequence < 0:
-            frame.first_sequence = run.sequence
-        self.current = run
-        return run
+            frame.first_sequence = batch.sequence
+        self.current = batch
+        return batch
 
     def close(self) -> None:
-        """Write the head of the open run, if there is one, in front of its payload."""
-        run = self.current
-        if run is None:
+        """Write the head of the open batch, if any, in front of its payload."""
+        batch = self.current
+        if batch is None:
             return
-        frame = run.frame
+        frame = batch.frame
         assert frame is not None
-        # If this failed the run would stay open, so that its frame, whose head is not written, never leaves.
-        ENTRY_HEADER.pack_into(frame.view, run.at, _RUN_HEAD + run.length, WHOLE)
-        codec.RUN.pack_into(
+        # After a failure the batch stays open, so that its frame, whose head is missing, is never sent.
+        ENTRY_HEADER.pack_into(frame.view, batch.at, _BATCH_HEAD + batch.length, WHOLE)
+        codec.APPEND_BATCH.pack_into(
             frame.view,
-            run.at + ENTRY_HEADER.size,
+            batch.at + ENTRY_HEADER.size,
             OperationKind.APPEND_RUN,
             codec.VERSION,
             0,
-            run.sequence,
-            run.segment.segment_id,
-            run.offset,
-            run.owner.writer_id,
-            run.last_event_number,
-            run.event_count,
-            run.length,
+            batch.sequence,
+            batch.segment.segment_id,
+            batch.offset,
+            batch.owner.writer_id,
+            batch.last_event_number,
+            batch.event_count,
+            batch.length,
         )
         self.current = None
-        frame.items.append(run)
+        frame.items.append(batch)
         self._stats.runs += 1
-        self._stats.bytes_appended += run.length
+        self._stats.bytes_appended += batch.length
 
-    def _write_large(self, run: OpenRun) -> None:
-        assert run.pieces is not None
-        operation = ops.AppendRun(
-            run.sequence,
-            run.segment.segment_id,
-            run.offset,
-            run.owner.writer_id,
-            run.last_event_number,
-            run.event_count,
-            run.pieces,
+    def _write_large(self, batch: OpenBatch) -> None:
+        assert batch.pieces is not None
+        operation = ops.AppendBatch(
+            batch.sequence,
+            batch.segment.segment_id,
+            batch.offset,
+            batch.owner.writer_id,
+            batch.last_event_number,
+            batch.event_count,
+            batch.pieces,
         )
         encoded = codec.encode(operation)
-        written = self._builder.write(encoded, _RUN_HEAD + run.length, run, run.sequence)
+        written = self._builder.write(encoded, _BATCH_HEAD + batch.length, batch, batch.sequence)
         assert written, "can_accept counted the frames"
         self._stats.runs += 1
-        self._stats.bytes_appended += run.length
+        self._stats.bytes_appended += batch.length
 
     def end(self) -> AppendOwner | None:
-        """Refuse every further block; return who waits for the run that was open."""
+        """Refuse every further block; return the owner of the batch that was open."""
         self.ended = True
-        run, self.current = self.current, None
-        return None if run is None else run.owner
+        batch, self.current = self.current, None
+        return None if batch is None else batch.owner
