@@ -51,20 +51,19 @@ _WINDOW_BYTES_MOST: Final = 512 * MIB
 class WriterConfig:
     """How events become appends.
 
-    A block leaves at the end of the loop's turn in which it was filled, unless ``blocks_in_flight_max`` of
-    its segment are on their way: then it grows, up to ``block_bytes_max``, until an acknowledgement makes
-    room. While a quarter of the window is used, a block of less than 128 KiB waits for events of the next
-    turns as long as one of its segment is on its way. What a writer has been given and is not durable is
-    bounded by the window.
+    A block is sent at the end of the iteration of the loop in which it was filled, unless
+    ``blocks_in_flight_max`` of its segment are in flight: then it grows, up to ``block_bytes_max``, until one
+    is acknowledged. While a quarter of the window is used, a block of less than 128 KiB waits for events of
+    the next iterations as long as one of its segment is in flight. The window bounds unacknowledged bytes.
     """
 
     block_bytes_max: int = 256 * KIB
     blocks_in_flight_max: int = 64
     bytes_in_flight_max: int = 8 * MIB
     window_bytes_max: int | None = None
-    """None: room for two blocks of each segment of the stream, one on its way and one being filled; at least
-    32 MiB and at most 512 MiB. A smaller window is shared in smaller blocks, and each of those costs a server
-    as much as 30 KB do. A writer that calls ``drain`` holds up to half of it."""
+    """None: two blocks of each segment of the stream, one in flight and one being filled; at least 32 MiB and
+    at most 512 MiB. A smaller window is shared in smaller blocks, and each of those costs a server as much as
+    30 KB do. A writer that calls ``drain`` uses up to half of it."""
     reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
 
     def __post_init__(self) -> None:
@@ -86,7 +85,7 @@ class WriterConfig:
 class ReaderConfig:
     """How segments are read.
 
-    ``read_bytes_max`` is asked for per request; one block waits and up to two are on their way per segment,
+    ``read_bytes_max`` is asked for per request; one block waits and up to two are in flight per segment,
     less per request if the stream has so many segments that ``window_bytes_max`` would be exceeded.
     """
 

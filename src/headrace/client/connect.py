@@ -201,8 +201,8 @@ class Client:
         Args:
             start: a cut, or offsets (then ``scope`` and ``stream`` are needed); unbounded is the head.
             end: a cut; None is the present tail.
-            scope: of the stream, unless a cut tells it.
-            stream: its name, unless a cut tells it.
+            scope: of the stream, unless a cut contains it.
+            stream: its name, unless a cut contains it.
         """
         for cut in (start, end):
             if isinstance(cut, StreamCut) and not cut.is_unbounded:
@@ -305,7 +305,7 @@ class Client:
         Args:
             scope: of the stream.
             stream: its name.
-            writer_id: who reports the times of commits; a random one if not given.
+            writer_id: reports the times of commits; a random one if not given.
             lease_ms: how long a transaction survives without a ping, at least 10 s.
             config: instead of the client's.
         """
@@ -369,7 +369,7 @@ class Client:
     # ------------------------------------------------------------------------------ life
 
     async def prepare_fork(self) -> None:
-        """Let go of what does not survive a fork in this process; it comes back by itself."""
+        """Release what does not survive a fork in this process; it is opened again by its next use."""
         await self._controller.release()
 
     async def close(self) -> None:
@@ -381,7 +381,7 @@ class Client:
         self._closed = True
         for writer in list(self._txn_writers):
             await writer.close()
-        # Tasks first: what they were doing fails, and nobody connects again when connections go.
+        # Tasks first: their calls fail, and none connects again when connections are closed.
         await self._services.supervisor.stop()
         self._services.pool.close()
         await self._controller.close()

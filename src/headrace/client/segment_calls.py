@@ -109,7 +109,7 @@ class SegmentCalls:
         """Ask the owner. Every request made here may be repeated safely."""
         services = self._services
         loop = asyncio.get_running_loop()
-        patience = Reconnects(self._policy)
+        reconnects = Reconnects(self._policy)
         while True:
             try:
                 token = await services.tokens.token(address.scope, address.stream, access)
@@ -117,7 +117,7 @@ class SegmentCalls:
                 return self._check(address, await services.pool.call(endpoint, make_request(token)))
             except (OwnershipError, UnknownOutcomeError) as error:
                 services.segments.forget_endpoint(address.scope, address.stream, address.segment_id)
-                delay = patience.on_failure(loop.time(), services.entropy.random())
+                delay = reconnects.on_failure(loop.time(), services.entropy.random())
                 if delay is None:
                     raise ConnectionLostError(f"{address.name}: gave up: {error}") from error
             await asyncio.sleep(delay)

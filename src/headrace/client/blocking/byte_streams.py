@@ -40,7 +40,7 @@ class BlockingByteWriter(io.RawIOBase):
             self._thread.run(self._writer.flush())
 
     def seal(self) -> None:
-        """Make everything durable, then allow no more appends by anybody."""
+        """Make everything durable, then allow no more appends."""
         self._thread.run(self._writer.seal())
 
     def truncate_before(self, offset: int) -> None:

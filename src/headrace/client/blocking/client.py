@@ -31,11 +31,11 @@ from headrace.model.stream_cut import StreamCut
 
 T = TypeVar("T")
 
-_FORK_PATIENCE_S: Final = 2.0
+_FORK_TIMEOUT_S: Final = 2.0
 
 _abandoned: Final[list[object]] = []
-"""What a forked child inherited and must neither use nor destroy: the parent's sockets and channels hang on
-it.
+"""What a forked child inherited and must neither use nor destroy: the parent's sockets and channels
+depend on it.
 """
 
 
@@ -81,7 +81,7 @@ class BlockingClient:
         if running is None or running[0] != os.getpid():
             return
         with contextlib.suppress(HeadraceError, TimeoutError):
-            running[1].run(running[2].prepare_fork(), _FORK_PATIENCE_S)
+            running[1].run(running[2].prepare_fork(), _FORK_TIMEOUT_S)
 
     def __reduce__(self) -> tuple[Callable[..., BlockingClient], tuple[str, ClientConfig]]:
         return BlockingClient, (self.uri, self.config)
@@ -302,11 +302,11 @@ class BlockingClient:
         return self._run(lambda client: client.transactions.status(scope, stream, txn_id))
 
     def commit_transaction(self, scope: str, stream: str, txn_id: int) -> None:
-        """Decide that a transaction somebody wrote becomes visible. Raises TransactionStateError."""
+        """Decide that an open transaction becomes visible. Raises TransactionStateError."""
         self._run(lambda client: client.transactions.commit(scope, stream, txn_id))
 
     def abort_transaction(self, scope: str, stream: str, txn_id: int) -> None:
-        """Drop a transaction somebody wrote. Raises TransactionStateError."""
+        """Drop an open transaction. Raises TransactionStateError."""
         self._run(lambda client: client.transactions.abort(scope, stream, txn_id))
 
     def completed_transactions(self, scope: str, stream: str) -> list[tuple[int, TransactionStatus]]:

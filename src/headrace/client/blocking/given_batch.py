@@ -1,7 +1,7 @@
 """What a caller of a blocking writer gave, checked and made the writer's own before the call returns.
 
-The loop's thread takes it later. By then the caller may have cleared his list, and a mistake in it could be
-told to nobody but those who wait for this one call.
+The loop's thread takes it later. By then the caller may have cleared the list, and only a caller
+that waits for this batch would be notified of a mistake in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.limits import EVENT_HEADER_BYTES
 
 
 def own_batch(events: Any, routing_keys: Any) -> tuple[Any, Any, int]:
-    """Return events and keys that nobody can change any more, and at least the bytes that they will take.
+    """Return immutable events and keys, and at least the bytes that they will take.
 
     Arguments and errors are those of :meth:`RoutedWriter.write_many`.
     """

@@ -15,8 +15,8 @@ from headrace.runtime.loops import LoopKind, loop_factory
 T = TypeVar("T")
 
 _EXIT_CHECK_S: Final = 0.2
-"""How often the thread looks whether the program is ending, so that a client nobody closed cannot hang the
-exit.
+"""How often the thread looks whether the program is ending, so that a client that is not closed cannot block
+the exit.
 """
 
 

@@ -82,7 +82,7 @@ class BlockingWriter:
         """Handed over in order: batches of single events, and calls that bring many."""
         self._open: BlockingAck | None = None
         """The last of the queue, if it still takes single events."""
-        self._held_bytes = 0
+        self._unacknowledged_bytes = 0
         self._waiting = 0
         self._error: BaseException | None = None
         self._closed = False
@@ -114,9 +114,13 @@ class BlockingWriter:
             event_header(size)  # raises
         size += EVENT_HEADER_BYTES
         with self._lock:
-            if self._held_bytes >= self._writer.window_bytes or self._error is not None or self._closed:
-                self._wait_for_room()
-            self._held_bytes += size
+            if (
+                self._unacknowledged_bytes >= self._writer.window_bytes
+                or self._error is not None
+                or self._closed
+            ):
+                self._wait_for_window()
+            self._unacknowledged_bytes += size
             batch = self._open
             if batch is not None and batch.size_bytes + size <= MANY_BYTES_MAX:
                 batch.events.append(event)
@@ -163,11 +167,15 @@ class BlockingWriter:
     def _hand_over_call(self, take: Callable[[], Ack], size_bytes: int) -> BlockingAck:
         """Queue one call behind what was written before it."""
         with self._lock:
-            if self._held_bytes >= self._writer.window_bytes or self._error is not None or self._closed:
-                self._wait_for_room()
+            if (
+                self._unacknowledged_bytes >= self._writer.window_bytes
+                or self._error is not None
+                or self._closed
+            ):
+                self._wait_for_window()
             batch = BlockingAck(self._condition)
             batch.size_bytes = size_bytes
-            self._held_bytes += size_bytes
+            self._unacknowledged_bytes += size_bytes
             self._open = None
             self._queue.append((batch, take))
             is_first = len(self._queue) == 1
@@ -183,15 +191,15 @@ class BlockingWriter:
             with self._lock:
                 queue, self._queue = self._queue, []
                 self._open = None
-            for batch, _ in queue:  # nobody will come for them
+            for batch, _ in queue:  # they will not be taken
                 self._refuse(batch, error)
             raise
 
-    def _wait_for_room(self) -> None:
-        """Wait until the window has room. The condition is held."""
+    def _wait_for_window(self) -> None:
+        """Wait until the window has free bytes. The condition is locked."""
         self._waiting += 1
         try:
-            self._condition.wait_for(self._has_room_or_reason)
+            self._condition.wait_for(self._can_write_or_refuse)
         finally:
             self._waiting -= 1
         if self._error is not None:
@@ -199,8 +207,10 @@ class BlockingWriter:
         if self._closed:
             raise ClosedError(f"the writer of {self.scope}/{self.stream} is closed")
 
-    def _has_room_or_reason(self) -> bool:
-        return self._held_bytes < self._writer.window_bytes or self._error is not None or self._closed
+    def _can_write_or_refuse(self) -> bool:
+        return (
+            self._unacknowledged_bytes < self._writer.window_bytes or self._error is not None or self._closed
+        )
 
     # ------------------------------------------------------------------------------ on the loop's thread
 
@@ -212,7 +222,7 @@ class BlockingWriter:
         for batch, take in queue:
             try:
                 acks = self._take(batch) if take is None else [take()]
-            except Exception as error:  # noqa: BLE001 - whoever waits is told
+            except Exception as error:  # noqa: BLE001 - waiting callers are notified
                 self._refuse(batch, error)
                 continue
             if len(acks) == 1:
@@ -233,13 +243,13 @@ class BlockingWriter:
                 return [writer.write_many(events, first)]
             if None not in keys:
                 return [writer.write_many(events, keys)]
-        # Within one turn of the loop few different acks stand for all of these events.
+        # Within one iteration of the loop few different acks stand for all of these events.
         acks = [writer.write(event, key) for event, key in zip(events, keys, strict=True)]
         return list(dict.fromkeys(acks))
 
     def _refuse(self, batch: BlockingAck, error: Exception) -> None:
-        """The writer took nothing of a batch. What comes behind it would lose its place, and whoever waits
-        for all events has to hear of it.
+        """Fail the writer: it took nothing of a batch. Batches behind it would lose their order, and callers
+        that wait for all events have to be notified.
         """
         with self._condition:
             if self._error is None:
@@ -251,7 +261,7 @@ class BlockingWriter:
 
     def _settle(self, batch: BlockingAck, error: BaseException | None) -> None:
         with self._condition:
-            self._held_bytes -= batch.size_bytes
+            self._unacknowledged_bytes -= batch.size_bytes
             batch.settle(error)
             if error is not None and self._error is None:
                 self._error = self._writer.error
@@ -344,7 +354,7 @@ class BlockingTransaction(BlockingWriter):
         return self._thread.run(self._transaction.status())
 
     def detach(self, *, keep_alive: bool = False) -> int:
-        """Leave the (flushed) transaction open for somebody else to commit; return its id.
+        """Leave the (flushed) transaction open for another caller to commit; return its id.
 
         With ``keep_alive`` it is pinged until it has ended or its writer is closed.
         """
@@ -365,7 +375,7 @@ class BlockingTransaction(BlockingWriter):
         try:
             self.abort()
         except HeadraceError:
-            return  # the exception that is under way matters more
+            return  # the exception being raised matters more
 
 
 class BlockingTxnWriter:
@@ -388,7 +398,7 @@ class BlockingTxnWriter:
         return self._wrap(begun) if isinstance(begun, Transaction) else begun
 
     def resume(self, txn_id: int) -> BlockingTransaction:
-        """Write on in an open transaction that somebody else began."""
+        """Continue an open transaction that another caller began."""
         return self._wrap(self._thread.run(self._writer.resume(txn_id)))
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """One TCP connection to a segment store, shared by any number of flows: appends, reads and single calls.
 
-What to decide about a reply belongs to its flow; here replies only find their way. Everything sent within
-one turn of the loop leaves in one write. Large data is handed to the transport as it is.
+A reply is dispatched here, and its flow decides what follows from it. Everything sent within one iteration of
+the loop leaves in one write. Large data is handed to the transport uncopied.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEAD_AFTER_S: Final = 60.0
 
 
 class Flow(Protocol):
-    """Whoever expects replies on a connection."""
+    """A part of the client that expects replies on a connection."""
 
     def on_reply(self, reply: Command | ReadBlock) -> None:
         """A reply with one of this flow's request ids arrived. ProtocolError closes the connection."""
@@ -49,13 +49,15 @@ class Flow(Protocol):
 
 
 class AppendFlow(Flow, Protocol):
-    """A flow that appends: it also gets acknowledgements and is asked to send when there is room."""
+    """A flow that appends: it also gets acknowledgements, and is asked to send while the connection is
+    writable.
+    """
 
     def on_appended(self, previous_number: int, number: int, segment_length: int) -> None:
         """Everything up to ``number`` is durable. ProtocolError closes the connection."""
 
     def send_blocks(self, connection: Connection) -> None:
-        """Send what there is to send while ``connection.has_room``."""
+        """Send what there is to send while ``connection.is_writable``."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self.endpoint = endpoint
         self.server_version = 0
         """What the server speaks; 0 until it said so."""
-        self.has_room = True
+        self.is_writable = True
         """Flows may send more."""
         self.closed = False
         self._on_closed = on_closed
@@ -77,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ready: dict[AppendFlow, None] = {}
         self._outgoing: list[Buffer] = []
         self._outgoing_bytes = 0
-        self._turn_is_scheduled = False
+        self._send_is_scheduled = False
         self._last_received = self._loop.time()
         self._watch: asyncio.TimerHandle | None = None
         self._greeting: asyncio.Future[None] | None = None
@@ -105,11 +107,11 @@ class Connection(asyncio.BufferedProtocol):
         self._ready.pop(flow, None)
 
     def send(self, command: Command) -> None:
-        """Send a command at the end of this turn of the loop. Nothing happens if the connection is lost."""
+        """Send a command at the end of this iteration of the loop; do nothing if the connection is lost."""
         if not self.closed:
             for part in encode_parts(command):
                 self._add(part, len(part))
-            self._schedule_turn()
+            self._schedule_send()
 
     def send_append(
         self,
@@ -136,13 +138,13 @@ class Connection(asyncio.BufferedProtocol):
             for piece in pieces:
                 self._add(piece, len(piece))
         self._add(_APPEND_TAIL.pack(event_count, last_number, request_id), _APPEND_OVERHEAD)
-        self._schedule_turn()
+        self._schedule_send()
 
     def wants_to_send(self, flow: AppendFlow) -> None:
-        """Ask ``flow`` for its blocks at the end of this turn, or when there is room again."""
+        """Ask ``flow`` for its blocks at the end of this iteration, or when the connection is writable."""
         self._ready[flow] = None
-        if self.has_room:
-            self._schedule_turn()
+        if self.is_writable:
+            self._schedule_send()
 
     async def wait_server_version(self) -> int:
         """Return what the server speaks, waiting for it to say so.
@@ -164,30 +166,30 @@ class Connection(asyncio.BufferedProtocol):
             greeting.set_result(None)
 
     def abort(self, error: Exception | None = None) -> None:
-        """Drop the connection now; flows are told."""
+        """Drop the connection now; flows are notified."""
         if self._transport is not None:
             self._transport.abort()
         self.connection_lost(error)
 
     # ------------------------------------------------------------------------------ sending
 
-    def _schedule_turn(self) -> None:
-        if not self._turn_is_scheduled:
-            self._turn_is_scheduled = True
-            self._loop.call_soon(self._send_turn)
+    def _schedule_send(self) -> None:
+        if not self._send_is_scheduled:
+            self._send_is_scheduled = True
+            self._loop.call_soon(self._send_ready)
 
-    def _send_turn(self) -> None:
-        self._turn_is_scheduled = False
+    def _send_ready(self) -> None:
+        self._send_is_scheduled = False
         if self.closed:
             return
         waiting, self._ready = iter(self._ready), {}
-        while self.has_room and (flow := next(waiting, None)) is not None:
+        while self.is_writable and (flow := next(waiting, None)) is not None:
             flow.send_blocks(self)
-        self._ready = dict.fromkeys(waiting) | self._ready  # who had no turn comes first
+        self._ready = dict.fromkeys(waiting) | self._ready  # flows that were not served come first
         self._write_outgoing()
 
     def _add(self, piece: Buffer, size: int) -> None:
-        """Send ``piece``: as it is if it is large, joined with its neighbours otherwise."""
+        """Send ``piece``: uncopied if it is large, joined with its neighbours otherwise."""
         if len(piece) > _JOIN_BYTES_MAX:
             self._write_outgoing()
             assert self._transport is not None
@@ -241,18 +243,18 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self.has_room = False
+        self.is_writable = False
 
     def resume_writing(self) -> None:
-        self.has_room = True
+        self.is_writable = True
         if self._ready:
-            self._schedule_turn()
+            self._schedule_send()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.closed:
             return
         self.closed = True
-        self.has_room = False
+        self.is_writable = False
         if self._watch is not None:
             self._watch.cancel()
         self._outgoing.clear()
@@ -315,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         if silent_s >= KEEP_ALIVE_AFTER_S and self._transport is not None:
             self._receiver.forget_spares()
             self._outgoing.append(_KEEP_ALIVE)
-            self._schedule_turn()
+            self._schedule_send()
         self._watch = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._look_after)
 
     def statistics(self) -> dict[str, Any]:

@@ -101,13 +101,13 @@ class ConnectionPool:
                 _, connection = await loop.create_connection(
                     lambda: Connection(endpoint, forget), *endpoint, ssl=self._tls
                 )
-            if connection.closed:  # by what the server said first, before we were told that it is there
+            if connection.closed:  # by the first reply, before the connection was returned
                 raise ConnectionResetError("the server does not speak the protocol")
         except (OSError, TimeoutError, UnicodeError) as cause:  # the last one: the name of a host is none
             reason = str(cause) or "timed out"
             error = ConnectionLostError(f"{endpoint[0]}:{endpoint[1]} cannot be reached: {reason}")
             pending.set_exception(error)
-            pending.exception()  # nobody may be waiting for it
+            pending.exception()  # mark it as retrieved: perhaps no caller waits
             raise error from cause
         except BaseException:
             pending.cancel()
@@ -148,7 +148,7 @@ class ConnectionPool:
             connection.unregister(request_id)
 
     def close(self) -> None:
-        """Drop every connection; flows are told. Idempotent."""
+        """Drop every connection; flows are notified. Idempotent."""
         self._closed = True
         for connections in list(self._open.values()):
             for connection in list(connections):

@@ -1,7 +1,7 @@
 """When to try a lost connection again, and when to give up. Pure.
 
 The first attempts follow each other quickly, because most losses are a server that restarts or a container
-that moves; later ones are spread so that a thousand writers do not come back as one.
+that moves; later ones are spread so that a thousand writers do not reconnect at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Cuts what a segment store sends into replies, so that the bytes of large reads land where they stay. Pure.
 
 Small replies are parsed in one reused buffer. A reply that does not fit in what has arrived gets a buffer
-of its own, as large as itself plus room in front: the socket writes into it, nothing is copied, and whoever
-asked for the read owns it. The room in front is for the beginning of an event whose rest arrives with this
-reply.
+of its own, as large as itself plus a headroom: the socket writes into it, nothing is copied, and the caller
+of the read owns it. The headroom is for the beginning of an event whose rest arrives with this reply.
 
-A buffer that nobody refers to any more is used for another reply: fresh memory of that size is cleared by the
+A buffer without references is used for another reply: fresh memory of that size is cleared by the
 allocator and faulted in page by page by the system, which costs as much as receiving into it.
 """
 
@@ -186,7 +185,7 @@ class ReplyReceiver:
         self._begin = self._end = 0
 
     def _take_buffer(self, size: int) -> bytearray:
-        """Return a buffer of ``size`` bytes or somewhat more that nobody else refers to."""
+        """Return a buffer of ``size`` bytes or somewhat more that has no other references."""
         spares = self._spares
         for number in range(len(spares)):
             if size <= len(spares[number]) <= 2 * size and _references(spares, number) == _ALONE:

@@ -158,7 +158,7 @@ class Controller:
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(authorities), options)
 
     async def _discover(self, channel: grpc.aio.Channel) -> None:
-        """Learn the addresses of all controllers; the given ones are kept if nobody answers."""
+        """Learn the addresses of all controllers; without an answer the given ones stay."""
         try:
             reply = await ControllerServiceStub(channel).getControllerServerList(
                 pb.ServerRequest(), timeout=self._config.connect_timeout_s

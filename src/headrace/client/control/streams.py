@@ -137,7 +137,7 @@ class Streams:
         Raises:
             NoSuchStreamError: there is no such stream.
             StreamSealedError: it is sealed.
-            ControllerFailureError: the cut is invalid, lies behind the head, or another truncation runs.
+            ControllerFailureError: the cut is invalid, lies behind the head, or another truncation is active.
         """
         message = convert.stream_cut_to_message(cut.scope, cut.stream, cut.offsets)
         reply = await self._controller.call("truncateStream", message)
@@ -181,7 +181,7 @@ class Streams:
         Args:
             scope: where to look.
             tag: only streams that carry it.
-            internal: also those the system keeps for itself; their names begin with an underscore.
+            internal: also those of the system itself; their names begin with an underscore.
 
         Raises:
             NoSuchScopeError: the scope does not exist.

@@ -1,6 +1,6 @@
 """Delegation tokens: what a segment store wants to see instead of credentials, fetched and renewed here.
 
-Without credentials the system runs without tokens and nobody is asked. A token is a signed JWT; only its
+Without credentials the client uses no tokens and makes no call for them. A token is a signed JWT; only its
 expiry is read here, the store checks the rest.
 """
 
@@ -29,7 +29,7 @@ class Access(IntEnum):
 
 
 def expiry_ms(token: str) -> int | None:
-    """Return when a token expires in epoch milliseconds, or None: never, or it cannot be told."""
+    """Return when a token expires in epoch milliseconds, or None: never, or unknown."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

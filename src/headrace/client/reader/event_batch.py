@@ -1,4 +1,4 @@
-"""A run of events of one segment, as they were read: raw bytes and where each event starts."""
+"""Consecutive events of one segment, as they were read: raw bytes and where each event starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Event:
 
 
 class EventBatch:
-    """Whole events, contiguous in one segment, in order. Its buffer belongs to whoever holds the batch."""
+    """Whole events, contiguous in one segment, in order. Its buffer belongs to the owner of the batch."""
 
     __slots__ = ("_base", "_buffer", "_frames", "scope", "segment_id", "start_offset", "stream")
 

@@ -1,6 +1,6 @@
 """Cuts blocks of segment bytes into batches of whole events, joining what is split between two blocks. Pure.
 
-The beginning of an event that ends in the next block is copied into the free room in front of that block,
+The beginning of an event that ends in the next block is copied into the headroom of that block,
 so the block itself stays where the socket put it.
 """
 

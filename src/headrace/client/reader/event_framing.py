@@ -1,4 +1,4 @@
-"""Where events lie in the bytes of a segment: found in runs with numpy, one by one without it. Pure.
+"""Where events lie in the bytes of a segment: found many at once with numpy, one by one without it. Pure.
 
 Every event is stored behind eight bytes: type 0 and the payload's length, both 32 bits, big-endian. Read as
 one 64-bit number the header *is* the length, and anything that is no event gives a number out of range.
@@ -41,7 +41,7 @@ def find_frames(buffer: Buffer, begin: int = 0, end: int | None = None) -> Any:
     """
     stop = len(buffer) if end is None else end
     np = numpy_for(stop - begin)
-    return _find_each(buffer, begin, stop) if np is None else _find_runs(np, buffer, begin, stop)
+    return _find_each(buffer, begin, stop) if np is None else _find_series(np, buffer, begin, stop)
 
 
 def _refuse(position: int, header: int) -> DataCorruptionError:
@@ -78,27 +78,27 @@ def _walk(buffer: Buffer, position: int, stop: int, count: int, found: Any) -> t
     return position, True
 
 
-def _find_runs(np: Any, buffer: Buffer, position: int, stop: int) -> Any:
-    """Compare the headers of a supposed run of equal lengths at once; walk a while where there is none."""
+def _find_series(np: Any, buffer: Buffer, position: int, stop: int) -> Any:
+    """Compare the headers of a supposed series of equal lengths at once; walk a while where there is none."""
     pieces: list[Any] = []
-    patience = _BACKOFF_MIN
+    walk_events = _BACKOFF_MIN
     while True:
-        run = _run_length(np, buffer, position, stop)
-        if run:
+        count = _series_length(np, buffer, position, stop)
+        if count:
             stride = EVENT_HEADER_BYTES + _LENGTH.unpack_from(buffer, position)[0]
-            pieces.append(np.arange(position, position + run * stride, stride, dtype=np.int64))
-            position += run * stride
-        # Long runs cost nothing to look for again; where lengths vary, look ever more rarely.
-        patience = _BACKOFF_MIN if run >= _BACKOFF_MIN else min(2 * patience, _BACKOFF_MAX)
+            pieces.append(np.arange(position, position + count * stride, stride, dtype=np.int64))
+            position += count * stride
+        # Long series cost nothing to look for again; where lengths vary, look ever more rarely.
+        walk_events = _BACKOFF_MIN if count >= _BACKOFF_MIN else min(2 * walk_events, _BACKOFF_MAX)
         found: list[int] = []
-        position, finished = _walk(buffer, position, stop, patience, found)
+        position, finished = _walk(buffer, position, stop, walk_events, found)
         if found:
             pieces.append(np.array(found, dtype=np.int64))
         if finished:
             return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def _run_length(np: Any, buffer: Buffer, position: int, stop: int) -> int:
+def _series_length(np: Any, buffer: Buffer, position: int, stop: int) -> int:
     """Return how many events from ``position`` on surely have the length of the first one (0: not worth
     it).
     """

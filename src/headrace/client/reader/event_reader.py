@@ -203,7 +203,7 @@ class EventReader:
             self._failure = error
 
     async def _follow(self, segment_id: int, length: int) -> None:
-        """Ask what continues a finished segment, and begin to read it when it is its turn."""
+        """Ask for successors of a finished segment, and read each once all its predecessors are read."""
         try:
             successors = await self._services.segments.successors(self.scope, self.stream, segment_id)
             if not self._closed:

@@ -1,5 +1,5 @@
 """Which ranges of a segment were asked for and not answered yet: two at a time while both are known to exist,
-so that the server reads the next one while the last one is on its way. Pure.
+so that the server reads the next one while the last one is in flight. Pure.
 
 Answers may be shorter than the question and may overtake each other; blocks come out in order, without gaps.
 """
@@ -42,7 +42,7 @@ class RangesInFlight:
         return len(self._ranges)
 
     def begin(self, request_ids: list[int]) -> None:
-        """Ask with these ids from now on, whatever was asked with others before."""
+        """Ask with these ids from now on."""
         assert len(request_ids) == RANGES_MAX
         self._ranges.clear()
         self._ids = list(request_ids)
@@ -55,9 +55,9 @@ class RangesInFlight:
         Args:
             length_max: of one question.
             end: where the flow ends, if it does.
-            known_end: bytes below it exist. Only one question reaches beyond: nobody can tell where the one
-                behind it would begin.
-            ranges_max: questions there is room for, those under way included.
+            known_end: bytes below it exist. Only one question reaches beyond: the beginning of a second one
+                would be unknown.
+            ranges_max: most questions, those in flight included.
         """
         ranges = self._ranges
         if ranges and not ranges[0].is_asked:
@@ -77,7 +77,7 @@ class RangesInFlight:
         """Take an answer; return the blocks that are in order now.
 
         Raises:
-            ProtocolError: nobody asked for that.
+            ProtocolError: it answers no question.
         """
         found = self._find(block.request_id)
         if found is None or not found.is_asked or block.offset != found.offset:

@@ -1,4 +1,4 @@
-"""Reads one segment forward: one block waits for its consumer while the next ones are on their way.
+"""Reads one segment forward: one block waits for its consumer while the next ones are in flight.
 
 Two ranges are asked for ahead while both are known to exist; a reader that gets large answers asks for the
 length of the segment to know. At the tail one request waits at the server until there is something to
@@ -138,15 +138,17 @@ class SegmentInput:
     # ------------------------------------------------------------------------------ asking
 
     def _ask(self) -> None:
-        """Send the next requests if there is something to ask for and room for the answers."""
+        """Send the next requests if there is something to ask for and the answers can be taken."""
         if self._closed or self.error is not None or self.is_at_end:
             return
         connection = self._connection
         if connection is None:
             self._begin_to_connect(0.0)
             return
-        room = PIECES_MAX - len(self._blocks)
-        while (question := self._ranges.ask(self._length_max, self.end, self._known_end, room)) is not None:
+        free_pieces = PIECES_MAX - len(self._blocks)
+        while (
+            question := self._ranges.ask(self._length_max, self.end, self._known_end, free_pieces)
+        ) is not None:
             offset, length, request_id = question
             connection.send(ReadSegment(self._name, offset, length, self._token, request_id))
 
@@ -296,7 +298,7 @@ class SegmentInput:
         self._on_ready(self)
 
     def _retry(self, error: HeadraceError) -> None:
-        """Ask again, elsewhere, after a while: a container may be on its way between hosts."""
+        """Retry elsewhere after a back-off: the container may be moving between hosts."""
         self._detach()
         self._forget_owner()
         loop = asyncio.get_running_loop()

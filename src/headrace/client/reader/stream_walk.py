@@ -113,7 +113,7 @@ class StreamWalk:
         return {segment_id: place.offset for segment_id, place in sorted(self._cut.items())}
 
     def needs_successors(self, segment_id: int) -> bool:
-        """Tell whether :meth:`on_finished` has to be told what follows."""
+        """Whether :meth:`on_finished` needs the successors."""
         return not self._stops_at(segment_id)
 
     # ------------------------------------------------------------------------------ telling

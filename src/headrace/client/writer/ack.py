@@ -1,6 +1,6 @@
-"""What a writer hands out for what it was given: the promise that it is durable, or the reason why not.
+"""What a writer returns for events: it becomes durable, or fails with an error.
 
-One object stands for a whole block of events, not for one event, and costs no future unless somebody waits.
+One object stands for a whole block of events, not for one event, and costs no future unless a caller waits.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Ack:
         self._open_parts += count
 
     def settle_part(self, error: BaseException | None = None) -> None:
-        """One part is durable, or failed with ``error``; the first error is kept."""
+        """One part is durable, or failed with ``error``; the first error counts."""
         assert self._open_parts > 0
         if error is not None and self._error is None:
             self._error = error

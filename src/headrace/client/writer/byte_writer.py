@@ -33,8 +33,8 @@ class ByteWriter:
         self._calls = calls
         self._window_bytes = config.window_bytes(1)
         self._output = SegmentOutput(address, services, config, self)
-        self._held_bytes = 0
-        self._room: asyncio.Future[None] | None = None
+        self._unacknowledged_bytes = 0
+        self._window_waiter: asyncio.Future[None] | None = None
         self._error: HeadraceError | None = None
         self._closed = False
 
@@ -50,24 +50,28 @@ class ByteWriter:
             raise self._error
         if self._closed:
             raise ClosedError(f"the writer of {self.address.name} is closed")
-        if self._held_bytes >= self._window_bytes:
-            raise ThrottledError(f"{self._held_bytes} bytes of {self.address.name} are unacknowledged")
+        if self._unacknowledged_bytes >= self._window_bytes:
+            raise ThrottledError(
+                f"{self._unacknowledged_bytes} bytes of {self.address.name} are unacknowledged"
+            )
         whole = memoryview(own_event(data))
         ack = Ack(1)
         for begin in range(0, len(whole), APPEND_BLOCK_BYTES_MAX):
             piece = whole[begin : begin + APPEND_BLOCK_BYTES_MAX]
             ack.add_parts(1)
-            self._held_bytes += len(piece)
+            self._unacknowledged_bytes += len(piece)
             self._output.add_block(Block([piece], len(piece), 1, None, [ack]))
         ack.settle_part()
         return ack
 
     async def drain(self) -> None:
         """Wait until at most half of the window is used. Raises why the writer failed, if it did."""
-        while self._held_bytes > self._window_bytes // 2 and not self._closed and self._error is None:
-            if self._room is None or self._room.done():
-                self._room = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._room)  # others may wait for the same room
+        while (
+            self._unacknowledged_bytes > self._window_bytes // 2 and not self._closed and self._error is None
+        ):
+            if self._window_waiter is None or self._window_waiter.done():
+                self._window_waiter = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._window_waiter)  # other callers may wait for it, too
         if self._error is not None:
             raise self._error
 
@@ -94,7 +98,7 @@ class ByteWriter:
         await self._calls.truncate(self.address, offset)
 
     async def seal(self) -> None:
-        """Make everything durable, then allow no more appends by anybody."""
+        """Make everything durable, then allow no more appends."""
         await self.flush()
         await self._calls.seal(self.address)
 
@@ -125,23 +129,23 @@ class ByteWriter:
         return False
 
     def on_durable(self, event_count: int, size_bytes: int) -> None:  # noqa: ARG002 - bytes have no events
-        """Make room in the window."""
+        """Release bytes of the window."""
         self._release(size_bytes)
 
     def _release(self, size_bytes: int) -> None:
-        self._held_bytes -= size_bytes
+        self._unacknowledged_bytes -= size_bytes
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        if self._window_waiter is not None and not self._window_waiter.done():
+            self._window_waiter.set_result(None)
 
     def on_segment_ended(self, output: SegmentOutput) -> None:
         """There are no successors to go to."""
         self.on_output_failed(output, SegmentSealedError(self.address.name))
 
     def on_output_failed(self, output: SegmentOutput, error: HeadraceError) -> None:
-        """Fail what is held, and everything from now on."""
+        """Fail what is unacknowledged, and everything from now on."""
         self._error = error
         for block in output.take_blocks():
             self._release(block.size_bytes)

@@ -51,7 +51,7 @@ def _illegal(length: int) -> InvalidArgumentError:
 
 
 def own_event(event: Event) -> bytes:
-    """Return the event as ``bytes``, which nobody can change any more.
+    """Return the event as immutable ``bytes``.
 
     A view is measured in items, not in bytes: only what is returned has the length to be written down.
 
@@ -67,7 +67,7 @@ def own_event(event: Event) -> bytes:
 
 
 def own_events(events: Sequence[Event]) -> Sequence[bytes]:
-    """Return the events as ``bytes``, which nobody can change any more.
+    """Return the events as immutable ``bytes``.
 
     Raises:
         InvalidArgumentError: an event is not bytes.

@@ -24,7 +24,7 @@ class EventWriter(RoutedWriter):
     """Made by :meth:`Client.event_writer`. One writer may be shared by all tasks of a loop."""
 
     def on_segment_ended(self, output: SegmentOutput) -> None:
-        """Find out in the background who continues the segment."""
+        """Find the successors of the segment in the background."""
         name = f"follow {self.scope}/{self.stream}/{output.address.segment_id}"
         try:
             self._services.supervisor.spawn(name, self._follow(output))
@@ -50,14 +50,14 @@ class EventWriter(RoutedWriter):
     async def _find_successors(self, segment_id: int) -> list[Successor]:
         """Ask the controller, as long as it takes a writer to give up."""
         loop = asyncio.get_running_loop()
-        patience = Reconnects(self._config.reconnect)
+        reconnects = Reconnects(self._config.reconnect)
         while True:
             try:
                 return await self._services.segments.successors(self.scope, self.stream, segment_id)
             except RequestError:
                 raise
             except HeadraceError:
-                delay = patience.on_failure(loop.time(), self._services.entropy.random())
+                delay = reconnects.on_failure(loop.time(), self._services.entropy.random())
                 if delay is None:
                     raise
             await asyncio.sleep(delay)

@@ -57,9 +57,9 @@ class Block:
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     def fail(self, error: HeadraceError) -> None:
-        """Tell everybody who waits for a part of this block.
+        """Settle the acks of this block with ``error``.
 
-        If the block was sent and nobody knows whether it was stored, they are told that instead of ``error``.
+        If the block was sent and its outcome is unknown, they get an error that says so instead of ``error``.
         """
         if self.is_in_doubt and not isinstance(error, UnknownOutcomeError):
             doubt = LostReplyError(f"it is unknown whether the append is durable; then: {error}")
@@ -111,7 +111,7 @@ class InflightWindow:
         return len(self._sent)
 
     @property
-    def bytes_held(self) -> int:
+    def unacknowledged_bytes(self) -> int:
         return self.bytes_sent + self.bytes_unsent
 
     def add(self, block: Block) -> None:
@@ -168,7 +168,7 @@ class InflightWindow:
         """A connection was set up; the server has everything up to ``last_number`` (negative: nothing).
 
         Returns:
-            The blocks that are durable although no acknowledgement came. The others count as not sent.
+            The blocks that are durable although no acknowledgement came. All later ones count as not sent.
 
         Raises:
             DataCorruptionError: the server has lost what it acknowledged; nothing changed.
@@ -221,7 +221,7 @@ class InflightWindow:
     def statistics(self) -> InflightStatistics:
         return InflightStatistics(
             blocks=len(self),
-            bytes=self.bytes_held,
+            bytes=self.unacknowledged_bytes,
             blocks_sent=self.blocks_sent,
             bytes_sent=self.bytes_sent,
             last_number=self._last_number,

@@ -1,7 +1,7 @@
 """Where events belong in the key space, found out as late as possible. Pure.
 
-A stream with one segment needs no hashes: keys are kept as they came, and hashed only if the segment is
-replaced while events are still on their way.
+A stream with one segment needs no hashes: keys stay as they came, and are hashed only if the segment is
+replaced while events are unacknowledged.
 """
 
 from __future__ import annotations

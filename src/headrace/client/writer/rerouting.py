@@ -10,9 +10,9 @@ from headrace.client.writer.segment_map import SegmentMap
 
 
 def divide_block(block: Block, segments: SegmentMap, spread: SpreadPositions) -> list[tuple[int, Block]]:
-    """Return the parts of ``block`` with the segments they go to; order within a key is kept.
+    """Return the parts of ``block`` with the segments they go to; the order within a key stays.
 
-    Whoever waited for the block waits for all parts. The block itself must not be used any more.
+    An ack of the block becomes one of all parts. The block itself must not be used any more.
     """
     positions = resolve_places(block.places, block.event_count, spread)
     block.places = positions

@@ -1,8 +1,8 @@
-"""Takes events, finds the segment of each by its key, and promises back-pressure: what all event writers
+"""Takes events, finds the segment of each by its key, and bounds unacknowledged bytes: what all event writers
 share.
 
 ``write`` never waits: it takes the event and returns an :class:`Ack`. Awaiting the ack means durable; not
-awaiting it means that blocks overlap, which is where throughput comes from. Whoever writes without awaiting
+awaiting it means that blocks overlap, which is where throughput comes from. A caller that does not await acks
 calls :meth:`drain` now and then, as with asyncio's streams; a writer that is over its window refuses with
 ``ThrottledError``.
 """
@@ -82,19 +82,19 @@ class RoutedWriter(ABC):
         self._spread = SpreadPositions(services.entropy.token(8))
         self._key_positions = KeyPositions()
         self._waiting = WaitingBatches()
-        self._turn_is_scheduled = False
+        self._division_is_scheduled = False
         self._inner_bounds: list[float] = []
         self._route: list[SegmentOutput | None] = []
         self._only_output: SegmentOutput | None = None
         self._error: HeadraceError | None = None
         self._closed = False
-        self._held_bytes = 0
+        self._unacknowledged_bytes = 0
         self.window_bytes = 0
         """What it may hold; grows with the stream. Any thread may look."""
         self._limit_bytes = 0
         """Writing is refused from here on; -1 once the writer is closed or has failed."""
         self._remember_route()
-        self._room_waiters: list[asyncio.Future[None]] = []
+        self._window_waiters: list[asyncio.Future[None]] = []
         self._events_durable = 0
         self._bytes_durable = 0
 
@@ -112,7 +112,7 @@ class RoutedWriter(ABC):
             StreamSealedError: the stream takes no more events.
             HeadraceError: why the writer failed earlier.
         """
-        if self._held_bytes >= self._limit_bytes:
+        if self._unacknowledged_bytes >= self._limit_bytes:
             self._refuse()
         if type(event) is not bytes:
             event = own_event(event)  # the caller may change it before it is sent
@@ -123,7 +123,7 @@ class RoutedWriter(ABC):
         size += EVENT_HEADER_BYTES
         if self._waiting.count:
             self._divide_waiting()
-        self._held_bytes += size
+        self._unacknowledged_bytes += size
         place: float | str | None = routing_key
         output = self._only_output
         if output is None:
@@ -142,7 +142,7 @@ class RoutedWriter(ABC):
             self._limit_bytes = self.window_bytes
 
     def _open_route(self, index: int) -> SegmentOutput:
-        """Prepare the way to one segment, which nobody has gone since the map changed."""
+        """Open the output of a segment at its first use since the map changed."""
         output = self._route[index] = self._output(self._map.ids[index])
         if len(self._route) == 1:
             self._only_output = output
@@ -183,7 +183,7 @@ class RoutedWriter(ABC):
 
         Raises:
             ThrottledError: the window was full already. Up to a full window, all events are taken, whatever
-                their size, so at most one batch of at most 512 MiB is held on top of the window.
+                their size, so at most one batch of at most 512 MiB exceeds the window.
             InvalidArgumentError: an event is null, empty or too large, or keys and events differ in number;
             no
                 event was taken.
@@ -219,16 +219,16 @@ class RoutedWriter(ABC):
         """Divide framed events among segments, cut them into blocks and queue those."""
         targets = self._targets(places)
         if isinstance(targets, int):
-            self._take_run(targets, data, ends, places, ack)
+            self._take_part(targets, data, ends, places, ack)
             return
         for segment_id, chosen in targets:
             part, part_ends = gather_frames(data, ends, chosen)
-            self._take_run(segment_id, part, part_ends, choose_places(places, chosen), ack)
+            self._take_part(segment_id, part, part_ends, choose_places(places, chosen), ack)
 
     def _targets(self, places: Places) -> int | list[tuple[int, Any]]:
         return self._map.ids[0] if len(self._map.ids) == 1 else self._map.targets(places)
 
-    def _take_run(self, segment_id: int, data: memoryview, ends: Any, places: Places, ack: Ack) -> None:
+    def _take_part(self, segment_id: int, data: memoryview, ends: Any, places: Places, ack: Ack) -> None:
         for first, after in cut_into_blocks(ends, self._config.block_bytes_max):
             part = data[int(ends[first - 1]) if first else 0 : int(ends[after - 1])]
             ack.add_parts(1)
@@ -241,7 +241,7 @@ class RoutedWriter(ABC):
         total = sum(lengths) + EVENT_HEADER_BYTES * len(lengths)
         if total > MANY_BYTES_MAX:
             raise EventTooLargeError(total, MANY_BYTES_MAX)
-        self._held_bytes += total
+        self._unacknowledged_bytes += total
         if len(self._map.ids) == 1 or isinstance(places, float):
             self._divide_waiting()
             segment_id = self._map.ids[0] if len(self._map.ids) == 1 else self._map.segment_at(places)
@@ -256,16 +256,16 @@ class RoutedWriter(ABC):
         self._waiting.add(events, lengths, places, ack)
         if self._waiting.count >= WAITING_EVENTS_MAX:
             self._divide_waiting()
-        elif not self._turn_is_scheduled:
-            self._turn_is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._on_turn)
+        elif not self._division_is_scheduled:
+            self._division_is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._on_iteration)
 
-    def _on_turn(self) -> None:
-        self._turn_is_scheduled = False
+    def _on_iteration(self) -> None:
+        self._division_is_scheduled = False
         self._divide_waiting()
 
     def _divide_waiting(self) -> None:
-        """Give the batches of this turn to their segments; before anything else goes there, too."""
+        """Give the batches of this iteration to their segments, before anything else goes there."""
         if not self._waiting.count:
             return
         shares, acks = self._waiting.take_shares(self._map, self._config.block_bytes_max)
@@ -276,7 +276,7 @@ class RoutedWriter(ABC):
         settle_parts(acks)
 
     def _take_block(self, segment_id: int, block: Block) -> None:
-        self._held_bytes += block.size_bytes
+        self._unacknowledged_bytes += block.size_bytes
         self._output(segment_id).add_block(block)
 
     def _output(self, segment_id: int) -> SegmentOutput:
@@ -290,7 +290,7 @@ class RoutedWriter(ABC):
         return SegmentAddress(self.scope, self.stream, segment_id)
 
     def _check_can_write(self) -> None:
-        if self._held_bytes >= self._limit_bytes:
+        if self._unacknowledged_bytes >= self._limit_bytes:
             self._refuse()
 
     def _refuse(self) -> None:
@@ -299,7 +299,8 @@ class RoutedWriter(ABC):
         if self._closed:
             raise ClosedError(f"the writer of {self.scope}/{self.stream} is closed")
         raise ThrottledError(
-            f"{self._held_bytes} bytes of {self.scope}/{self.stream} are unacknowledged: await drain()"
+            f"{self._unacknowledged_bytes} bytes of {self.scope}/{self.stream} are unacknowledged: "
+            "await drain()"
         )
 
     # ------------------------------------------------------------------------------ waiting
@@ -312,10 +313,10 @@ class RoutedWriter(ABC):
     @property
     def bytes_held(self) -> int:
         """Bytes that were taken and are not durable yet."""
-        return self._held_bytes
+        return self._unacknowledged_bytes
 
     async def drain(self) -> None:
-        """Wait until at most half of the window is used, so that there is room for what comes next.
+        """Wait until at most half of the window is used, so that the next events fit.
 
         Call it at least once per half a window; between two calls nothing is refused then. Once it has to
         wait, it waits for a sixteenth of the window more: what is given then is divided among segments at
@@ -324,9 +325,11 @@ class RoutedWriter(ABC):
         Raises:
             HeadraceError: why the writer failed, if it did.
         """
-        while self._held_bytes > self.window_bytes // 2 and not self._closed and self._error is None:
+        while (
+            self._unacknowledged_bytes > self.window_bytes // 2 and not self._closed and self._error is None
+        ):
             waiter = asyncio.get_running_loop().create_future()
-            self._room_waiters.append(waiter)
+            self._window_waiters.append(waiter)
             await waiter
         if self._error is not None:
             raise self._error
@@ -389,7 +392,7 @@ class RoutedWriter(ABC):
     @property
     def is_loaded(self) -> bool:
         """A quarter of the window is used."""
-        return 4 * self._held_bytes > self.window_bytes
+        return 4 * self._unacknowledged_bytes > self.window_bytes
 
     def on_durable(self, event_count: int, size_bytes: int) -> None:
         """So much is durable."""
@@ -398,9 +401,9 @@ class RoutedWriter(ABC):
         self._release(size_bytes)
 
     def _release(self, size_bytes: int) -> None:
-        """Make room in the window."""
-        self._held_bytes -= size_bytes
-        if self._room_waiters and self._held_bytes <= self.window_bytes // 16 * 7:
+        """Release bytes of the window."""
+        self._unacknowledged_bytes -= size_bytes
+        if self._window_waiters and self._unacknowledged_bytes <= self.window_bytes // 16 * 7:
             self._wake_waiters()
 
     @abstractmethod
@@ -428,7 +431,7 @@ class RoutedWriter(ABC):
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        waiters, self._room_waiters = self._room_waiters, []
+        waiters, self._window_waiters = self._window_waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -436,7 +439,7 @@ class RoutedWriter(ABC):
     def statistics(self) -> WriterStatistics:
         """Return gauges of now and counts since creation."""
         return WriterStatistics(
-            bytes_held=self._held_bytes,
+            bytes_held=self._unacknowledged_bytes,
             bytes_held_max=self.window_bytes,
             segments=len(self._outputs),
             blocks_in_flight=sum(output.statistics().blocks_sent for output in self._outputs.values()),
@@ -448,6 +451,6 @@ class RoutedWriter(ABC):
         """Assert the invariants."""
         self._map.check()
         self._waiting.check()
-        assert self._turn_is_scheduled or not self._waiting.count
+        assert self._division_is_scheduled or not self._waiting.count
         for output in self._outputs.values():
             output.check()

@@ -148,7 +148,7 @@ def checked_keys(keys: Any) -> Any:
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.chunk(0) if keys.num_chunks == 1 else pa.concat_arrays(keys.unify_dictionaries().chunks)
     if pa.types.is_dictionary(keys.type) and keys.dictionary.null_count:
-        keys = keys.dictionary_decode()  # only who is named there has a null for a key
+        keys = keys.dictionary_decode()  # the dictionary may hold nulls that no key refers to
     if keys.null_count:
         raise InvalidArgumentError("a routing key is null")
     kind = keys.type.value_type if pa.types.is_dictionary(keys.type) else keys.type

@@ -36,7 +36,7 @@ class SegmentRange:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """A segment that continues others, with the ids of all of them."""
+    """A segment with the ids of all its predecessors."""
 
     segment_id: int
     key_range: KeyRange
@@ -62,9 +62,9 @@ class SegmentMap:
         if not 1.0 <= edge < _HIGH_TOLERANCE:
             raise ProtocolError(f"the segments of the stream end at {edge} instead of 1.0")
         self.highs: list[float] = [each.key_range.high for each in ordered]
-        """Ascending upper bounds. Read-only for others."""
+        """Ascending upper bounds. Callers do not change them."""
         self.ids: list[int] = [each.segment_id for each in ordered]
-        """The segment in front of each bound. Read-only for others."""
+        """The segment in front of each bound. Callers do not change them."""
         self._ranges = {each.segment_id: each.key_range for each in ordered}
 
     def segment_at(self, position: float) -> int:
@@ -72,7 +72,7 @@ class SegmentMap:
         return self.ids[min(bisect_left(self.highs, position), len(self.ids) - 1)]
 
     def targets(self, positions: Any) -> int | list[tuple[int, Any]]:
-        """Return who receives events at these positions.
+        """Return the segments that receive events at these positions.
 
         Args:
             positions: one number, a list, or a numpy array.

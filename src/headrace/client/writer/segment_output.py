@@ -9,8 +9,8 @@ this. Here is the conversation between them and a segment store::
                         ^ +------- connection lost, WrongHost --+             NoSuchSegment (from any)
                         ---------------+
 
-Confirming asks once more which events are in, so that exactly the others go to the successors whatever
-order replies came in.
+Confirming asks once more which events are durable, so that exactly the missing ones go to the successors,
+whatever order replies came in.
 
 Source: protocol, "Connection setup, reconnect, retry schedule" and "Reaction to each failure reply".
 """
@@ -75,13 +75,13 @@ class OutputOwner(Protocol):
         """So much waits for the servers already that a wait for company makes nothing later."""
 
     def on_durable(self, event_count: int, size_bytes: int) -> None:
-        """So much is durable and no longer held."""
+        """So much is durable: release its part of the window."""
 
     def on_segment_ended(self, output: SegmentOutput) -> None:
         """The segment takes no more: its blocks have to go elsewhere."""
 
     def on_output_failed(self, output: SegmentOutput, error: HeadraceError) -> None:
-        """It cannot go on. Take what it holds: blocks know whether their outcome is in doubt."""
+        """It has failed. Take its unacknowledged blocks, which know whether their outcome is in doubt."""
 
 
 class SegmentOutput:
@@ -200,7 +200,7 @@ class SegmentOutput:
             self._begin_to_connect()
 
     def send_blocks(self, connection: Connection) -> None:
-        """Send while the connection has room and few enough blocks are on their way."""
+        """Send while the connection is writable and few enough blocks are in flight."""
         if connection is not self._connection or self.state is not OutputState.READY:
             return
         window, config = self._window, self._config
@@ -213,7 +213,7 @@ class SegmentOutput:
                 if not size or (size < SMALL_BLOCK_BYTES and window.blocks_sent and self._owner.is_loaded):
                     return  # in the second case the acknowledgement that is due wakes this output again
                 self._close_open_block()
-            if not connection.has_room:
+            if not connection.is_writable:
                 connection.wants_to_send(self)
                 return
             blocks = window.take_unsent(self._block_bytes_max)
@@ -228,7 +228,7 @@ class SegmentOutput:
             )
 
     def on_appended(self, previous_number: int, number: int, segment_length: int) -> None:
-        """Settle what is durable and send what was held back."""
+        """Settle durable blocks and send blocks that waited for the setup."""
         if self.state is not OutputState.READY:
             return
         self._settle(self._window.on_appended(previous_number, number))
@@ -293,7 +293,7 @@ class SegmentOutput:
         connection = await services.pool.lease(endpoint, Use.APPEND)
         if self._is_ended():
             return
-        # A fresh id per attempt: late replies to an earlier attempt find nobody.
+        # A fresh id per attempt: late replies to an earlier attempt are ignored.
         self._request_id = services.pool.new_request_id()
         self._connection = connection
         connection.register(self._request_id, self)
@@ -301,7 +301,7 @@ class SegmentOutput:
         setup = self._setup = asyncio.get_running_loop().create_future()
         connection.send(SetupAppend(self._request_id, self._writer_id, self._name, self._token))
         try:
-            # Not a timeout that cancels: an answer of the same turn has made the output ready.
+            # Not a timeout that cancels: an answer of the same iteration has made the output ready.
             await asyncio.wait([setup], timeout=SETUP_TIMEOUT_S)
         finally:
             if self._setup is setup:  # or the connection was lost since, and the next attempt waits already
@@ -358,7 +358,7 @@ class SegmentOutput:
 
     def _on_sealed(self) -> None:
         if self.state is OutputState.CONFIRMING:
-            return  # the other appends that were on their way
+            return  # a reply to another append in flight
         connection = self._connection
         if self.state is not OutputState.READY or connection is None:
             self._end()
@@ -378,7 +378,7 @@ class SegmentOutput:
         return True
 
     def _reconnect(self, error: Exception) -> None:
-        """Leave this connection and set up again; the setup tells what is in."""
+        """Leave this connection and set up again; the setup returns what is durable."""
         if self._finish_setup(error):
             return
         self._detach()

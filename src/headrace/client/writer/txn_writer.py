@@ -56,7 +56,7 @@ class Transaction(RoutedWriter):
         """The 128-bit id as a number."""
         self._owner = owner
         self._open = True
-        # Events without a key stay together, as other clients of the protocol keep them.
+        # Events without a key stay together, as with other clients of the protocol.
         self._default_key = str(self.txn_uuid)
 
     @property
@@ -126,7 +126,7 @@ class Transaction(RoutedWriter):
         return await self._owner.transactions.status(self.scope, self.stream, self.txn_id)
 
     def detach(self, *, keep_alive: bool = False) -> int:
-        """Leave the transaction open for somebody else to commit; return its id. Flush it first.
+        """Leave the transaction open for another caller to commit; return its id. Flush it first.
 
         Args:
             keep_alive: ping it until it has ended or its writer is closed. Otherwise its lease has to cover
@@ -159,7 +159,7 @@ class Transaction(RoutedWriter):
         if kind is None:
             await self.commit()
             return
-        with contextlib.suppress(HeadraceError):  # the exception that is under way matters more
+        with contextlib.suppress(HeadraceError):  # the exception being raised matters more
             await self.abort()
 
 
@@ -196,7 +196,7 @@ class TxnWriter:
         self._lease_ms = lease_ms
         self._on_closed = on_closed
         self._open: dict[int, Transaction | None] = {}
-        """What is kept alive; None stands for a transaction that somebody else commits."""
+        """What is kept alive; None stands for a transaction that another caller commits."""
         self._tasks = Supervisor(f"transactions of {scope}/{stream}")
         self._pinging = False
 
@@ -211,7 +211,7 @@ class TxnWriter:
         return self._adopt(created) if isinstance(created, CreatedTransaction) else created
 
     async def resume(self, txn_id: int) -> Transaction:
-        """Write on in an open transaction that somebody else began.
+        """Continue an open transaction that another caller began.
 
         Raises:
             TransactionStateError: it is not open.

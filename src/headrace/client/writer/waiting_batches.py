@@ -1,5 +1,5 @@
-"""Batches of this turn of the loop, not yet divided among segments: what they all put into a segment is found
-out at once. Pure.
+"""Batches of this iteration of the loop, not yet divided among segments: all of them are divided at once.
+Pure.
 
 With a thousand segments a batch has one or two events for each of them, and work per batch and segment would
 be work per event. Each batch still learns exactly when its own events are durable.
@@ -70,8 +70,8 @@ class WaitingBatches:
         A larger event is a share alone.
 
         Returns:
-            The shares, those of a segment in order, and the acks of the batches: each has to be told that its
-            undivided part is done, once the shares are where they belong.
+            The shares, those of a segment in order, and the acks of the batches: the undivided part of each
+            has to be settled once the shares are with their segments.
         """
         if not self.count:
             return [], []
@@ -123,7 +123,7 @@ def _cut(
 
 
 def _acks_of_shares(acks: list[Ack], counts: list[int], bounds: list[int], order: Any) -> list[list[Ack]]:
-    """Return whose events each share holds, and tell each of those how many shares that makes."""
+    """Return the acks of each share, after adding the number of its shares to each ack."""
     if len(acks) == 1:
         acks[0].add_parts(len(bounds) - 1)
         return [acks] * (len(bounds) - 1)

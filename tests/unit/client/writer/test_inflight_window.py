@@ -176,5 +176,5 @@ TestWindowAgainstServer = WindowAgainstServer.TestCase
 def test_draining_gives_back_everything_in_order(counts, data):
     window, blocks = window_of(*counts, sent=data.draw(st.integers(0, len(counts))))
     assert window.drain() == blocks
-    assert len(window) == window.bytes_held == 0
+    assert len(window) == window.unacknowledged_bytes == 0
     window.check()
