@@ -1,1 +1,1 @@
-"""The ``headrace`` command: one module per noun, and what is heavy is imported by the verb that runs."""
+"""The ``headrace`` command: one module per noun; a verb imports heavy modules when it is executed."""

@@ -1,4 +1,4 @@
-"""Attributes in words: the core ones by name, all others by what their ids are, writers."""
+"""Attributes in words: the core ones by name, the rest by their ids, which are writers."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckR
         else _check_one(data, container_id, deep=chosen.deep)
         for container_id in containers
     ]
-    # Without a true record nobody knows which containers there are: an object may be that of a lost one.
+    # Without a true record the containers are unknown: an object may belong to a lost one.
     everything = containers == data.containers and not data.problem
     strays = Strays()
     for finding in find_orphans(data.chunks, reports, all_checked=everything, running=data.may_change):
@@ -84,7 +84,7 @@ def _check_one(data: InspectedData, container_id: int, *, deep: bool) -> CheckRe
         )
     except SnapshotLostError as error:
         progress(f"container {container_id}: {error}")
-        return CheckReport(container_id)  # incomplete, and the others are checked
+        return CheckReport(container_id)  # incomplete, and the remaining ones are checked
 
 
 def _look_again(

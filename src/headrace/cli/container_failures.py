@@ -1,4 +1,4 @@
-"""What ends the look at one container is kept until the others were shown."""
+"""A failure to show one container is reported after the remaining ones were shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ContainerFailures:
         self._failures: list[tuple[int, Exception]] = []
 
     @contextmanager
-    def kept(self, container_id: int, *, json: bool) -> Iterator[dict[str, Any]]:
+    def collected(self, container_id: int, *, json: bool) -> Iterator[dict[str, Any]]:
         """Show one container; if that fails, say so in its place.
 
         With ``json`` the document that is yielded is printed at the end, as far as it was filled.
@@ -29,7 +29,7 @@ class ContainerFailures:
         try:
             yield document
         except BrokenPipeError:
-            raise  # nobody reads any more: that is no failure of the container
+            raise  # the reader of the output is gone: no failure of the container
         except _KINDS as error:
             self.add(container_id, error)
             document["problem"] = str(error)

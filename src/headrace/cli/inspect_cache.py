@@ -40,7 +40,7 @@ def _ask(address: str, container: int | None) -> dict[str, Any]:
 
     Raises:
         InvalidArgumentError: that is no address, or the server has no such container.
-        ConnectionLostError: nobody answers there, or not like a server of ours.
+        ConnectionLostError: no process answers there, or not like a server of ours.
     """
     query = "" if container is None else f"?container={container}"
     request = f"{_base_of(address)}{_PATH}{query}"

@@ -32,7 +32,7 @@ def inspect_container(chosen: argparse.Namespace) -> None:
     data = open_data(chosen)
     failures = ContainerFailures()
     for container_id in data.with_logs(chosen.container, json=chosen.json):
-        with failures.kept(container_id, json=chosen.json) as document:
+        with failures.collected(container_id, json=chosen.json) as document:
             replayed, catalogue = _replay(data, container_id, inactive=chosen.inactive)
             if not chosen.json:
                 _print_container(replayed)

@@ -1,4 +1,4 @@
-"""Finds the logs and chunks of a data directory for the verbs that look into it, and who is using it now."""
+"""Finds logs and chunks of a data directory for the verbs that look into it, and the process that uses it."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class InspectedData:
         self.problem = ""
         """What is wrong with the record of the directory's make-up."""
         self.locked: bool | None = False
-        """Whether a running server uses the directory; None if the system does not tell."""
+        """Whether a running server uses the directory; None if the system does not say."""
         self.holder = ""
-        """Who uses it, or may do so: on another machine, or where ``locked`` is not known. Empty: nobody."""
+        """The process that uses it, or may: on another machine, or where ``locked`` is unknown. Or empty."""
         self.find_holder()
         self.containers = self._find_containers()
 
@@ -152,7 +152,7 @@ class InspectedData:
         )
 
     def find_holder(self) -> None:
-        """Ask the kernel whether the lock is held now; what its file says only names somebody."""
+        """Ask the kernel whether the lock is held now; its file only names the last holder."""
         self.locked, self.holder = False, ""
         path = f"{self.directory}/{LOCK_NAME}"
         if not self.files.exists(path):
@@ -167,7 +167,7 @@ class InspectedData:
 
 @dataclass(slots=True)
 class _Holder:
-    """Whom the lock file names."""
+    """The process that the lock file names."""
 
     pid: int
     host: str
@@ -183,7 +183,7 @@ class _Holder:
 
 
 def _read_holder(files: ReadOnlyFiles, path: str) -> _Holder | None:
-    """Return whom the lock file names, None if nobody, or if it cannot be read: it only names somebody."""
+    """Return the process that the lock file names, None if it names none or cannot be read."""
     try:
         fd = files.open(path, os.O_RDONLY)
         try:

@@ -50,7 +50,7 @@ def inspect_wal(chosen: argparse.Namespace) -> None:
     data = open_data(chosen)
     failures = ContainerFailures()
     for container_id in data.with_logs(chosen.container, json=chosen.json):
-        with failures.kept(container_id, json=chosen.json) as document:
+        with failures.collected(container_id, json=chosen.json) as document:
             found, files, torn = look_steadily(partial(_look_at_log, data, container_id))
             document.update(_wal_document(found, files, torn))
             if not chosen.json:

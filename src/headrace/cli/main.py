@@ -1,7 +1,7 @@
-"""Entry of the ``headrace`` command: finds the verb, runs it, turns errors into one line and an exit code.
+"""Entry of the ``headrace`` command: executes a verb, turns errors into one line and an exit code.
 
 Importing this module and printing help must stay cheap, so this is plain argparse and nothing of the system
-is imported before its verb runs.
+is imported before its verb is executed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    _hold_standard_streams()
+    _open_standard_streams()
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     chosen = build_parser().parse_args(arguments)
@@ -79,9 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _hold_standard_streams() -> None:
-    """Put nothing in place of what whoever started us has closed: the next files and sockets would get its
-    numbers, and with them whatever libraries write to the standard error.
+def _open_standard_streams() -> None:
+    """Open the null device as each standard stream that is closed: the next files and sockets would get their
+    numbers, and with them what libraries write to the standard error.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
@@ -93,7 +93,7 @@ def _hold_standard_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Whoever reads our output has left, or does not read: let the flush at exit neither fail nor wait."""
+    """The reader of our output is gone, or stalled: let the flush at exit neither fail nor wait."""
     try:
         stdout = sys.stdout.fileno()
     except UnsupportedOperation:

@@ -47,7 +47,7 @@ class SegmentView:
 
 
 def status_of(replayed: ReplayedContainer, segment: SegmentState) -> str:
-    """Return ``open``, ``sealed``, ``merged`` or ``deleted``; the latter two until storage has let go."""
+    """Return ``open``, ``sealed``, ``merged`` or ``deleted``; the latter two until it is gone in storage."""
     if segment.deleted:
         return "deleted"
     if segment.merged:
@@ -84,7 +84,7 @@ def view_segment(
 def _look_at(
     files: ChunkFiles, chunk: Chunk, replayed: ReplayedContainer, *, deep: bool
 ) -> tuple[int | None, str]:
-    """Return the length of a chunk's object, None if it has none or nobody can tell, and its state."""
+    """Return the length of a chunk's object, None if it has none or that is unknown, and its state."""
     try:
         length = files.find_length(chunk.name)
     except OSError as error:

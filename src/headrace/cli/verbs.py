@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import InvalidArgumentError
 
-if TYPE_CHECKING:  # the client is imported by the command that runs: help answers at once
+if TYPE_CHECKING:  # the client is imported by the verb when it is executed: help is fast
     from headrace.client.blocking import BlockingClient
 
 Subparsers = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
@@ -25,7 +25,7 @@ _CONTROL_ATTEMPTS: Final = 4
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps examples as they are written and leaves room for long options."""
+    """Prints examples as they are written, in a layout for long options."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32, width=100)
@@ -76,7 +76,7 @@ def confirm(chosen: argparse.Namespace, what: str) -> None:
     """Ask before something that cannot be undone.
 
     Raises:
-        InvalidArgumentError: the answer is no, or there is nobody to ask.
+        InvalidArgumentError: the answer is no, or there is no terminal to ask at.
     """
     if chosen.yes:
         return

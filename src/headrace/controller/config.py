@@ -10,7 +10,7 @@ from headrace.runtime.settings import tunable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """What a controller publishes, how long transactions live, how much it keeps in memory."""
+    """What a controller publishes, how long transactions live, how much memory it uses."""
 
     data_host: str = tunable("127.0.0.1", help="Host name of the segment store that clients are sent to.")
     data_port: int = tunable(12345, low=0, high=65535, help="Port of the segment store.")

@@ -2,10 +2,10 @@
 
 Work comes in two kinds. *Durable* work is written in a row: a workflow that was started, a scale or a
 transaction that waits. It survives the process; at its start a controller looks for it. *Requests* are calls
-that wait here for their turn; if the process dies before it comes, the caller asks again.
+that wait in a queue here; if the process dies before they are served, the caller retries.
 
-A stream with work has one task. It finishes what was started first; then requests, a waiting scale and
-committed transactions take turns, so that none of them starves the others.
+A stream with work has one task. It first finishes what was started; then it alternates between requests, a
+waiting scale and committed transactions, so that none of them starves.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class _Request(Generic[R]):
 class _Worker:
     """What one stream has to do."""
 
-    __slots__ = ("requests", "stream", "turn", "woken")
+    __slots__ = ("next_kind", "requests", "stream", "woken")
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.requests: deque[_Request[Any]] = deque()
-        self.turn = 0
+        self.next_kind = 0
         self.woken = asyncio.Event()
 
 
@@ -101,7 +101,7 @@ class WorkflowEngine:
         self._failures = 0
 
     async def stop(self) -> None:
-        """Stop wherever the workflows are. They are finished by whoever starts next."""
+        """Stop wherever the workflows are. The next start finishes them."""
         self._stopped = True
         await self._supervisor.stop()
         for worker in self._workers.values():
@@ -110,7 +110,7 @@ class WorkflowEngine:
         self._workers.clear()
 
     async def request(self, stream: Stream, name: str, run: Callable[[], Awaitable[R]]) -> R:
-        """Let ``run`` have the stream for itself when its turn comes, and wait until it is done.
+        """Queue ``run``, which has the stream for itself when it is called, and wait until it is done.
 
         Transient failures are retried; ``run`` must bear being called again.
 
@@ -193,10 +193,10 @@ class WorkflowEngine:
             return started
         kinds: list[Run | None] = [self._next_request(worker), *work.waiting(stream)]
         for offset in range(len(kinds)):
-            turn = (worker.turn + offset) % len(kinds)
-            run = kinds[turn]
+            kind = (worker.next_kind + offset) % len(kinds)
+            run = kinds[kind]
             if run is not None:
-                worker.turn = turn + 1
+                worker.next_kind = kind + 1
                 return run
         return None
 
@@ -234,7 +234,7 @@ class WorkflowEngine:
         except (*_TRANSIENT, RequestError) as error:
             _log.warning("workflow is retried", stream=worker.stream.full_name, error=str(error))
             return False
-        except Exception as error:  # noqa: BLE001 - one stream's trouble must not end the others' work
+        except Exception as error:  # noqa: BLE001 - one stream must not end the work of another
             self._failures += 1
             _log.error("workflow failed", stream=worker.stream.full_name, exc_info=error)
             return False

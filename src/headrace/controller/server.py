@@ -132,14 +132,14 @@ class Controller:
         return self._stopped
 
     async def stop(self) -> None:
-        """Stop wherever the work is; whoever starts next goes on."""
+        """Stop wherever the work is; the next start finishes it."""
         self._stopped = True
         await self._supervisor.stop()
         await self.transactions.stop()
         await self.engine.stop()
 
     def is_idle(self) -> bool:
-        """Whether nothing is under way that was not asked for by a call that still waits."""
+        """Whether no work is active but that of calls that still wait."""
         return not (
             self._supervisor.statistics().running
             or self.engine.statistics().streams_busy
@@ -179,7 +179,7 @@ class Controller:
             try:
                 page = await self._store.scan(scope.table, token, _SCAN_ROWS)
             except NoSuchTableError:
-                return  # half-created or half-deleted; the next call about it goes on
+                return  # half-created or half-deleted; the next call about it finishes that
             if not page.rows:
                 return
             await budget.spend(len(page.rows))

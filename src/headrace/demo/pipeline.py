@@ -44,7 +44,7 @@ class PipelineRun:
 
 
 def start_spark(directory: Path) -> SparkSession:
-    """Start a quiet session in this process; everything it says goes to ``spark.log``."""
+    """Start a session in this process that logs to ``spark.log``."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     warnings.filterwarnings("ignore", category=FutureWarning)  # pyspark about new versions of pandas
@@ -72,16 +72,16 @@ def start_spark(directory: Path) -> SparkSession:
 
 @contextmanager
 def _errors_to(path: Path) -> Iterator[None]:
-    """Let processes started meanwhile write their errors to a file: the JVM greets people with warnings."""
+    """Let processes started meanwhile write their errors to a file: the JVM begins with warnings."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    previous = os.dup(2)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(target, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(previous, 2)
+        os.close(previous)
         os.close(target)
 
 
@@ -92,7 +92,7 @@ def run_pipeline(spark: SparkSession, uri: str, weather: pd.DataFrame, directory
     recognised there by query and batch number if it has to be repeated, and as a folder of Parquet files that
     a repetition replaces.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+    from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
     weather_path = directory / "weather.parquet"
     weather.to_parquet(weather_path, index=False)
@@ -159,7 +159,7 @@ def _segments(offset: Any) -> list[str]:
     return list(position.get("cut", ()))
 
 
-def _sums(F: Any) -> list[Column]:  # noqa: N803 - what everybody calls it
+def _sums(F: Any) -> list[Column]:  # noqa: N803 - the usual name
     """Return what is added up: whole numbers only, so that totals can be compared exactly."""
     late = F.coalesce(F.col("delay") >= LATE_MINUTES, F.lit(False))
 

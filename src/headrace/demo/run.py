@@ -37,7 +37,7 @@ def run(*, keep: bool, directory: str | None) -> int:
     output = Path(directory or DIRECTORY).absolute()
     output.mkdir(parents=True, exist_ok=True)
     working = Path(tempfile.mkdtemp(prefix="run-", dir=output))
-    # A session of its own: Ctrl-C in the demo must not reach a server that is to be kept.
+    # A session of its own: Ctrl-C in the demo must not reach a server that is left running.
     server = LocalServer(working, own_session=True)
     try:
         passed = _Demo(server, output, working).run()

@@ -53,7 +53,7 @@ class OrderCheck:
 
     events: int
     out_of_order: int
-    """Carriers whose flights do not come back in the order in which they were written."""
+    """Carriers whose flights were not read in the order in which they were written."""
 
 
 def check_order(client: BlockingClient, flights: Flights) -> OrderCheck:

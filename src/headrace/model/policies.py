@@ -1,4 +1,4 @@
-"""How a stream scales, how long it keeps its data, and the rest of its configuration: plain values.
+"""How a stream scales, how long its data are retained, and the rest of its configuration: plain values.
 
 Source: protocol, "Stream life cycle", "Retention", "Scaling policy and automatic scaling".
 """
@@ -74,7 +74,7 @@ class ScalingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How much of a stream is kept: at least ``minimum``, and at most ``maximum`` however consumers lag.
+    """How much of a stream is retained: at least ``minimum``, and at most ``maximum`` however consumers lag.
 
     Both in ms or bytes, as ``kind`` says.
     """

@@ -1,4 +1,4 @@
-"""One table from errors to gRPC status codes, so that every answer tells its caller whether to try again.
+"""One table from errors to gRPC status codes, so that every answer says whether its caller should retry.
 
 Clients of the protocol stop at INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
 OUT_OF_RANGE and UNIMPLEMENTED, and repeat after everything else; permanent refusals therefore use the

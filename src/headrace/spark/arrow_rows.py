@@ -40,11 +40,11 @@ def record_batches(
     """
     build = _Columns(scope, stream, segment_id, columns)
     pieces: list[memoryview] = []
-    held = 0
+    size = 0
     for block in blocks:
         pieces.append(block)
-        held += len(block)
-        if held < batch_bytes:
+        size += len(block)
+        if size < batch_bytes:
             continue
         data = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
         frames = find_frames(data)
@@ -53,8 +53,8 @@ def record_batches(
             yield build(data, frames, offset)
         offset += whole
         pieces = [data[whole:]]
-        held = len(data) - whole
-    if held:
+        size = len(data) - whole
+    if size:
         data = memoryview(b"".join(pieces))
         frames = find_frames(data)
         if len(frames) > 1:

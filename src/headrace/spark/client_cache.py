@@ -44,7 +44,7 @@ class ClientCache:
                     connection.controller, _configuration(connection)
                 )
                 if len(self._clients) > _CLIENTS_MAX:
-                    self._clients.popitem(last=False)  # dropped, not closed: somebody may still be reading
+                    self._clients.popitem(last=False)  # dropped, not closed: a task may still be reading
             self._clients.move_to_end(connection)
             return client
 

@@ -16,7 +16,7 @@ _BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class BatchIdentity:
-    """``sink`` names the memory of the destination, ``query`` the run that numbers the batches."""
+    """``sink`` names the memory of the destination, ``query`` the execution that numbers the batches."""
 
     sink: str
     query: str
@@ -30,7 +30,7 @@ def streaming_identity(app_id: str) -> BatchIdentity:
     new query, even if the application chose the sink's name.
 
     Raises:
-        PreconditionError: Spark does not tell; its names for these two properties may have changed.
+        PreconditionError: Spark does not say; its names for these two properties may have changed.
     """
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(_QUERY_ID)
@@ -46,7 +46,7 @@ def streaming_identity(app_id: str) -> BatchIdentity:
 def batch_job_identity(app_id: str, version: int) -> BatchIdentity:
     """Return the identity of a batch job: the application's, or one of its own that nothing else has.
 
-    Nobody can repeat the latter once the job is over, and its query says so: the controller need not keep it.
+    The latter cannot be repeated once the job is over, and its query says so: the controller may forget it.
     """
     if app_id:
         return BatchIdentity(app_id, app_id, version)

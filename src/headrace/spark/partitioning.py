@@ -230,7 +230,7 @@ def _rank(offset: int) -> int:
 
 
 def check_cover(position: Mapping[int, int], ranges: Mapping[int, KeyRange]) -> None:
-    """Check that a cut somebody gave owns every key exactly once.
+    """Check that a given cut owns every key exactly once.
 
     Raises:
         InvalidArgumentError: it does not, or names a segment the stream never had.

@@ -42,7 +42,7 @@ class Written(WriterCommitMessage):
 
 
 def check_schema(schema: Any) -> None:
-    """Check that rows are events, before any task runs.
+    """Check that rows are events, before any task begins.
 
     Raises:
         InvalidArgumentError: a column is missing or has a type that is no event or key.
@@ -204,7 +204,7 @@ def _write_batch(writer: BlockingWriter, batch: Any) -> None:
 
 
 def commit_batch(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-    """Decide that everything the messages tell of becomes visible, once. May be repeated.
+    """Decide that all transactions in the messages become visible, once. May be repeated.
 
     Raises:
         PreconditionError: the sink belongs to another query.

@@ -1,6 +1,6 @@
 """Streaming reads: offsets that survive restarts, batches that follow scaling, limits, AvailableNow.
 
-Spark runs planning in one process per query and reading in workers; nothing passes between them but
+Spark plans in one process per query and reads in workers; nothing passes between them but
 partitions. The first batch of a query is empty: it only writes the position that "latest" or "earliest" meant
 into the checkpoint, because Spark asks for the initial offset twice and again after a crash.
 """
@@ -180,10 +180,10 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, partition)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is held for a query between its batches."""
+        """A query owns nothing between its batches."""
 
     def stop(self) -> None:
-        """Nothing to give back; Spark does not call this reliably."""
+        """Nothing to release; Spark does not call this reliably."""
 
 
 def _across_scaling(

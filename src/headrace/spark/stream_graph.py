@@ -23,7 +23,7 @@ class ClientStreamGraph:
     """A :class:`StreamGraph` over a client.
 
     :meth:`refresh` looks at the tail; until the next one, lengths stay as they were seen. What is known of
-    sealed segments is kept for good.
+    sealed segments is cached for good.
     """
 
     def __init__(self, client: BlockingClient, scope: str, stream: str) -> None:

@@ -2,7 +2,7 @@
 
 Another file system may be mounted where the chunks are. Without it everything seems to be lost, and what
 is written meanwhile is hidden once it is mounted again: acknowledged bytes would be gone. A file beside the
-chunks, made before anything else is, tells the one from the other.
+chunks, made before anything else is, distinguishes the two.
 
 Format page: ``docs/formats/data-directory.md``.
 """

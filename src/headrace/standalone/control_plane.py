@@ -72,7 +72,7 @@ class ControlPlane:
             raise
 
     async def stop(self) -> None:
-        """Refuse new calls, let those under way end, stop. Idempotent."""
+        """Refuse new calls, let active ones end, stop. Idempotent."""
         if self._rest is not None:
             rest, self._rest = self._rest, None
             await rest.stop()

@@ -38,7 +38,7 @@ from headrace.wal.memory import MemoryLogStore, MemoryWal
 _logger = logging.getLogger(__name__)
 
 _THREADS_END_S: Final = 10.0
-"""How long a stop waits for calls to chunk files that are under way."""
+"""How long a stop waits for active calls to chunk files."""
 
 _LOGS_END_S: Final = 10.0
 """How long a stop waits for one more container to end, besides the time that it may spend on storing."""
@@ -75,7 +75,7 @@ class DataPlane:
         self._supervisor = Supervisor("data plane")
         self._memory_logs = MemoryLogStore()
         self._chunk_threads: ChunkThreads | None = None
-        self.hangs = False
+        self.is_stalled = False
         """After a stop: a thread is in a call that the file system does not answer; it would outlive us."""
         self._provider: MeasuredChunkProvider | None = None
         self._chunk_files: FilesystemChunkProvider | None = None
@@ -184,8 +184,8 @@ class DataPlane:
     async def stop(self) -> None:
         """Close connections, make durable what was accepted, stop. Idempotent.
 
-        It comes to its end though the disk of a log does not answer: ``hangs`` says so, and such a container
-        goes on ending.
+        It ends although the disk of a log is stalled: ``is_stalled`` says so, and such a container goes on
+        ending.
         """
         await self._supervisor.stop()
         try:
@@ -198,13 +198,13 @@ class DataPlane:
                 await self._close_storage()
 
     @property
-    def log_hangs(self) -> bool:
+    def log_is_stalled(self) -> bool:
         """After a stop: whether a thread may still write to a log."""
         return self.registry.hangs
 
     async def _close_storage(self) -> None:
-        if self.log_hangs:
-            self.hangs = True
+        if self.log_is_stalled:
+            self.is_stalled = True
             return  # a container that has not ended uses it
         if self._chunk_threads is not None:
             self._chunk_threads.close()
@@ -212,7 +212,7 @@ class DataPlane:
                 async with asyncio.timeout(_THREADS_END_S):
                     await self._chunk_threads.wait_closed()
             except TimeoutError:
-                self.hangs = True
+                self.is_stalled = True
                 _logger.warning("a call to the chunk files is stalled and abandoned; the log has its bytes")
             self._chunk_threads = None
             if self._provider is not None:

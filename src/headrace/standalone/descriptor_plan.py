@@ -1,7 +1,7 @@
 """Divides the descriptors that the system grants a server. Pure.
 
-Logs come first: a log that cannot open its next file ends its container. What clients take is bounded by what
-is left, so that however many of them come, the containers go on.
+Logs come first: a log that cannot open its next file ends its container. Clients get at
+most the rest, so that no number of them ends a container.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from headrace.errors import InvalidArgumentError
 from headrace.storage.providers.config import ChunkThreadsConfig
 
 PROCESS_DESCRIPTORS: Final = 128
-"""For the interpreter, loops, gRPC and REST, whose connections nobody counts: some dozens of them fit."""
+"""For the interpreter, loops, gRPC and REST, whose connections are not counted: some dozens of them fit."""
 CONTAINER_DESCRIPTORS: Final = 16
-"""Of a container: its log's files in use, next, old and just read, and the owner file, with room to spare."""
+"""Of a container: its log's files in use, next, old and just read, and the owner file, with some to spare."""
 CONNECTION_DESCRIPTORS: Final = 2
 """Of a connection: its socket, and a second one once chunk files are sent over it."""
 CHUNK_FILES_SHARE: Final = 8
-"""One in so many of what is left is for chunk files that are kept open, up to their own bound."""
+"""One in so many of the rest is for chunk files that stay open, up to their own bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescriptorPlan:
-    """What clients may take, and what is kept open for their reads."""
+    """Bounds on connections of clients, and on chunk files that stay open for their reads."""
 
     connections_max: int
     chunk_files_max: int
@@ -41,10 +41,10 @@ def plan_descriptors(
 
     Args:
         limit: what the system grants the process.
-        containers: how many run here.
+        containers: how many the host runs.
         connections_max: never plan for more connections.
         threads: each has a chunk file open at a time.
-        chunk_files_max: never plan for more chunk files kept open.
+        chunk_files_max: never plan for more open chunk files.
 
     Raises:
         InvalidArgumentError: there are too few for a single connection.

@@ -1,8 +1,8 @@
 """Refuses to begin a container anew whose log was lost: its segments would be answered as "no such segment".
 And refuses to pass over a log that is there: the same would be said of nearly all segments.
 
-A log that is not there, or that nobody has ever taken, is normal in a new directory, and after a crash of the
-very first start. Nobody can have written anything then: requests are accepted when all logs exist. So a chunk
+A log that is not there, or that never had an owner, is normal in a new directory, and after a crash of the
+very first start. No data can have been written then: requests are accepted when all logs exist. So a chunk
 or a segment, other than those that containers make for themselves, proves that the missing log existed once.
 A log beyond the number of containers proves that the number is not the one the data were made with.
 """
@@ -61,10 +61,10 @@ def find_unmade(files: Filesystem, directory: str, containers: int) -> list[int]
 
 
 def _is_begun(files: Filesystem, log: str) -> bool:
-    """Whether whoever takes this log finds files of it, or an owner file that tells of some.
+    """Whether the next owner of this log finds files of it, or an owner file that names some.
 
-    Then that one judges it. Of anything else it would make an empty log: of what a start that died has left,
-    which is right, and of an empty disk or a directory whose files were moved, which is not.
+    Then the owner judges it. Otherwise it would make an empty log: right for what a start that died has left,
+    and wrong for an empty disk or a directory whose files were moved.
     """
     names = files.listdir(log) if files.exists(log) else []
     if any(map(parse_name, names)):
@@ -83,7 +83,7 @@ def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:
 def _find_hidden(directory: str, files: ReadOnlyFiles) -> str:
     """Return a directory of chunks that was not looked into, "" if there is none.
 
-    No server makes links, or directories that it may not read: somebody has moved chunks behind them.
+    No server makes links, or directories that it may not read: they are a sign that chunks were moved.
     """
     hidden: list[str] = []
     for _ in ChunkFiles(f"{directory}/chunks", files).objects(lambda path, _: hidden.append(path)):

@@ -1,4 +1,4 @@
-"""Tells whoever started the server where it listens, once it can be used, in one atomic step."""
+"""The file with the addresses of the server, which appears in one atomic step once it can be used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 _logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""How often a full disk is asked for room for the file, as the logs ask it."""
+"""How often a full disk is asked for space for the file, as the logs ask it."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -25,16 +25,16 @@ async def write_when_there_is_space(path: str, addresses: dict[str, str], stoppi
     Raises:
         OSError: the file cannot be written for another reason.
     """
-    told = False
+    is_logged = False
     while not stopping.is_set():
         try:
             write_ready_file(path, addresses)
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            if not told:
+            if not is_logged:
                 _logger.warning("clients may connect, but there is no space for %s: retrying", path)
-                told = True
+                is_logged = True
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S):
                     await stopping.wait()
@@ -55,5 +55,5 @@ def write_ready_file(path: str, addresses: dict[str, str]) -> None:
 
 
 def remove_ready_file(path: str) -> None:
-    """Take the promise back. A missing file is fine."""
+    """Remove the file. A missing one is fine."""
     Path(path).unlink(missing_ok=True)

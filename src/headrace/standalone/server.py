@@ -2,8 +2,8 @@
 
 Order of start: lock of the data directory, the segment store's listener, REST (so that its health can be
 asked), containers (each recovers from its log, and waits for space if the disk is full), the controller (it
-finishes what a former one began), gRPC, and only then the ready file: whoever finds it may append.
-Stopping runs backwards. A kill at any moment is safe: starting is always recovery.
+finishes what a former one began), gRPC, and only then the ready file: a process that finds it may append.
+Stopping is the reverse order. A kill at any moment is safe: starting is always recovery.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PORT_MAX: Final = 65535
 
 REST_WAITS_S: Final = 0.5
 """REST answers once clients may append, or after this: loading the web libraries takes the interpreter for a
-tenth of a second, and nobody asks for the health of a start that takes no longer than a few."""
+tenth of a second, and the health of a start that takes no longer than a few is of no use."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class StandaloneServer:
             if not config.in_memory:
                 containers = self._take_directory(stack)
             if config.ready_file is not None:
-                # Not before the lock is held: the promise of somebody who holds it is still true.
+                # Not without the lock: until then the file may be that of a running server.
                 remove_ready_file(config.ready_file)
             self._advise_memory(containers)
             limit = find_limit()
@@ -152,8 +152,8 @@ class StandaloneServer:
         return containers
 
     def _release(self, lock: DirectoryLock) -> None:
-        """Give the directory back, unless a thread may still write to a log: the system does it then."""
-        if self._data_plane is None or not self._data_plane.log_hangs:
+        """Release the directory, unless a thread may still write to a log: the system does it then."""
+        if self._data_plane is None or not self._data_plane.log_is_stalled:
             lock.release()
 
     async def stop(self) -> None:
@@ -161,13 +161,13 @@ class StandaloneServer:
         await self._exit.aclose()
 
     @property
-    def hangs(self) -> bool:
-        """Whether a thread could not be ended by :meth:`stop`: the process can only be left."""
-        return self._data_plane is not None and self._data_plane.hangs
+    def is_stalled(self) -> bool:
+        """Whether a thread could not be ended by :meth:`stop`: the process has to exit without it."""
+        return self._data_plane is not None and self._data_plane.is_stalled
 
 
 async def serve(config: StandaloneConfig) -> bool:
-    """Run a server until SIGTERM or SIGINT; answer whether it left a thread behind that hangs."""
+    """Run a server until SIGTERM or SIGINT; answer whether it left a stalled thread behind."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -176,7 +176,7 @@ async def serve(config: StandaloneConfig) -> bool:
     addresses = await _start_until(server, stopping)
     if addresses is None:
         _logger.info("stopped before it was ready")
-        return server.hangs
+        return server.is_stalled
     tune_collector()
     try:
         if config.ready_file is not None:
@@ -197,16 +197,16 @@ async def serve(config: StandaloneConfig) -> bool:
                 remove_ready_file(config.ready_file)
         finally:
             await server.stop()
-    return server.hangs
+    return server.is_stalled
 
 
 async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Addresses | None:
     """Start, or give up and answer None once ``stopping`` is set: a start may wait for space for ever."""
     supervisor = Supervisor("start", lambda _name, _error: None)  # whatever it is, it is raised below
     starting = supervisor.spawn("server", server.start())
-    told = supervisor.spawn("signal", stopping.wait())
+    signalled = supervisor.spawn("signal", stopping.wait())
     try:
-        await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((starting, signalled), return_when=asyncio.FIRST_COMPLETED)
         return await starting if starting.done() else None
     finally:
         # Once only, and then it has its time: a second cancellation would cut off what stops those started.
@@ -215,7 +215,7 @@ async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Add
         await supervisor.stop()
 
 
-async def _serve_and_leave(config: StandaloneConfig) -> None:
+async def _serve_and_exit(config: StandaloneConfig) -> None:
     if await serve(config):
         _logger.warning("the process ends with a stalled call; the next start recovers from the logs")
         logging.shutdown()
@@ -223,7 +223,7 @@ async def _serve_and_leave(config: StandaloneConfig) -> None:
 
 
 def run(config: StandaloneConfig) -> None:
-    """Run a server in this process until it is told to stop; returns after a clean stop."""
+    """Run a server in this process until a signal stops it; returns after a clean stop."""
     share_interpreter()
     raise_limit()
-    run_loop(_serve_and_leave(config))
+    run_loop(_serve_and_exit(config))

@@ -12,7 +12,7 @@ CLOSED = PermissionError(13, "Permission denied")
 
 
 def fail(failures, container_id, error, *, as_json=False):
-    with failures.kept(container_id, json=as_json) as document:
+    with failures.collected(container_id, json=as_json) as document:
         document["segments"] = 3
         raise error
 
@@ -41,7 +41,7 @@ def test_the_worst_failure_ends_the_command_and_all_are_told(errors, worst, caps
 def test_a_document_is_printed_as_far_as_it_was_filled(capsys):
     failures = ContainerFailures()
     fail(failures, 1, DAMAGE, as_json=True)
-    with failures.kept(2, json=True) as document:
+    with failures.collected(2, json=True) as document:
         document["segments"] = 5
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first == {"container": 1, "segments": 3, "problem": "bad"}

@@ -58,7 +58,7 @@ async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkey
         asyncio.get_running_loop().call_later(0.1, files.answer.set)
     async with asyncio.timeout(120):
         await plane.stop()
-    assert plane.hangs != is_answered
+    assert plane.is_stalled != is_answered
     files.answer.set()
 
     again = DataPlane(config, Runtime(SystemClock(), SeededEntropy(2), OsFilesystem(), SystemThreads()), 1)
@@ -67,7 +67,7 @@ async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkey
     result = await container.read(await container.resolve("s/a"), 0, 1000, wait=False)
     assert result.to_bytes() == b"x" * 100
     await again.stop()
-    assert not again.hangs
+    assert not again.is_stalled
 
 
 @pytest.mark.parametrize("key", [each.key for each in walk(StandaloneConfig) if "bytes" in each.key])
@@ -199,8 +199,8 @@ async def test_a_stop_ends_although_the_log_of_a_container_hangs(tmp_path, monke
     await asyncio.sleep(0)
     async with asyncio.timeout(120):
         await plane.stop()
-    assert plane.hangs
-    assert plane.log_hangs
+    assert plane.is_stalled
+    assert plane.log_is_stalled
     assert any("/wal/" in path for path in files.open_files.values()), "a thread writes to it"
     assert not appending.done()
     files.hangs = False
@@ -208,7 +208,7 @@ async def test_a_stop_ends_although_the_log_of_a_container_hangs(tmp_path, monke
     async with asyncio.timeout(120):
         await appending
         await plane.stop()
-    assert not plane.log_hangs
+    assert not plane.log_is_stalled
     assert list(files.open_files.values()) == []
 
 

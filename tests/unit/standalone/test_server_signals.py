@@ -97,17 +97,17 @@ async def test_a_signal_during_the_start_notices_a_call_that_hangs(tmp_path, mon
     second, stopping = make_server(tmp_path, files), asyncio.Event()
     starting = asyncio.ensure_future(_start_until(second, stopping))
     assert await asyncio.to_thread(files.asked.wait, 120)
-    while not any(  # noqa: ASYNC110 - nobody tells
+    while not any(  # noqa: ASYNC110 - nothing could set an event
         health.last_failure for health in second._data_plane.container_health()
     ):
         await asyncio.sleep(0.01)
     stopping.set()
     async with asyncio.timeout(120):
         assert await starting is None
-    hangs = second.hangs
+    is_stalled = second.is_stalled
     files.answer.set()
     await asyncio.sleep(0.1)
-    assert hangs
+    assert is_stalled
 
 
 async def test_a_ready_file_that_cannot_be_removed_keeps_no_server_from_stopping(tmp_path, monkeypatch):
@@ -129,7 +129,7 @@ async def test_a_ready_file_that_cannot_be_removed_keeps_no_server_from_stopping
     )
     serving = asyncio.ensure_future(serve(config))
     async with asyncio.timeout(120):
-        while not path.exists():  # noqa: ASYNC110 - nobody tells
+        while not path.exists():  # noqa: ASYNC110 - nothing could set an event
             await asyncio.sleep(0.01)
         path.unlink()
         path.mkdir()

@@ -13,7 +13,7 @@ from headrace.cli.output import print_json, progress
 from headrace.cli.verbs import Subparsers, add_noun, add_verb, connect, scoped
 from headrace.errors import InvalidArgumentError
 
-if TYPE_CHECKING:  # the client is imported by the command that runs: help answers at once
+if TYPE_CHECKING:  # the client is imported by the verb when it is executed: help is fast
     from headrace.client.blocking import BlockingEventReader
     from headrace.client.reader.cuts import Edge
     from headrace.client.reader.event_batch import Event
@@ -118,7 +118,7 @@ def _print_all(chosen: argparse.Namespace, reader: BlockingEventReader) -> None:
         while (batch := reader.next_batch()) is not None:
             for event in batch.events():
                 _print_event(chosen, event)
-            sys.stdout.buffer.flush()  # who follows a stream wants to see it now
+            sys.stdout.buffer.flush()  # an event appears at once when a stream is followed
         return
     left = chosen.count
     for event in reader:

@@ -40,7 +40,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def later(module: str, name: str) -> Callable[[argparse.Namespace], None]:
-    """Return a verb whose module is imported when it runs."""
+    """Return a verb whose module is imported when it is executed."""
 
     def run(chosen: argparse.Namespace) -> None:
         getattr(import_module(module), name)(chosen)

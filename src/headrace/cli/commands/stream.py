@@ -171,7 +171,7 @@ def create_stream(chosen: argparse.Namespace) -> None:
 
 
 def _warn_of_policies(configuration: StreamConfiguration) -> None:
-    """Say on stderr what nobody enforces: who counts on it would fill a disk, or a segment."""
+    """Say on stderr which policies are not enforced: otherwise a user relies on them until a disk is full."""
     stored = "is stored and not enforced yet"
     if configuration.scaling.kind is not ScalingKind.FIXED:
         progress(f"the scaling policy {stored}: scale the stream with headrace stream scale")

@@ -10,7 +10,7 @@ from headrace.cli.verbs import confirm, connect, scoped
 from headrace.errors import InvalidArgumentError, NoSuchStreamError
 from headrace.model.key_space import FULL_RANGE, KeyRange, join_touching, split_evenly
 
-if TYPE_CHECKING:  # the client is imported by the command that runs: help answers at once
+if TYPE_CHECKING:  # the client is imported by the verb when it is executed: help is fast
     from headrace.client.blocking import BlockingClient
 
 

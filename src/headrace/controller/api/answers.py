@@ -12,7 +12,7 @@ from headrace.errors import HeadraceError, InvalidArgumentError
 S = TypeVar("S")
 
 _PREFIX: Final = "1-"
-"""Version of the text form of tokens, and what keeps a token of an empty position from being empty."""
+"""Version of the text form of tokens, which also makes the token of an empty position non-empty."""
 
 
 async def answer(work: Awaitable[object], success: S, refusals: Mapping[type[HeadraceError], S]) -> S:

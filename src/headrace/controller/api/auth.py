@@ -1,4 +1,4 @@
-"""Who may make which call: the resources and permissions each of them needs, and the hook that decides.
+"""Authorization of calls: the resources and permissions each of them needs, and the hook that decides.
 
 Authorization is off unless a server is given an ``Authorizer``. Internal streams are checked under what
 they serve: ``_RG<x>`` as reader group ``<x>``, ``_MARK<x>`` as stream ``<x>``.
@@ -17,7 +17,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 
 
 class Permission(IntEnum):
-    """Ordered: who may update may read."""
+    """Ordered: permission to update includes permission to read."""
 
     NONE = 0
     READ = 1
@@ -62,7 +62,7 @@ def table_resource(scope: str, table: str) -> str:
 
 
 def need_of(call: str, request: Any) -> Need | None:
-    """Return what the caller of ``call`` (in snake case) needs; None if everybody may."""
+    """Return what the caller of ``call`` (in snake case) needs; None if every caller may make it."""
     rule = RULES.get(call)
     return None if rule is None else rule(request)
 
@@ -94,7 +94,7 @@ def _create_stream(request: pb.StreamConfig) -> Need:
 
 
 def _segments(info_of: Callable[[Any], pb.StreamInfo]) -> Rule:
-    """Whoever says that nothing will be done with the answer needs to read only."""
+    """A request that announces no use of the answer needs permission to read only."""
 
     def rule(request: Any) -> Need:
         info = info_of(request)

@@ -82,7 +82,7 @@ class BatchCommitCalls:
         return bb.GetSinkWatermarkResponse(watermark=render_mark(mark))
 
     async def _wait_visible(self, stream: Stream) -> None:
-        """Wait for everything that is decided now: the batch is among it, whoever decided it."""
+        """Wait for all decided transactions, with those of the batch, whichever call decided it."""
         registry = self._context.registry
         decided = [
             txn.txn_id for txn in await registry.all_of(stream.uid) if txn.row.state is TxnState.COMMITTING

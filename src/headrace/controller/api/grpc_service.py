@@ -1,7 +1,7 @@
 """The gRPC door: threads that take calls and hand each to a coroutine on the controller's loop.
 
 The threads decide nothing. A call that the controller refuses leaves with the status code of its error;
-whatever else escapes is a bug of ours, is logged and leaves as INTERNAL.
+any other exception is a bug of ours, is logged and answered as INTERNAL.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GrpcServer:
     ) -> None:
         """``handlers`` maps method names in snake case to coroutine functions of one request.
 
-        Without an ``authorizer`` everybody may do everything.
+        Without an ``authorizer`` every call is allowed.
         """
         self._loop = loop
         self._authorizer = authorizer
@@ -82,10 +82,10 @@ class GrpcServer:
         return int(port)
 
     def stop(self, grace_s: float = 0.5) -> None:
-        """Take no more calls, give those under way ``grace_s`` seconds, leave the rest; wait for the threads.
+        """Take no more calls, give active ones ``grace_s`` seconds, abandon the rest; wait for the threads.
 
-        What a call had begun is finished by whoever starts next. Not to be called on the loop while calls are
-        under way there: they could not end.
+        The next start finishes what a call had begun. Not to be called on the loop while calls are active
+        there: they could not end.
         """
         self._server.stop(grace_s).wait()
         for call in list(self._calls):

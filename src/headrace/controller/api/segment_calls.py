@@ -1,4 +1,4 @@
-"""The calls with which writers and readers find their way. Source: protocol, "Segments"."""
+"""The calls with which writers and readers find segments. Source: protocol, "Segments"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RENDERED_MAX = 4096
 
 
 class SegmentCalls:
-    """Tokens are empty throughout: nobody is asked for credentials by the data plane."""
+    """Tokens are always empty: the data plane asks for no credentials."""
 
     def __init__(self, context: ControllerContext, placement: Placement) -> None:
         self._context = context

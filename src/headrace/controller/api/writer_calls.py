@@ -17,7 +17,7 @@ _NOTED: Final = {
 
 
 class WriterCalls:
-    """Marks are kept; watermarks are not made of them yet."""
+    """Marks are stored; watermarks are not made of them yet."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""What the REST interface tells about the inside of a running process: every ``statistics()`` there is.
+"""What the REST interface shows of the inside of a running process: every ``statistics()`` there is.
 
 The answer follows the classes: a field that is added to one of them appears here by itself. Its size follows
 the number of containers, not what they hold. Source: ``docs/reference/rest.md``.
@@ -18,7 +18,7 @@ PATH = "/v1/debug/statistics"
 
 
 def debug_routes(controller: Controller, inside: ServerInside | None) -> list[Route]:
-    """Return the routes under ``/v1/debug``; ``inside`` tells about the segment store, if one is here."""
+    """Return the routes under ``/v1/debug``; ``inside`` describes the segment store, if one is here."""
 
     async def show(request: Request) -> Response:
         found = inside.statistics() if inside is not None else {}

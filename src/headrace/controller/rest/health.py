@@ -1,4 +1,4 @@
-"""What the REST interface tells about health: is it up, can it be used. Source: protocol, "Health"."""
+"""Health by the REST interface: liveness and readiness. Source: protocol, "Health"."""
 
 from __future__ import annotations
 

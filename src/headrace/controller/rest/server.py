@@ -79,7 +79,7 @@ class RestServer:
             await self._server.serve(sockets=[listener])
 
     async def stop(self) -> None:
-        """Take no more requests, give those under way a second, stop. Idempotent."""
+        """Take no more requests, give active ones a second, stop. Idempotent."""
         if self._listener is not None:
             listener, self._listener = self._listener, None
             listener.close()

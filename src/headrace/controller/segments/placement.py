@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Placement(Protocol):
-    """Answers from what is known now; a client that is sent to a former owner asks again."""
+    """Answers from what is known now; a client that is sent to a former owner retries."""
 
     def locate(self, segment: str) -> tuple[str, int]:
         """Return host name and port for the container of ``segment``, whether or not the segment exists."""

@@ -1,1 +1,1 @@
-"""Versioned rows in tables, and what the controller keeps in them."""
+"""Versioned rows in tables, and what the controller stores in them."""

@@ -1,8 +1,8 @@
 """Versioned rows in tables: the one thing every controller shares, and the only place where it decides.
 
 A row is a key with a value and a version. Versions are not negative and strictly increase within a table; the
-writes of one update are versioned in their order, so a version also tells which of two rows was written
-first. An update changes all of its rows or none. Every implementation passes the kit in
+writes of one update are versioned in their order, so versions also order the writes of two rows. An update
+changes all of its rows or none. Every implementation passes the kit in
 ``headrace.testing.conformance.metadata_store``.
 """
 
@@ -83,5 +83,5 @@ class MetadataStore(Protocol):
 
         A row that exists throughout a listing is seen exactly once. The token stays good across restarts. A
         page is short at will but empty only at the end. Raises NoSuchTableError, InvalidArgumentError (a
-        token of somebody else).
+        token of another listing).
         """

@@ -95,6 +95,6 @@ def deleted_key(kind: bytes, scope: str, name: str) -> bytes:
 
 
 def permanent_tables() -> list[str]:
-    """The tables every controller needs before it serves anybody."""
+    """The tables every controller needs before it serves calls."""
     sharded = [f"{stem}-{shard}" for stem in ("details", "txns") for shard in range(SHARDS)]
     return [SCOPES, DELETED, COUNTERS, *sharded]

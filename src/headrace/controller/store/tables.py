@@ -1,6 +1,6 @@
 """Metadata in table segments: as durable and as available as the data itself.
 
-Updates that arrive while one is on its way to a table are joined into the next one, as a log joins appends
+Updates that arrive while one of a table is in flight are joined into the next one, as a log joins appends
 into a frame: a busy controller then pays for one segment operation where it made dozens of updates. Joined
 updates stay independent; when one of them has a stale condition, or is refused, each is sent on its own.
 
@@ -63,7 +63,7 @@ class TableStoreStatistics:
 
 
 class _Update:
-    """One caller's update, waiting for its turn."""
+    """One caller's update in the queue of its table."""
 
     __slots__ = ("deletes", "done", "puts", "size_bytes", "writes")
 
@@ -182,7 +182,7 @@ class TableStore:
                     for update in group:
                         update.done.cancel()
                     raise
-                except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+                except Exception as error:  # noqa: BLE001 - it belongs to the waiting callers
                     for update in group:
                         _fail(update, error)
         finally:
@@ -197,7 +197,7 @@ class TableStore:
             return
         try:
             versions = await self._send_writes(table, [write for update in group for write in update.writes])
-        except (MetadataConflictError, InvalidArgumentError):  # of one of them: the others are innocent
+        except (MetadataConflictError, InvalidArgumentError):  # of one update; the rest may succeed
             self._split += 1
             for update in group:
                 try:
@@ -264,7 +264,7 @@ class TableStore:
         return [Write(write.key, write.value, standing.get(write.key, write.expected)) for write in writes]
 
     async def _remove_tombstones(self, segment: str, keys: list[TableKey]) -> None:
-        """Tidy up. What is in the way of it (a new row, a lost container) leaves a harmless tombstone."""
+        """Remove tombstones. One that stays (a new row, a lost container) is harmless."""
         for key in keys:
             try:
                 await self._segments.table_remove(segment, [key])

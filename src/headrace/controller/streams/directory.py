@@ -1,6 +1,6 @@
-"""Finds streams by name and keeps their handles, so that everybody shares one per stream.
+"""Finds streams by name and caches their handles, so that all callers share one per stream.
 
-Handles in use are found as long as somebody holds them; a bounded number of recent ones is kept beyond that.
+Handles are found as long as they are referenced; a bounded number of recent ones is cached beyond that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DirectoryStatistics:
 
 
 class Directory:
-    """Streams by scope and name. A handle that nobody holds may be dropped and read again."""
+    """Streams by scope and name. An unreferenced handle may be dropped and read again."""
 
     def __init__(self, store: MetadataStore, scopes: Scopes, *, streams_max: int) -> None:
         self._store = store
@@ -65,7 +65,7 @@ class Directory:
         return await self.find_in(scope, name)
 
     def known(self, scope_name: str, name: str) -> Stream | None:
-        """Return the stream as it was read last, if somebody has it. It may have changed or gone since."""
+        """Return the stream as it was read last, if its handle is cached; it may have changed since."""
         known = self._streams.get((scope_name, name))
         return None if known is None or known.gone else known
 

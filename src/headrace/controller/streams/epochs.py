@@ -1,4 +1,4 @@
-"""The generations of one stream's segments: who follows whom, what lies between two cuts. Pure.
+"""The stream epochs of one stream: successors of segments, segments between two cuts. Pure.
 
 The history outlives the segments: a reader that comes late asks for the successors of segments that were
 deleted long ago.
@@ -73,7 +73,7 @@ class EpochHistory:
         return self._segments.values()
 
     def successors(self, segment_id: int) -> list[Successor]:
-        """Return who follows, with all predecessors of each; nothing for active and unknown segments."""
+        """Return the successors, with all predecessors of each; nothing for active and unknown segments."""
         sealed_in = self._sealed_in.get(segment_id)
         if sealed_in is None:
             return []

@@ -25,7 +25,7 @@ class Member(Generic[R]):
 
 
 class Members(Generic[R]):
-    """All members of one kind. Nothing is kept in memory: these rows are read rarely."""
+    """All members of one kind. Nothing is cached: these rows are read rarely."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Members(Generic[R]):
         return None if found is None else Member(scope, name, self._decode(found.value), found.version)
 
     async def write(self, member: Member[R], row: R) -> bool:
-        """Write ``row`` over the version in ``member``; return False if somebody else was first."""
+        """Write ``row`` over the version in ``member``; return False if another write was first."""
         try:
             (version,) = await self._store.update(member.scope.table, [self.write_of(member, row)])
         except (MetadataConflictError, UnknownOutcomeError):
@@ -67,7 +67,7 @@ class Members(Generic[R]):
         return True
 
     def write_of(self, member: Member[R], row: R) -> Write:
-        """Return the write, for those who make it together with others."""
+        """Return the write, for callers that make it together with other writes."""
         return Write(member_key(self._kind, member.name), self._encode(row), member.version)
 
     async def remove(self, member: Member[R]) -> None:

@@ -1,4 +1,4 @@
-"""Remembers the highest segment number of deleted streams and tables for those who come after them."""
+"""Remembers the highest segment number of deleted streams and tables for later ones of the same names."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Scope:
 
 
 class Scopes:
-    """All scopes. Nothing of them is kept in memory: any controller may change them."""
+    """All scopes. Nothing of them is cached: any controller may change them."""
 
     def __init__(self, store: MetadataStore, clock: Clock, entropy: Entropy) -> None:
         self._store = store
@@ -102,7 +102,7 @@ class Scopes:
             raise ScopeNotEmptyError("the scope of the system is never empty")
         before = scope.row.state
         if before in {ScopeState.ACTIVE, ScopeState.CLOSED}:
-            # Looking first keeps a full scope open all the time; the table's own check is what counts.
+            # Without this look a full scope would be closed for a while; the table's own check counts.
             if (await self._store.scan(scope.table, b"", 1)).rows:
                 raise ScopeNotEmptyError(f"scope {name!r} is not empty")
             if not await self._write(scope, replace(scope.row, state=ScopeState.DELETING)):
@@ -143,7 +143,7 @@ class Scopes:
         return found
 
     async def _write(self, scope: Scope, row: ScopeRow) -> bool:
-        """Write ``row`` over the version in ``scope``; return False if somebody else was first."""
+        """Write ``row`` over the version in ``scope``; return False if another write was first."""
         key = scope.name.encode("ascii")
         try:
             (scope.version,) = await self._store.update(

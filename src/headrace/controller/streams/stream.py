@@ -40,7 +40,7 @@ _EPOCHS_READ_AT_ONCE = 1000
 
 
 class Stream:
-    """A handle on one stream. Used on the controller's loop; shared by everybody who asks for the stream."""
+    """A handle on one stream. Used on the controller's loop; shared by all callers."""
 
     __slots__ = (
         "__weakref__",
@@ -112,7 +112,7 @@ class Stream:
 
         Raises:
             NoSuchStreamError: the stream is gone.
-            MetadataConflictError: others keep changing the row.
+            MetadataConflictError: other callers change the row at every attempt.
             RequestError: whatever the transition refuses; nothing was written.
         """
         for attempt in range(_ATTEMPTS_MAX):
@@ -211,7 +211,7 @@ def pending_epochs(row: StreamRow, history: EpochHistory) -> list[EpochRecord]:
 def rolled_epochs(row: StreamRow, history: EpochHistory) -> list[EpochRecord]:
     """Return both epochs of the rolling commit in ``row``: the transactions' one again, then the active one.
 
-    A function of the row and of immutable epochs only, so that whoever resumes the commit gets the same.
+    A function of the row and of immutable epochs only, so that a resumed commit gets the same.
     """
     assert row.commit is not None
     assert row.commit.roll is not None

@@ -57,7 +57,7 @@ class WriterMarks:
 
         ``txns`` holds the row of each transaction of the batch, None for one whose row is gone; ``lengths``
         the length of each segment after each transaction; without it (the batch was merged
-        before a crash) positions are unknown and nothing is noted. What cannot be noted holds up no commit.
+        before a crash) positions are unknown and nothing is noted. A failure to note delays no commit.
         """
         if not lengths:
             return

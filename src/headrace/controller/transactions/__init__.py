@@ -1,1 +1,1 @@
-"""What is kept of transactions: their rows and ids, leases, outcomes, sinks."""
+"""Transactions in the store and in memory: rows and ids, leases, outcomes, sinks."""

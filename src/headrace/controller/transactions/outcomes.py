@@ -1,7 +1,7 @@
 """How finished transactions ended, for at least a day after their end.
 
 Outcomes are bits in rows of 1024 ids. Rows live in one table per day, and a table is deleted as a whole when
-the day after it is over; nobody looks for old rows one by one. Marks for one row that are made at the same
+the day after it is over; old rows are not searched one by one. Marks for one row that are made at the same
 time are written together.
 
 Any number of controllers may write them. No bit is ever taken back, so what a remembered row says of a
@@ -119,7 +119,7 @@ class Outcomes:
         return found
 
     async def sweep(self) -> None:
-        """Delete the tables of days that nobody may ask about any more."""
+        """Delete the tables of days whose outcomes may not be asked for any more."""
         today = self._today()
         for day in range(today - 1 - OLD_TABLES_TRIED, today - 1):
             await self._store.delete_table(finished_table(day))
@@ -130,12 +130,12 @@ class Outcomes:
     # ---------------------------------------------------------------------------------- writing
 
     async def _flush(self, key: bytes) -> None:
-        """Write the marks of one row; who comes while it is being written writes, or waits for, the next."""
+        """Write the marks of one row; a caller during a write makes, or waits for, the next one."""
         while key in self._writers:
             await asyncio.shield(self._writers[key])
         marks = self._marks.pop(key, None)
         if marks is None:
-            return  # somebody wrote ours together with his own
+            return  # another caller wrote ours together with its own
         done = self._writers[key] = asyncio.get_running_loop().create_future()
         try:
             await self._write(key, marks)

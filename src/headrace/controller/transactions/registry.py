@@ -27,10 +27,10 @@ _REMOVED_ELSEWHERE_S: Final = 0.5
 
 
 class Txn:
-    """One transaction: who it is and its row at ``version``.
+    """One transaction: its names and its row at ``version``.
 
     ``watched`` is the newest version that this controller looks after: it wrote that row, or armed a timeout
-    for it. What it merely read may have nobody else to look after it. ``segments`` are those the transaction
+    for it. What it merely read may be looked after by no controller. ``segments`` are those the transaction
     writes to, as its creator saw them; empty for one that was read from the store.
     """
 

@@ -31,9 +31,9 @@ NAMES_BYTES_MAX: Final = 768 * KIB
 """The list is as full with so many bytes: it is one entry of a table, and has to stay below
 ``TABLE_VALUE_BYTES_MAX``. Enough for ``SINKS_MAX`` names of 70 characters; a name may have 255.
 """
-SINGLE_KEPT_MS: Final = 3_600_000
-"""How long the mark of a single batch tells who repeats the call, whose answer was lost, that it is in. Later
-ones are told that the transactions are not open any more, which is as true; none is committed twice.
+SINGLE_RETENTION_MS: Final = 3_600_000
+"""How long the mark of a single batch answers a call that is repeated after a lost reply. A later one is
+refused, since the transactions are not open any more; none is committed twice.
 """
 _FORGOTTEN_AT_ONCE: Final = 1000
 _ATTEMPTS_MAX: Final = 50
@@ -73,19 +73,19 @@ class Sinks:
         view.row, view.version = row, version
         return True
 
-    async def enlist(self, uid: bytes, sink: str, now_ms: int, kept_ms: int) -> None:
+    async def enlist(self, uid: bytes, sink: str, now_ms: int, retention_ms: int) -> None:
         """Make sure that the sink is in the list of names.
 
         Raises:
-            ThrottledError: the list is full of sinks that were used within ``kept_ms``, or lately if they
-                write a single batch.
+            ThrottledError: the list is full of sinks that were used within ``retention_ms``, or lately if
+                they write a single batch.
         """
         for _ in range(_ATTEMPTS_MAX):
             names, version, size = await self._names(uid)
             if sink in names.first_seen_ms:
                 return
             if len(names.first_seen_ms) >= SINKS_MAX or size > NAMES_BYTES_MAX:
-                names = await self._without_unused(uid, names, now_ms, kept_ms)
+                names = await self._without_unused(uid, names, now_ms, retention_ms)
             longer = SinkNamesRow({**names.first_seen_ms, sink: now_ms})
             write = Write(sink_names_key(uid), encode_sink_names(longer), version)
             try:
@@ -107,15 +107,16 @@ class Sinks:
         return decode_sink_names(found.value), found.version, len(found.value)
 
     async def _without_unused(
-        self, uid: bytes, names: SinkNamesRow, now_ms: int, kept_ms: int
+        self, uid: bytes, names: SinkNamesRow, now_ms: int, retention_ms: int
     ) -> SinkNamesRow:
-        """Delete rows that nobody needs any more, some of them, and return the names without theirs."""
+        """Delete some rows of unused sinks, and return the names without theirs."""
         seen = names.first_seen_ms
-        old = [name for name, seen_ms in seen.items() if seen_ms < now_ms - min(kept_ms, SINGLE_KEPT_MS)]
+        seen_before_ms = now_ms - min(retention_ms, SINGLE_RETENTION_MS)
+        old = [name for name, seen_ms in seen.items() if seen_ms < seen_before_ms]
         # Those seen first may all be in use, for years.
         for begin in range(0, len(old), _FORGOTTEN_AT_ONCE):
-            portion = old[begin : begin + _FORGOTTEN_AT_ONCE]
-            unused = await self._unused(uid, portion, seen, now_ms, kept_ms)
+            batch = old[begin : begin + _FORGOTTEN_AT_ONCE]
+            unused = await self._unused(uid, batch, seen, now_ms, retention_ms)
             if not unused:
                 continue
             deletions = [write for write in unused.values() if write is not None]
@@ -125,22 +126,22 @@ class Sinks:
         raise ThrottledError(f"{len(seen)} sinks wrote to this stream lately")
 
     async def _unused(
-        self, uid: bytes, portion: list[str], seen: dict[str, int], now_ms: int, kept_ms: int
+        self, uid: bytes, batch: list[str], seen: dict[str, int], now_ms: int, retention_ms: int
     ) -> dict[str, Write | None]:
-        """Return those of ``portion`` that nobody needs any more, and how to delete their rows."""
-        rows = await self._store.get_many(details_table(uid), [sink_key(uid, name) for name in portion])
+        """Return the unused sinks of ``batch``, and how to delete their rows."""
+        rows = await self._store.get_many(details_table(uid), [sink_key(uid, name) for name in batch])
         unused: dict[str, Write | None] = {}
-        for name, row in zip(portion, rows, strict=True):
+        for name, row in zip(batch, rows, strict=True):
             mark = None if row is None else decode_sink(row.value).mark
-            if _used_until_ms(mark, seen[name], kept_ms) < now_ms:
+            if _used_until_ms(mark, seen[name], retention_ms) < now_ms:
                 unused[name] = None if row is None else Write(sink_key(uid, name), None, row.version)
         return unused
 
 
-def _used_until_ms(mark: SinkMark | None, seen_ms: int, kept_ms: int) -> float:
+def _used_until_ms(mark: SinkMark | None, seen_ms: int, retention_ms: int) -> float:
     """Return until when a sink has to be remembered."""
     if mark is None:
-        return seen_ms + kept_ms
+        return seen_ms + retention_ms
     if mark.phase is not SinkPhase.DONE:
         return math.inf
-    return mark.time_ms + (min(kept_ms, SINGLE_KEPT_MS) if mark.is_single else kept_ms)
+    return mark.time_ms + (min(retention_ms, SINGLE_RETENTION_MS) if mark.is_single else retention_ms)

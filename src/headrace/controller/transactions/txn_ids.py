@@ -1,4 +1,4 @@
-"""Transaction ids: the epoch in the upper half, a counter nobody else uses in the lower one.
+"""Transaction ids: the epoch in the upper half, a unique counter in the lower one.
 
 Counters are taken from the store in blocks; a controller that dies leaves the rest of its block unused.
 They stay below 2**63, because one client extends the sign of the lower half into the upper one.

@@ -6,7 +6,7 @@ r"""What may happen to a transaction, as functions of its row and the time. Pure
      | \           ^
      |  > PREPARED -+            a batch was decided with it
      |       |
-     v       v                   nobody decided
+     v       v                   no batch was decided
     ABORTING ------------------> (aborted)
 
 Each function returns the next row, or the row itself if what is asked for has happened already.
@@ -93,8 +93,8 @@ def abort_undecided(row: TxnRow) -> TxnRow:
 def prepare(row: TxnRow, now_ms: int, tag: TxnTag) -> TxnRow | None:
     """OPEN or PREPARED -> PREPARED; None if it is neither, or PREPARED for another sink.
 
-    The tag says whose decision may take the transaction: there whoever wants to abort it has to look. The row
-    is to be *written* even if it does not change: whoever read it earlier must not abort it.
+    The tag names the sink that may decide: a caller that wants to abort has to look there. The row is to be
+    *written* even if it does not change: a caller that read it earlier must not abort it.
     """
     own = row.tag if row.tag is not None and row.tag.sink == tag.sink else tag
     if row.state is TxnState.OPEN or (row.state is TxnState.PREPARED and own is row.tag):

@@ -1,6 +1,6 @@
 """Abort transactions: their segments go, then the outcome is recorded, then the row goes.
 
-Needs no turn of the stream: nothing else touches the segments of an aborted transaction.
+Does not wait in the queue of the stream: nothing else touches the segments of an aborted transaction.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ The decision is one write of the sink's row, under the version at which it was r
    written again.
 3. *Decide*: write the mark, with the list, over the version of step 1.
 4. Hand the transactions to the commit order, all in one update: PREPARED -> COMMITTING.
-5. The mark is DONE, its list dropped; leftovers of this and earlier batches are aborted.
+5. The mark is DONE, its list dropped; transactions that this and earlier batches left open are aborted.
 
-Whoever dies before 3 leaves transactions that are PREPARED and nothing else. Whoever finds a mark that is
-decided does 4 and 5 himself. To abort a transaction that is PREPARED one must be sure that nobody will
-decide on it: read it; read the row of sinks and see that it is in no list; write that row (a *fence*:
-decisions prepared before now fail at 3); then abort it under the version read first (pins made since then
-fail that). Either side may have to begin again; neither can be overtaken unnoticed.
+A controller that dies before 3 leaves transactions that are PREPARED and nothing else. One that finds a
+decided mark does 4 and 5 itself. A transaction that is PREPARED is only aborted if no later decision can
+include it: read it; read the row of sinks and see that it is in no list; write that row (a *fence*: decisions
+prepared before now fail at 3); then abort it under the version read first (pins made since then fail that).
+Either side may have to begin again; neither misses what the other one wrote.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class BatchCommits:
     """Decides batches and helps those that were decided to their end. Used on the controller's loop."""
 
     def __init__(self, context: ControllerContext, abort_open: AbortOpen, on_undecided: OnUndecided) -> None:
-        """``on_undecided`` is told each transaction that is PREPARED when a commit ends without having
-        handed it over: somebody has to look after it if nobody asks again.
+        """``on_undecided`` is called with each transaction that is PREPARED when a commit ends without having
+        handed it over: it has to be aborted or committed although no caller may retry.
         """
         self._context = context
         self._abort_open = abort_open
@@ -139,14 +139,14 @@ class BatchCommits:
                 await self._roll_forward(stream, mark)
 
     async def abort_undecided(self, stream: Stream, txn: Txn) -> bool:
-        """PREPARED -> ABORTING if nobody has decided on it nor can; return whether that was done.
+        """PREPARED -> ABORTING if it is undecided and stays so; return whether that was done.
 
         If it is decided, its batch is helped on instead. Nothing is done if the row changes meanwhile.
         """
         version, row = txn.version, txn.row
         if row.state is not TxnState.PREPARED:
             return False
-        assert row.tag is not None  # pinning tells for whom
+        assert row.tag is not None  # set by pinning
         view = await self._context.sinks.read(stream.uid, row.tag.sink)
         if view.row.mark is not None and txn.txn_id in view.row.mark.txn_ids:
             await self._roll_forward(stream, view.row.mark)
@@ -162,7 +162,7 @@ class BatchCommits:
     async def _try_commit(
         self, stream: Stream, batch: Batch, txn_ids: Sequence[int], *, takeover: bool
     ) -> BatchAnswer | None:
-        """Go once through the steps; None: somebody was faster, begin again."""
+        """Go once through the steps; None: another controller was faster, begin again."""
         await stream.refresh()
         view = await self._context.sinks.read(stream.uid, batch.sink)
         mark = view.row.mark
@@ -185,7 +185,7 @@ class BatchCommits:
                 if txn.row.state is TxnState.PREPARED:
                     self._on_undecided(txn)
         if answer is not None and answer.verdict is Verdict.COMMITTED:
-            await self._abort_leftovers(stream, batch)
+            await self._abort_left_open(stream, batch)
         return answer
 
     async def _decide(
@@ -217,7 +217,7 @@ class BatchCommits:
         )
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
-                raise outcome  # once all are done: who is pinned is known then
+                raise outcome  # once all are done: which ones are pinned is known then
         return next((txn_id for txn_id, done in zip(txn_ids, outcomes, strict=True) if not done), None)
 
     async def _pin_one(self, stream: Stream, txn_id: int, tag: TxnTag, pinned: list[Txn]) -> bool:
@@ -234,7 +234,7 @@ class BatchCommits:
     async def _roll_forward(self, stream: Stream, mark: SinkMark) -> None:
         """Hand the transactions of a decided batch to the commit order, then say so."""
         while not await self._hand_over(stream, mark.txn_ids):
-            pass  # somebody else is at it; each round has read the rows again
+            pass  # another controller does it; each round has read the rows again
         self._context.engine.wake(stream)
         while True:
             view = await self._context.sinks.read(stream.uid, mark.sink)
@@ -271,7 +271,7 @@ class BatchCommits:
             if txn is not None and txn.txn_id not in decided:
                 await self._abort_open(stream, txn)
 
-    async def _abort_leftovers(self, stream: Stream, batch: Batch) -> None:
+    async def _abort_left_open(self, stream: Stream, batch: Batch) -> None:
         """Abort open transactions that carry the sink's tag and whose batch is over."""
         for txn in await self._context.registry.all_of(stream.uid):
             tag = txn.row.tag
@@ -282,5 +282,5 @@ class BatchCommits:
 
     async def _enlist(self, stream: Stream, sink: str, *, is_new: bool) -> None:
         if is_new:
-            now_ms, kept_ms = self._context.clock.now_ms(), self._context.config.sink_kept_ms
-            await self._context.sinks.enlist(stream.uid, sink, now_ms, kept_ms)
+            now_ms, retention_ms = self._context.clock.now_ms(), self._context.config.sink_kept_ms
+            await self._context.sinks.enlist(stream.uid, sink, now_ms, retention_ms)

@@ -4,7 +4,7 @@
 2. All segments of both.
 3. Both rows ACTIVE, in one update.
 
-Whoever finds a row in CREATING goes on at 2 with the configuration that is stored.
+A controller that finds a row in CREATING goes on at 2 with the stored configuration.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Delete a sealed stream with its data, its stream of watermarks and everything remembered about it.
 
-1. Both rows say *deleting*: nobody completes or recreates them meanwhile.
+1. Both rows say *deleting*: no call completes or recreates them meanwhile.
 2. Highest segment numbers are remembered for later streams of these names.
 3. Segments that were not deleted by truncations.
 4. Details: epochs, subscribers, sinks, marks.

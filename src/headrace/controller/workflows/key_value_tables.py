@@ -1,7 +1,7 @@
 """Create and delete key-value tables: a row and one table segment per partition.
 
 Create: row CREATING; segments; row ACTIVE. Delete: row DELETING; highest number remembered; segments; the row
-goes. Each goes on from what the row says, whoever finds it.
+goes. Any controller goes on from what the row says.
 """
 
 from __future__ import annotations

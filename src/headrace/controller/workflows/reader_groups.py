@@ -4,7 +4,7 @@ Create: row CREATING with its ``_RG`` stream in one update; the stream's segment
 Change: row UPDATING with the new configuration; subscriptions; row ACTIVE with the next generation.
 Delete: row DELETING; subscriptions; the stream is sealed and deleted; the row goes.
 
-Each goes on from what the row says, whoever finds it.
+Any controller goes on from what the row says.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ReaderGroups:
         Raises:
             NoSuchReaderGroupError: it does not exist.
             PreconditionError: it is another one, or of another generation.
-            StreamBusyError: another update is under way.
+            StreamBusyError: another update is in progress.
             NoSuchStreamError: the group would hold data of a stream that does not exist.
         """
         group = await self.get(scope, name)
@@ -184,7 +184,7 @@ class ReaderGroups:
         await self.rows.remove(group)
 
     async def _finish(self, group: Group, row: GroupRow) -> None:
-        """Write the last step, unless somebody else did."""
+        """Write the last step, unless another controller did."""
         if await self.rows.write(group, row):
             return
         present = await self.rows.find(group.scope.name, group.name)

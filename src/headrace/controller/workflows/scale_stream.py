@@ -1,9 +1,9 @@
-"""Replace some segments of a stream by others that divide the same part of the key space.
+"""Replace some segments of a stream by new ones that divide the same part of the key space.
 
 1. The plan waits in the row; it is carried out when the stream is free.
 2. State SCALING, phase STARTED: the new segments are created.
 3. The outgoing epoch is archived.
-4. Phase REVEALED: clients are told the successors, which must be known before anything is sealed.
+4. Phase REVEALED: clients get the successors, which must be known before anything is sealed.
 5. The old segments are sealed.
 6. The new epoch is active; the plan is gone; state ACTIVE.
 """

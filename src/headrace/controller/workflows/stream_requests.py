@@ -32,7 +32,7 @@ class StreamRequests:
         await create_stream(self._context, scope, name, config)
 
     async def update(self, scope: str, name: str, config: StreamConfiguration) -> None:
-        """See ``update_stream.update_stream``; another update under way raises StreamBusyError."""
+        """See ``update_stream.update_stream``; another active update raises StreamBusyError."""
         check_segment_count(config)
         stream = await self._complete(scope, name)
         if stream.row.updating is not None and stream.row.updating != config:
@@ -42,7 +42,7 @@ class StreamRequests:
         )
 
     async def truncate(self, scope: str, name: str, cut: Mapping[int, int]) -> None:
-        """See ``truncate_stream.truncate_stream``; another truncation under way raises StreamBusyError."""
+        """See ``truncate_stream.truncate_stream``; another active truncation raises StreamBusyError."""
         stream = await self._complete(scope, name)
         if stream.row.truncating is not None and stream.row.truncating != sorted_cut(cut):
             raise StreamBusyError(f"another truncation of {stream.full_name} is in progress")

@@ -130,7 +130,7 @@ class Transactions:
             raise
         present = await context.registry.find(stream.uid, txn_id)
         if present is None or present.row.state is TxnState.ABORTING:
-            # It took longer than the lease: whoever aborted it may have looked for segments too early.
+            # It took longer than the lease: the abort may have looked for segments too early.
             await context.segments.delete(shadows)
             raise StreamBusyError(f"transaction {txn_id:032x} expired before it was complete")
         return txn
@@ -302,8 +302,8 @@ class Transactions:
             if await self.abort_open(stream, txn, version):
                 _log.info("transaction expired", stream=stream.full_name, txn=f"{txn.txn_id:032x}")
             elif (found := await self._context.registry.find(txn.uid, txn.txn_id)) is not None:
-                # Its row is another one than was known here: the answer to a write was lost, and the look
-                # behind it failed. Whoever wrote it has not gone on with it, nor armed it.
+                # Its row is not the known one: the answer to a write was lost, and the read after it failed.
+                # The writer of the row has neither gone on with it nor armed it.
                 self._go_on(stream, found)
         except HeadraceError as error:
             _log.warning("expiry is retried", txn=f"{txn.txn_id:032x}", error=str(error))
@@ -361,7 +361,7 @@ class Transactions:
         self._go_on(stream, txn)
 
     def _go_on(self, stream: Stream, txn: Txn) -> None:
-        """Do next what the row says, whoever has written it."""
+        """Do next what the row says."""
         match txn.row.state:
             case TxnState.OPEN | TxnState.PREPARED:
                 self._arm(txn)

@@ -1,7 +1,7 @@
 """Replace the configuration of a stream.
 
 1. State UPDATING with the new configuration.
-2. The active segments are told their new policy.
+2. The active segments get their new policy.
 3. If the new policy asks for another number of segments, all of them are replaced by that many equal ones;
 a scale
    that waited is dropped for it.

@@ -337,7 +337,7 @@ async def test_sinks_of_single_batches_are_forgotten_soon(stream, monkeypatch):
     await commit_batch(stream, [], sink="once", query="once")  # an application that is called like that
     for number in range(9):
         await commit_batch(stream, [], sink=f"job-{number}", query="once")
-    stream.world.clock.now += sinks.SINGLE_KEPT_MS
+    stream.world.clock.now += sinks.SINGLE_RETENTION_MS
     async with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
         await commit_batch(stream, [], sink="job-x", query="once")
     assert (await commit_batch(stream, [], sink="job-0", query="once")).status == Committed.ALREADY
@@ -355,7 +355,7 @@ async def test_a_single_batch_that_was_forgotten_is_not_committed_twice(stream, 
     for _ in range(2):
         answer = await commit_batch(stream, txns, sink="job-1", query="once")
     assert answer.status == Committed.ALREADY
-    stream.world.clock.now += sinks.SINGLE_KEPT_MS + 1
+    stream.world.clock.now += sinks.SINGLE_RETENTION_MS + 1
     assert (await commit_batch(stream, [], sink="job-2", query="once")).status == Committed.COMMITTED
     assert await watermark(stream, "job-1") is None
     answer = await commit_batch(stream, txns, sink="job-1", query="once")

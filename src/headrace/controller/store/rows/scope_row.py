@@ -17,7 +17,7 @@ class ScopeState(IntEnum):
     CREATING = 1
     ACTIVE = 2
     CLOSED = 3
-    """Takes nothing new: its recursive deletion is under way."""
+    """Takes nothing new: its recursive deletion is in progress."""
     DELETING = 4
     """Found empty; its table is being deleted, or turns out not to be empty."""
 

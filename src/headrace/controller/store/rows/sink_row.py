@@ -1,6 +1,6 @@
 """How far a sink has come in one stream: the row on which its batches are decided; and which sinks there are.
 
-``fence`` has no meaning of its own: writing it changes the version of the row, so that whoever read the row
+``fence`` has no meaning of its own: writing it changes the version of the row, so that a caller that read it
 earlier cannot decide any more. Source: ``docs/formats/controller-rows.md``, "W: sink", "X: names of sinks".
 """
 

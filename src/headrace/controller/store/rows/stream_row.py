@@ -1,7 +1,7 @@
-"""The row that decides about one stream: configuration, state, active epoch, and what is under way.
+"""The row that decides about one stream: configuration, state, active epoch, and active workflows.
 
-A workflow records what it is doing here before it does it, so that whoever reads the row can finish it. At
-most one of them is *started* at a time, as the state says; a scale may wait here until the stream is free.
+A workflow records what it is doing here before it does it, so that any controller can finish it. At most
+one of them is *started* at a time, as the state says; a scale may wait here until the stream is free.
 
 Source: ``docs/formats/controller-rows.md``, "S: stream".
 """
@@ -25,7 +25,7 @@ UID_BYTES: Final = 16
 
 
 class StreamState(IntEnum):
-    """Who may change the stream. Numbers are those of the row."""
+    """Which workflow may change the stream. Numbers are those of the row."""
 
     CREATING = 1
     ACTIVE = 2
@@ -86,7 +86,7 @@ class StreamRow:
     """``uid`` distinguishes this stream from earlier ones of the same name.
 
     ``truncation`` and ``truncating`` are cuts (segment id, offset), sorted; None is the untouched head and
-    nothing under way. ``updating`` is the configuration being applied.
+    no truncation in progress. ``updating`` is the configuration being applied.
     """
 
     uid: bytes
