@@ -25,7 +25,7 @@ class TestMemoryWal(WalContract):
         self.store.bytes_max = self.store.bytes_used
         return True
 
-    def make_room(self):
+    def free_storage(self):
         self.store.bytes_max = 1 << 20
         self.store.changed()
 
@@ -85,7 +85,7 @@ class TestFileWalOnTheSimulatedDisk(WalContract):
         self.set_capacity(self.disk.capacity_bytes - self.machine.disk.free_bytes)
         return True
 
-    def make_room(self):
+    def free_storage(self):
         self.set_capacity(self.disk.capacity_bytes)
 
     def set_capacity(self, capacity):

@@ -1,10 +1,10 @@
-"""Seeds that found something once, by scenario, and what it was. They are run for ever."""
+"""Seeds that found a mistake once, by scenario, and what it was. They stay in the tests."""
 
 CONTAINER = {
-    4: "a stop waited for ever: a request refused while it left the queue ended nobody's wait for the log",
-    17: "a creation told that the segment exists, and the next call that it does not",
+    4: "a stop waited for ever: a request refused while it left the queue ended no wait for the log",
+    17: "a creation was refused because the segment exists, and the next call because it does not",
     80: "a repeated creation that waited in the log's queue hid the segment from writers",
-    9: "a creator was told that there is no such segment, because eviction was faster than the answer",
+    9: "a creation was answered by no such segment, because eviction was faster than the answer",
     101: "a source merged into a deleted segment stayed in the cache as not stored, until nothing was taken",
     103: "a frame that became durable while the container stopped wanted to begin a checkpoint",
     116: "a writer waited for ever for blocks that it had sent while the container stopped",
@@ -12,15 +12,15 @@ CONTAINER = {
     10197: "a read spanned so many slow chunks that it always took too long, however often it was asked",
     10730: "the same, at the first read of a new owner",
     10931: "no owner came up again: all that was merged and deleted in the log had to fit into its cache",
-    211737: "who asked for a segment while the log failed was told that the outcome is unknown",
+    211737: "a look-up of a segment while the log failed was answered by an unknown outcome",
     212342: "a write that took so many calls that one of them always failed was made again and again, whole",
-    905931: "who asked for a segment while the log failed under the eviction for its room was told the same",
+    905931: "the same, while the log failed during the eviction for the slot of that segment",
     2002716: "the clients did not expect that a catalogue in storage could not be read at their first look",
     221627: "a fenced owner answered a repeated merge by what it remembered, without a write",
 }
 
 DATA_PLANE = {
-    454: "room for a segment could not be made: the row of another one was larger than the whole log",
+    454: "no slot for a segment became free: the row of another one was larger than the whole log",
     5134: "the judge believed that a removal that removes nothing now would remove nothing later",
     600244: "a table whose log storage answers slowly was read anew from its beginning at every failure",
     600389: "the same, with another table",
@@ -35,10 +35,10 @@ CROWDS = {
 }
 
 STORAGE_WRITER = {
-    17: "the bound on waiting operations kept the merge from coming for which they waited",
+    17: "the bound on waiting operations blocked the merge for which they waited",
     237: "pressure made a merged source be flushed although its target had its bytes already",
     803: "the log was cut behind a merge into a deleted segment before storage had forgotten the source",
-    1193: "a source merged into a deleted target was held to bytes that the log needed no longer",
+    1193: "a source merged into a deleted target was compared with bytes that the log needed no longer",
     18: "a commit of collected garbage whose reply was lost was taken for missing rows",
     400436: "a source that was stored after its target had its bytes, unknown to us, was called corrupt",
 }
@@ -48,5 +48,5 @@ READ_INDEX = {
 }
 
 TABLES = {
-    23: "a table whose updates were given up in line was never idle, and never left memory",
+    23: "a table whose updates were given up in the queue was never idle, and never evicted",
 }

@@ -1,6 +1,6 @@
-"""Makes a failing run smaller: fewer lives, clients, steps and kinds of faults, as long as it still fails.
+"""Makes a failing simulation smaller: fewer lives, clients, steps and kinds of faults, while it still fails.
 
-A reduction masks parts of what a seed decides; the rest is decided as before, so a smaller run is often the
+A reduction masks parts of what a seed decides; the rest is decided as before, so a smaller one is often the
 same failure with less around it. It is text, too, so that a person can repeat it:
 ``lives=2 clients=1 steps=7 without=slow,reads``.
 """
@@ -16,7 +16,7 @@ _UNBOUNDED: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What is left of a run. By default all of it."""
+    """What remains of a simulation. By default all of it."""
 
     lives: int = _UNBOUNDED
     """How many times an owner of the store is ended, at most."""
@@ -69,15 +69,15 @@ def shrink(
     faults: Iterable[str],
     go_on: Callable[[], bool],
 ) -> Reduction:
-    """Return the smallest reduction found with which the run still fails; ``ALL`` may be the answer.
+    """Return the smallest reduction found with which the simulation still fails; ``ALL`` may be the answer.
 
     Args:
-        fails: runs once.
-        lives: as many as the whole run has, and so for ``clients`` and ``steps``.
+        fails: simulates once.
+        lives: as many as the whole simulation has, and so for ``clients`` and ``steps``.
         clients: see above.
         steps: see above.
         faults: the names of all that may be left out.
-        go_on: asked before each run; says no when the time is up.
+        go_on: asked before each simulation; says no when the time is up.
     """
     best = ALL
     smaller = True

@@ -1,4 +1,4 @@
-"""Constants of modules with other values for the length of one run: sizes at which a small world is busy."""
+"""Constants of modules with other values for one simulation: sizes at which a small world is busy."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def run_one(
 ) -> SimulationResult[Any]:
     """Run one seed of a scenario, in this process.
 
-    ``loop_time``: what the program is told about time; by default the seed decides.
+    ``loop_time``: how the program reads time; by default the seed decides.
 
     Raises:
         BaseException: what the scenario raises, with a note that names the seed.
@@ -73,12 +73,12 @@ def run_one(
         limit_s=_LIMIT_S,
         loop_time=draw_time(seed) if loop_time is None else loop_time,
         trace_callbacks=trace_callbacks,
-        lines_kept=10_000_000 if trace_callbacks else None,
+        lines_retained=10_000_000 if trace_callbacks else None,
     )
 
 
 def draw_time(seed: int) -> LoopTime:
-    """Return what the program of a seed is told about time: every other one whole milliseconds, of a machine
+    """Return how the program of a seed reads time: every other one in whole milliseconds, of a machine
     that was started up to half a year ago.
     """
     entropy = SeededEntropy(f"{seed}/time")
@@ -178,7 +178,7 @@ def choose_seeds(names: Sequence[str] | None, first: int, count: int) -> dict[st
 
 
 def describe(found: Found) -> str:
-    """Return a failure for people: seed, scenario, how to repeat the smallest run, and its end."""
+    """Return a failure as text: seed, scenario, how to repeat the smallest run, and its end."""
     again = f"python -m tests.simulation.run_seeds --scenario {found.scenario} --first {found.seed}"
     if found.reduction:
         again += f' --reduction "{found.reduction}"'
@@ -219,7 +219,7 @@ def _run_job(job: tuple[str, int, float]) -> Found:
         reduction = shrink_one(scenario, seed, error, limit_s=shrink_s) if shrink_s else ALL
         return Found(scenario, seed, 0.0, _failure_of(scenario, seed, error, reduction), str(reduction))
     finally:
-        # A run ends with a megabyte of dead hosts, and keeps the collector from choosing when to come by.
+        # A run ends with a megabyte of dead hosts, and the collector is off during it.
         gc.collect()
     return Found(scenario, seed, result.virtual_seconds)
 

@@ -1,4 +1,4 @@
-"""One container, every verb, every fault: what clients are told is what a correct container would say."""
+"""One container, every verb, every fault: answers are those of a correct container."""
 
 import os
 

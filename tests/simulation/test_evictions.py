@@ -1,4 +1,4 @@
-"""Clients of many segments on a store that keeps a handful in memory, while its host breaks on and on."""
+"""Clients of many segments on a store with few active ones, while its host breaks again and again."""
 
 import asyncio
 import dataclasses
@@ -23,7 +23,7 @@ from tests.simulation.scenarios.writers import CONTAINER, PORT
 from tests.simulation.workloads.segment_clients import SegmentClient
 
 SEGMENTS = [f"scope/stream/{number}.#epoch.0" for number in range(9)]
-#: The catalogue and five segments of nine; whoever is idle for a fraction of a second may leave.
+#: The catalogue and five segments of nine; one that is idle for a fraction of a second may be evicted.
 EVICTION = EvictionConfig(
     active_segments_max=6, eviction_interval_s=0.3, eviction_batch=4, eviction_cut_s=5.0
 )
@@ -87,7 +87,7 @@ async def storm(sim, *, wanderers=3, visits=8, faults=True):
         store.disk.slowness = 1.0
         for segment in SEGMENTS:
             judge = SegmentClient("judge", segment, addresses, history, sim.entropy.fork("judge"))
-            while not await judge.seal():  # noqa: ASYNC110 - there is nobody to tell it
+            while not await judge.seal():  # noqa: ASYNC110 - nothing could set an event
                 await asyncio.sleep(0.5)
             await judge.read_all()
             judge.close()
@@ -109,7 +109,7 @@ def run(seed, **options):
 
 
 @pytest.fixture(autouse=True)
-def _quiet():
+def _errors_only():
     logging.getLogger("headrace").setLevel(logging.CRITICAL)
     yield
     logging.getLogger("headrace").setLevel(logging.NOTSET)

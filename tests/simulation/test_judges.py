@@ -1,4 +1,4 @@
-"""The judges can convict: each bug here is one that somebody could write, and a handful of seeds finds it."""
+"""The judges can convict: each bug here is a plausible one, and a handful of seeds finds it."""
 
 import asyncio
 import dataclasses
@@ -31,7 +31,7 @@ from tests.simulation.worlds.writer_world import WriterWorld
 
 
 @pytest.fixture(autouse=True)
-def _quiet():
+def _errors_only():
     logging.getLogger("headrace").setLevel(logging.CRITICAL)
     yield
     logging.getLogger("headrace").setLevel(logging.NOTSET)
@@ -44,10 +44,10 @@ class _Answered:
         self.writer_id = writer_id
 
     def on_durable(self, *_):
-        """It was told."""
+        """It was notified."""
 
     def on_failed(self, _):
-        """It was told something else."""
+        """It was notified of success."""
 
 
 def acknowledge_before_the_log_has_it(monkeypatch):
@@ -66,15 +66,15 @@ def acknowledge_before_the_log_has_it(monkeypatch):
 
 
 def forget_what_a_writer_has_in_flight(monkeypatch):
-    """A writer that comes back while its blocks are on their way may send them again."""
+    """A writer that reconnects while its blocks are in flight may send them again."""
     honest = AppendBatches.append_block
 
-    def append_block(runs, segment, owner, pieces, size, previous, *rest):
+    def append_block(batches, segment, owner, pieces, size, previous, *rest):
         try:
-            honest(runs, segment, owner, pieces, size, previous, *rest)
+            honest(batches, segment, owner, pieces, size, previous, *rest)
         except AttributeMismatchError:
             known = segment.attributes.accepted.get(owner.writer_id, ATTRIBUTE_NULL)
-            honest(runs, segment, owner, pieces, size, known, *rest)
+            honest(batches, segment, owner, pieces, size, known, *rest)
 
     monkeypatch.setattr(AppendBatches, "append_block", append_block)
 
@@ -104,11 +104,11 @@ def take_a_block_again_that_was_acknowledged(monkeypatch):
     monkeypatch.setattr(AppendSession, "append", append)
 
 
-def reorder_blocks_of_one_run(monkeypatch):
+def reorder_blocks_of_one_batch(monkeypatch):
     honest = AppendBatches.append_block
 
-    def append_block(runs, segment, owner, pieces, *rest):
-        honest(runs, segment, owner, pieces[::-1], *rest)
+    def append_block(batches, segment, owner, pieces, *rest):
+        honest(batches, segment, owner, pieces[::-1], *rest)
 
     monkeypatch.setattr(AppendBatches, "append_block", append_block)
 
@@ -260,7 +260,7 @@ def forget_sources_of_what_was_merged(monkeypatch):
     )
 
 
-def forget_who_waits_for_room(monkeypatch):
+def forget_waiters_for_free_bytes(monkeypatch):
     monkeypatch.setattr(ByteBudget, "serve", lambda budget: None)
 
 
@@ -269,7 +269,7 @@ BUGS = [
     (acknowledge_before_the_log_has_it, "data_plane", 40, 1),
     (forget_what_a_writer_has_in_flight, "container", 60, 0),
     (take_a_block_again_that_was_acknowledged, "data_plane", 12, 1),
-    (reorder_blocks_of_one_run, "data_plane", 12, 0),
+    (reorder_blocks_of_one_batch, "data_plane", 12, 0),
     (count_events_twice_in_recovery, "data_plane", 12, 0),
     (forget_truncations_in_recovery, "data_plane", 12, 0),
     (acknowledge_although_fenced, "data_plane", 40, 6),
@@ -283,7 +283,7 @@ BUGS = [
     (merge_what_somebody_deletes, "crowds", 12, 4),
     (judge_tables_by_what_is_durable, "crowds", 12, 4),
     (forget_sources_of_what_was_merged, "chains", 12, 0),
-    (forget_who_waits_for_room, "data_plane", 40, 4),
+    (forget_waiters_for_free_bytes, "data_plane", 40, 4),
 ]
 
 

@@ -23,7 +23,7 @@ from tests.simulation.worlds.queued_segments import QueuedSegmentAccess
 
 
 @pytest.fixture(autouse=True)
-def _quiet():
+def _errors_only():
     logging.getLogger("headrace").setLevel(logging.CRITICAL)
     yield
     logging.getLogger("headrace").setLevel(logging.NOTSET)
@@ -32,7 +32,7 @@ def _quiet():
 # ---- read index
 
 
-def look_ahead_before_the_bytes_are_held(monkeypatch):
+def look_ahead_before_the_bytes_are_lent(monkeypatch):
     """We had it: to look ahead takes memory, maybe that of the bytes which are about to be answered."""
     read, hold = ContainerReadIndex.read_nowait, BlockCache.hold
     asking = []
@@ -55,7 +55,7 @@ def look_ahead_before_the_bytes_are_held(monkeypatch):
     monkeypatch.setattr(BlockCache, "hold", hold_late)
 
 
-def answer_views_that_nobody_holds(monkeypatch):
+def answer_views_that_are_not_lent(monkeypatch):
     monkeypatch.setattr(BlockCache, "hold", lambda cache, pieces, blocks, size: None)
 
 
@@ -73,11 +73,11 @@ def keep_what_was_lent_for_a_look(monkeypatch):
     monkeypatch.setattr(ContainerReadIndex, "_is_at_hand", is_at_hand)
 
 
-def forget_who_waits_for_a_segment_that_goes(monkeypatch):
+def forget_reads_that_wait_at_a_deleted_segment(monkeypatch):
     monkeypatch.setattr(TailWaiters, "fail_all", lambda waiters, error: None)
 
 
-def cache_what_arrives_for_a_segment_that_left(monkeypatch):
+def cache_what_arrives_for_an_evicted_segment(monkeypatch):
     monkeypatch.setattr(StorageFetches, "forget", lambda fetches, index, error: None)
 
 
@@ -85,7 +85,7 @@ def cache_what_arrives_for_a_segment_that_left(monkeypatch):
 
 
 def open_a_table_beside_the_appends_of_its_predecessor(monkeypatch):
-    """We had it: who opened the table next did not wait if the first one had been cancelled."""
+    """We had it: the next caller to open the table did not wait if the first one had been cancelled."""
     honest = OpenTables._open
 
     async def open_it(tables, name):
@@ -98,8 +98,8 @@ def open_a_table_beside_the_appends_of_its_predecessor(monkeypatch):
     monkeypatch.setattr(OpenTables, "_open", open_it)
 
 
-def tell_of_a_predecessor(monkeypatch):
-    """We had it: whoever waited for a table of that name got the error of the one before."""
+def raise_the_error_of_a_predecessor(monkeypatch):
+    """We had it: a caller that waited for a table of that name got the error of the one before."""
 
     class NeverRaisedError(Exception):
         pass
@@ -107,8 +107,8 @@ def tell_of_a_predecessor(monkeypatch):
     monkeypatch.setattr(open_tables, "HeadraceError", NeverRaisedError)
 
 
-def take_in_only_what_somebody_waits_for(monkeypatch):
-    """We had it: an update whose caller had left was never taken into the index, and its table never idle."""
+def take_in_only_what_a_caller_waits_for(monkeypatch):
+    """We had it: an update whose caller gave up never reached the index, and its table was never idle."""
 
     def is_idle(table):
         busy = table._appending or table.compacting
@@ -118,7 +118,7 @@ def take_in_only_what_somebody_waits_for(monkeypatch):
 
 
 def wait_for_what_a_retired_table_believes(monkeypatch):
-    """We had it: what is under way in a void state never comes."""
+    """We had it: updates in flight in a void state never complete."""
 
     def is_idle(table):
         if not table._appending and table.state.in_flight_count:
@@ -146,8 +146,8 @@ def judge_conditions_by_what_is_durable(monkeypatch):
     monkeypatch.setattr(TableState, "find_accepted", lambda state, key: state.index.find(key))
 
 
-def tell_that_a_table_is_gone_at_once(monkeypatch):
-    """We had it, a storey higher: who tells it has to wait until it is durable."""
+def refuse_a_deleted_table_at_once(monkeypatch):
+    """We had it, in the caller: a refusal has to wait until its reason is durable."""
 
     async def flush(access):
         pass
@@ -168,7 +168,7 @@ def compact_only_what_the_log_takes_in_one_piece(monkeypatch):
     monkeypatch.setattr(TableCompactor, "_run_round", run_round)
 
 
-def move_what_was_superseded_meanwhile(monkeypatch):
+def move_what_was_replaced_meanwhile(monkeypatch):
     def survivors(part, state):
         return [entry for _, entry in part.candidates if not state.is_touched(entry.key)]
 
@@ -177,21 +177,21 @@ def move_what_was_superseded_meanwhile(monkeypatch):
 
 #: Each with the scenario that has to find it, in how many seeds, and the last seed that did: it goes first.
 BUGS = [
-    (look_ahead_before_the_bytes_are_held, "read_index", 300, 26),
-    (answer_views_that_nobody_holds, "read_index", 40, 0),
+    (look_ahead_before_the_bytes_are_lent, "read_index", 300, 26),
+    (answer_views_that_are_not_lent, "read_index", 40, 0),
     (keep_what_was_lent_for_a_look, "read_index", 12, 0),
-    (forget_who_waits_for_a_segment_that_goes, "read_index", 12, 4),
-    (cache_what_arrives_for_a_segment_that_left, "read_index", 400, 164),
+    (forget_reads_that_wait_at_a_deleted_segment, "read_index", 12, 4),
+    (cache_what_arrives_for_an_evicted_segment, "read_index", 400, 164),
     (open_a_table_beside_the_appends_of_its_predecessor, "tables", 1500, 14),
-    (tell_of_a_predecessor, "tables", 600, 42),
-    (take_in_only_what_somebody_waits_for, "tables", 400, 18),
+    (raise_the_error_of_a_predecessor, "tables", 600, 42),
+    (take_in_only_what_a_caller_waits_for, "tables", 400, 18),
     (wait_for_what_a_retired_table_believes, "tables", 1500, 23),
     (confirm_what_is_not_durable, "tables", 100, 0),
     (refuse_by_what_is_not_durable, "tables", 12, 0),
     (judge_conditions_by_what_is_durable, "tables", 24, 0),
-    (tell_that_a_table_is_gone_at_once, "tables", 40, 5),
+    (refuse_a_deleted_table_at_once, "tables", 40, 5),
     (compact_only_what_the_log_takes_in_one_piece, "tables", 300, 53),
-    (move_what_was_superseded_meanwhile, "tables", 400, 170),
+    (move_what_was_replaced_meanwhile, "tables", 400, 170),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Whatever happens to the store, what clients are told is what a correct segment would have told them."""
+"""Whatever happens to the store, its answers are those of a correct segment."""
 
 import asyncio
 import gc

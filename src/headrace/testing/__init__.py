@@ -1,4 +1,4 @@
-"""The test kit, shipped for people who write providers, logs or applications: a local server, simulated time,
+"""The test kit, shipped for authors of providers, logs or applications: a local server, simulated time,
 disks and networks, histories with their checkers, and conformance kits.
 
 Nothing in the product imports it but the demo, which starts a local server.

@@ -82,12 +82,12 @@ class SimulatedPool(BoundedWork):
             self._later(self._hand_over_s(), self._perform, self._jobs.popleft())
 
     def _perform(self, job: Job) -> None:
-        self._spent_s()  # what others did on the loop in the meantime is not this job's cost
+        self._spent_s()  # what else the loop did in the meantime is not this job's cost
         result, error = job.perform()
         self._later(self._spent_s(), self._finish, job, result, error)
 
     def _finish(self, job: Job, result: Any, error: BaseException | None) -> None:
-        """The thread is free again; the answer is on its way."""
+        """The thread is free again; the answer is in flight."""
         self._busy -= 1
         self._start_next()
         self._later(self._hand_over_s(), self._answer, job, result, error)

@@ -1,6 +1,6 @@
 """What a server may send when, seen from the client: versions, replies to requests, acknowledgements. No I/O.
 
-The session is told what was sent and what arrives. A server must not speak unasked, must answer with the id
+The session sees what was sent and what arrives. A server must not speak unasked, must answer with the id
 of the request, and acknowledges appends of one writer in order; anything else raises :class:`ProtocolError`,
 after which the connection cannot be trusted. Source: ``docs/formats/wire.md``, "Conversation".
 """
@@ -64,12 +64,12 @@ class _Writer:
 class ClientSession:
     """One connection as its client sees it."""
 
-    __slots__ = ("_keep_alives", "_outstanding", "_phase", "_server", "_setups", "_writers")
+    __slots__ = ("_keep_alives", "_phase", "_server", "_setups", "_unanswered", "_writers")
 
     def __init__(self) -> None:
         self._phase = Phase.NEW
         self._server: Hello | None = None
-        self._outstanding: dict[int, deque[type[Request]]] = {}
+        self._unanswered: dict[int, deque[type[Request]]] = {}
         self._setups: dict[int, deque[SetupAppend]] = {}
         self._writers: dict[bytes, _Writer] = {}
         self._keep_alives = 0
@@ -117,7 +117,7 @@ class ClientSession:
                 pass
             case _:
                 request_id: int = request.request_id  # type: ignore[attr-defined] # every other request has one
-                self._outstanding.setdefault(request_id, deque()).append(type(request))
+                self._unanswered.setdefault(request_id, deque()).append(type(request))
 
     def _on_append(self, writer_id: bytes, number: int, request_id: int, conditional: bool) -> None:
         writer = self._writers.get(writer_id)
@@ -176,7 +176,7 @@ class ClientSession:
     def _on_append_setup(self, reply: AppendSetup) -> None:
         setup = self._take_setup(reply.request_id)
         if setup is None or setup.writer_id != reply.writer_id or setup.segment != reply.segment:
-            raise ProtocolError("a writer was set up that nobody asked for")
+            raise ProtocolError("a writer was set up that was not asked for")
         self._writers[reply.writer_id] = _Writer(reply.segment, reply.last_event_number)
 
     def _take_setup(self, request_id: int) -> SetupAppend | None:
@@ -216,13 +216,13 @@ class ClientSession:
 
     def _on_answer(self, reply: Reply, request_id: int) -> None:
         kind = type(reply)
-        waiting = self._outstanding.get(request_id, ())
+        waiting = self._unanswered.get(request_id, ())
         for request in waiting:
             if kind in BY_COMMAND[request].replies or kind in ANY_REQUEST_FAILURES:
                 assert isinstance(waiting, deque)
                 waiting.remove(request)
                 if not waiting:
-                    del self._outstanding[request_id]
+                    del self._unanswered[request_id]
                 return
         is_setup_failure = kind is NoSuchSegment or kind in ANY_REQUEST_FAILURES
         if is_setup_failure and self._take_setup(request_id) is not None:
@@ -239,7 +239,7 @@ class ClientSession:
         """Nothing is waited for."""
         return (
             self._phase is Phase.OPEN
-            and not self._outstanding
+            and not self._unanswered
             and not self._setups
             and not self._keep_alives
             and not any(writer.sent for writer in self._writers.values())

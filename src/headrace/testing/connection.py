@@ -95,7 +95,7 @@ class SimulatedTransport(asyncio.Transport):
     def begin(
         self, protocol: asyncio.BaseProtocol, on_end: Callable[[SimulatedTransport], None] | None = None
     ) -> None:
-        """Introduce the protocol; called in its process. ``on_end`` is told after ``connection_lost``."""
+        """Introduce the protocol; called in its process. ``on_end`` is called after ``connection_lost``."""
         self._protocol = protocol
         self._on_end = on_end
         protocol.connection_made(self)
@@ -192,7 +192,7 @@ class SimulatedTransport(asyncio.Transport):
         self._incoming.cut()
 
     def die(self) -> None:
-        """The process of this end was killed: its kernel says goodbye, unless the machine is off."""
+        """The process of this end was killed: its kernel closes the connection, unless the machine is off."""
         if self.lost:
             return
         self.lost = self._closing = True

@@ -10,12 +10,12 @@ nothing, some
 * **A killed process** loses nothing that it had written; its descriptors are closed and its locks are free.
 * **Errors** on demand: EIO, or any other, for the n-th call of an operation on a path. A sync of a file that
   fails has lost the changes: a second sync succeeds and does not bring them back. Each other descriptor that
-  was open is told once, by its next sync or synchronous write. One of a directory has lost nothing.
+  was open is notified once, by its next sync or synchronous write. One of a directory has lost nothing.
 * **No space**: writes beyond ``capacity_bytes`` are cut short, then refused with ENOSPC.
 * **Rot**: a bit flips.
 * **Slowness**: each call costs virtual time that the simulated threads wait out.
 
-Why a program must survive exactly this: it is what POSIX allows and what kernels, drives and people do. Not
+Why a program must survive exactly this: POSIX allows it, and kernels, drives and operators do it. Not
 modelled: a drive that lies about a sync, one that loses what it once had (but for flipped bits), renames
 across directories (refused with EXDEV).
 

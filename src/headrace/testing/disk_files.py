@@ -1,7 +1,7 @@
 """What lies on the simulated disk: for each file and directory, what programs see and what a power loss
 leaves.
 
-Between two syncs a file collects its unsynced changes, and so does a directory. A power loss keeps what was
+Between two syncs a file collects its unsynced changes, and so does a directory. A power loss spares what was
 synced and, of the rest, what its ``Survival`` says.
 """
 
@@ -38,7 +38,7 @@ class SimulatedFile:
         """Unsynced: ``(offset, data)`` is a write, ``(length, None)`` sets the length."""
         self.locked_by: object | None = None
         self.losses = 0
-        """How often a sync has failed and lost changes: each descriptor is told of each once."""
+        """How often a sync has failed and lost changes: each descriptor reports each once."""
         self.sync_failed = False
         """Set when unsynced changes were lost: programs then see what the disk will never hold."""
 
@@ -123,15 +123,15 @@ class SimulatedFile:
 
     def _forget_changes_in(self, start: int, end: int) -> None:
         """Cut ``[start, end)`` out of unsynced writes: something newer is about to be durable there."""
-        kept: list[tuple[int, bytes | None]] = []
+        survivors: list[tuple[int, bytes | None]] = []
         for offset, data in self.changes:
             assert data is not None
             if offset < start:
-                kept.append((offset, data[: start - offset]))
+                survivors.append((offset, data[: start - offset]))
             if offset + len(data) > end:
                 cut = max(0, end - offset)
-                kept.append((offset + cut, data[cut:]))
-        self.changes = kept
+                survivors.append((offset + cut, data[cut:]))
+        self.changes = survivors
 
 
 class SimulatedDirectory:
@@ -161,17 +161,17 @@ class SimulatedDirectory:
 
     def sync_partly(self, entropy: SeededEntropy) -> None:
         """Leave what an interrupted sync leaves: the first few changes."""
-        kept = entropy.randbelow(len(self.changes) + 1)
-        for names in self.changes[:kept]:
+        count = entropy.randbelow(len(self.changes) + 1)
+        for names in self.changes[:count]:
             _apply_names(self.durable, names)
-        del self.changes[:kept]
+        del self.changes[:count]
 
     def lose_power(self, survival: Survival, entropy: SeededEntropy) -> None:
         """Become what the disk holds after a power loss, with everything below."""
-        kept = len(self.changes) if survival is Survival.ALL else 0
+        count = len(self.changes) if survival is Survival.ALL else 0
         if survival is Survival.SOME:
-            kept = entropy.randbelow(len(self.changes) + 1)  # file systems log names in order
-        for names in self.changes[:kept]:
+            count = entropy.randbelow(len(self.changes) + 1)  # file systems log names in order
+        for names in self.changes[:count]:
             _apply_names(self.durable, names)
         self.changes.clear()
         self.locked_by = None

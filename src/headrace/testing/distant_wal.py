@@ -1,7 +1,7 @@
 """A log that is asked over a network: what may wait does, whatever log it really is.
 
-Fault model: none. Records, and the answer who owns the log, come after a while, so that others run meanwhile
-and what was true when the question arrived need not be true any more when the answer does.
+Fault model: none. Records, and the answer who owns the log, come after a while, so that other tasks run in
+between and what was true when the question arrived need not be true any more when the answer does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _DistantWal:
     async def records(self) -> AsyncGenerator[WalRecord, None]:
         async with aclosing(self._wal.records()) as records:
             async for record in records:
-                if not self._entropy.randbelow(3):  # the others came with the one before
+                if not self._entropy.randbelow(3):  # the remaining ones came with the one before
                     await self._go()
                 yield record
 

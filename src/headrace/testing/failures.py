@@ -15,7 +15,7 @@ class LivelockError(SimulationError):
     """Very many callbacks ran and time did not move: the program spins."""
 
 
-class StuckError(SimulationError):
+class StalledError(SimulationError):
     """Something that must end sooner or later has not."""
 
 
@@ -28,7 +28,7 @@ class ForbiddenError(SimulationError):
 
 
 class UnhandledError(SimulationError):
-    """An exception reached nobody: a callback raised, or a task failed and was never awaited."""
+    """An exception was not handled: a callback raised, or a task failed and was never awaited."""
 
 
 class ProcessGoneError(BaseException):

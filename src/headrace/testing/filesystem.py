@@ -32,22 +32,22 @@ _PY_BUFFER_BYTES: Final = 512
 class _Handle:
     """An open file description."""
 
-    __slots__ = ("_losses_told", "entry", "flags", "path")
+    __slots__ = ("_losses_reported", "entry", "flags", "path")
 
     def __init__(self, entry: SimulatedFile | SimulatedDirectory, flags: int, path: str) -> None:
         self.entry = entry
         self.flags = flags
         self.path = path
-        self._losses_told = self._losses
+        self._losses_reported = self._losses
 
     @property
     def _losses(self) -> int:
         return self.entry.losses if isinstance(self.entry, SimulatedFile) else 0
 
-    def hear_of_losses(self) -> bool:
-        """Say whether changes of the file were lost that nobody has told this descriptor of."""
-        told, self._losses_told = self._losses_told, self._losses
-        return told != self._losses_told
+    def report_losses(self) -> bool:
+        """Say whether changes of the file were lost that were not reported to this descriptor."""
+        reported, self._losses_reported = self._losses_reported, self._losses
+        return reported != self._losses_reported
 
     @property
     def reads(self) -> bool:
@@ -300,18 +300,18 @@ class SimulatedFilesystem:
     def _write(self, handle: _Handle, file: SimulatedFile, data: bytes, offset: int) -> int:
         if not data:
             return 0  # and the file does not grow
-        data = data[: self._room_for(file, offset, len(data), handle.path)]
+        data = data[: self._fitting_length(file, offset, len(data), handle.path)]
         self.disk.count_bytes(len(data))
         if handle.flags & (os.O_DSYNC | os.O_SYNC):
             self.disk.change_durably(
                 lambda: file.write_durably(offset, data), lambda: self.disk.tear_write(file, offset, data)
             )
-            _tell_losses(handle)
+            _report_losses(handle)
         else:
             file.write(offset, data)
         return len(data)
 
-    def _room_for(self, file: SimulatedFile, offset: int, length: int, path: str) -> int:
+    def _fitting_length(self, file: SimulatedFile, offset: int, length: int, path: str) -> int:
         """Return how much of a write fits: all, the part up to the last whole sector, or ENOSPC."""
         growth = offset + length - len(file.content)
         if growth <= 0:
@@ -347,9 +347,9 @@ class SimulatedFilesystem:
         try:
             self._sync_entry(operation, handle.path, handle.entry)
         except OSError:
-            handle.hear_of_losses()
+            handle.report_losses()
             raise
-        _tell_losses(handle)
+        _report_losses(handle)
 
     def _sync_entry(self, operation: str, path: str, entry: SimulatedFile | SimulatedDirectory) -> None:
         try:
@@ -387,9 +387,9 @@ def _size_of(entry: SimulatedFile | SimulatedDirectory) -> int:
     return len(entry.content) if isinstance(entry, SimulatedFile) else 4096
 
 
-def _tell_losses(handle: _Handle) -> None:
+def _report_losses(handle: _Handle) -> None:
     """Tell a descriptor of a sync that failed, though it was that of another one. What is new is durable."""
-    if handle.hear_of_losses():
+    if handle.report_losses():
         raise _error(errno.EIO, handle.path)
 
 

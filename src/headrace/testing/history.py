@@ -1,14 +1,14 @@
-"""What clients asked for, when, and what they were told: the raw material of every claim about correctness.
+"""What clients asked for, when, and the answers: the raw material of every claim about correctness.
 
 An operation has a start and, unless its client died, an end; it ends as
 
 * ``OK``: it happened, with this result;
 * ``REFUSED``: it did not happen, for the reason given (a ``RequestError`` or ``OverloadError``, say);
-* ``UNKNOWN``: it may have happened, at any time after its start, even after its client was told so.
+* ``UNKNOWN``: it may have happened, at any time after its start, even after its client got that answer.
 
 An operation without an end counts as unknown. Starts and ends are numbered in the order in which they
 happened; two operations overlap if neither ended before the other started. The times beside the numbers are
-for people.
+for readers.
 
 A history is written and read as JSON lines, so that one taken from a real cluster can be checked too (merge
 the files of several clients by time first, with clocks that agree well enough).
@@ -53,9 +53,9 @@ class Operation:
     reason: str = ""
 
     def __str__(self) -> str:
-        told = self.reason if self.outcome is Outcome.REFUSED else (self.result or "")
+        answer = self.reason if self.outcome is Outcome.REFUSED else (self.result or "")
         end = "?" if self.ended == NEVER else self.ended
-        return f"[{self.started}-{end}] {self.client}: {self.call} -> {self.outcome.value} {told}".rstrip()
+        return f"[{self.started}-{end}] {self.client}: {self.call} -> {self.outcome.value} {answer}".rstrip()
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class History:
         operation.reason = reason
 
     def lose(self, operation: Operation, reason: str = "") -> None:
-        """Note that nobody will tell whether it happened. It stays open: it may happen from now on, too."""
+        """Note that its outcome stays unknown. It stays open: it may happen from now on, too."""
         assert operation.outcome is Outcome.UNKNOWN
         operation.ended_at = self.now()
         operation.reason = reason
@@ -136,7 +136,7 @@ class History:
         for line in lines:
             event = json.loads(line)
             at = float(event["at"])
-            history.now = lambda at=at: at  # type: ignore[misc]  # a default binds the value of this turn
+            history.now = lambda at=at: at  # type: ignore[misc]  # a default binds the value of this iteration
             if "start" in event:
                 by_number[event["start"]] = history.start(event["client"], call_from_json(event))
                 continue

@@ -93,7 +93,7 @@ class SimulatedHost:
         return self._runtime
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a task of the process. It dies with it; if it fails, somebody has to await it."""
+        """Start a task of the process. It dies with it; if it fails, it has to be awaited."""
         assert self.is_up
         context = copy_context()
         context.run(CURRENT_PROCESS.set, self.process)

@@ -1,5 +1,5 @@
-"""Is there one order of all operations, each between its start and its end, that a correct object could
-have run?
+"""Is there one order of all operations, each between its start and its end, in which a correct
+object could have executed them?
 
 The search is the one of Wing and Gong with the memory of Lowe: walk through histories that agree with real
 time, step the model, remember every pair (operations done, state) that was reached, and step back where no
@@ -33,7 +33,7 @@ class ModelState(Protocol):
 
     @property
     def key(self) -> object:
-        """Hashable; equal for states that no operation can tell apart."""
+        """Hashable; equal for states that no operation can distinguish."""
 
 
 S = TypeVar("S", bound=ModelState)
@@ -62,7 +62,7 @@ class Verdict(Generic[S]):
     steps: int = 0
 
     def describe(self) -> str:
-        """Return the verdict for people: what was explained last, and what could not be."""
+        """Return the verdict as text: what was explained last, and what could not be."""
         lines = [f"{self.answer.value} after {self.steps} steps; {len(self.order)} operations explained"]
         lines += ["the last of them:"] + [f"  {operation}" for operation in self.order[-_SHOWN_MAX:]]
         if self.unplaced:
@@ -72,7 +72,7 @@ class Verdict(Generic[S]):
 
 
 class NotLinearizableError(SimulationError):
-    """No order explains what the clients were told."""
+    """No order explains the answers of the clients."""
 
 
 def check_segments(history: History) -> None:
@@ -106,7 +106,7 @@ def linearize(
         initial: the state before all of them.
         advance: the model.
         shows_in_state: says of an operation of unknown outcome that, once it or an equal one has taken
-            effect, the state tells so and it has no further effect. Which of several equal ones it was is
+            effect, the state shows so and it has no further effect. Which of several equal ones it was is
             then never asked.
         steps_max: bound of the search.
     """
@@ -192,7 +192,8 @@ class _Search(Generic[S]):
         """Yield those that could be next: started before any other that is not placed has ended; unknown
         last.
 
-        Between two of them the list is as it was: who takes out puts back before asking on.
+        Between two of them the list has to be as it was: a caller puts back what it took out before it
+        continues.
         """
         operations, following = self._operations, self._next
         earliest_end = NEVER + 1

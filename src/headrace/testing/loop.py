@@ -3,14 +3,13 @@
 Fault model, that is, what this loop may do to a program and a real one does too:
 
 * Tasks that are ready at the same moment run in any order, and interleave with callbacks in any order.
-Callbacks
-  scheduled by ``call_soon`` keep their order among themselves, as asyncio promises.
-* A process may be killed between any two callbacks; nothing of it runs any more.
-* Time may be told in whole milliseconds, and timers strike a little early: see ``loop_time``.
+  Callbacks scheduled by ``call_soon`` keep their order among themselves, as in asyncio.
+* A process may be killed between any two callbacks; nothing of it is executed any more.
+* Time may be read in whole milliseconds, and timers strike a little early: see ``loop_time``.
 
 What it does for the test: an hour of waiting costs nothing, since time jumps to the next timer; a program
-that waits for nothing is a ``DeadlockError``, one that spins is a ``LivelockError``; threads, sockets and
-processes are refused; an exception that reaches nobody is remembered in ``failures``.
+that waits without an event to come is a ``DeadlockError``, one that spins is a ``LivelockError``; threads,
+sockets and processes are refused; an unhandled exception is remembered in ``failures``.
 
 Tasks and futures hash by a counter, not by address: sets of them (``TaskGroup`` and ``asyncio.wait`` use
 such) then iterate alike in every run.
@@ -40,12 +39,12 @@ from headrace.testing.failures import (
 from headrace.testing.loop_time import TIME_START_S, ExactTime, LoopTime
 from headrace.testing.process import CURRENT_PROCESS, SimulatedProcess
 from headrace.testing.tasks import NumberedLoop, SimulatedFuture, SimulatedHandle, SimulatedTask
-from headrace.testing.trace import LINES_KEPT_DEFAULT, Trace
+from headrace.testing.trace import LINES_RETAINED_DEFAULT, Trace
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-#: Callbacks that may run while time stands still.
+#: Callbacks that may be executed without progress of time.
 SPINS_MAX: Final = 200_000
 
 #: Callbacks between two garbage collections.
@@ -68,29 +67,29 @@ class SimulatedLoop(NumberedLoop):
         iteration_s: float = 0.0,
         limit_s: float = 3_600.0,
         trace_callbacks: bool = False,
-        lines_kept: int | None = None,
+        lines_retained: int | None = None,
     ) -> None:
         """Make a loop.
 
         Args:
             entropy: where choices come from.
             shuffle: whether tasks that are ready run in any order, or in asyncio's.
-            loop_time: how time is told to the program.
-            iteration_s: seconds that one iteration of the loop takes, whatever runs in it. Above 0 a program
-                that polls makes progress, as on a real loop; at 0 it is a livelock.
+            loop_time: how the program reads time.
+            iteration_s: what one iteration takes, whatever is executed in it. Above 0 a program that polls
+                without waiting makes progress, as on a real loop; else it is a livelock.
             limit_s: how much virtual time the program has.
             trace_callbacks: whether each of them leaves a line in the trace.
-            lines_kept: of the trace.
+            lines_retained: of the trace.
         """
         self.network: Any = None
         """Set by the simulation that owns the loop; anything with ``connect`` and ``listen``."""
-        self.trace = Trace(self.machine_time, lines_kept=lines_kept or LINES_KEPT_DEFAULT)
+        self.trace = Trace(self.machine_time, lines_retained=lines_retained or LINES_RETAINED_DEFAULT)
         self.failures: list[tuple[str, BaseException | None]] = []
-        """Exceptions that reached nobody: the message, then the error."""
+        """Unhandled exceptions: the message, then the error."""
         self.callbacks_run = 0
         self._tasks: dict[
             SimulatedTask, None
-        ] = {}  # held here, so that a killed one does not end by collection
+        ] = {}  # referenced here, so that a killed one does not end by collection
         self._entropy = entropy
         self._shuffle = shuffle
         self._trace_callbacks = trace_callbacks
@@ -209,7 +208,7 @@ class SimulatedLoop(NumberedLoop):
         self._tasks[task] = None
         return task
 
-    # ---- the turn
+    # ---- the iteration
 
     def _run_once(self) -> None:
         """Run everything that is ready now; if nothing is, move time to the next timer first."""
@@ -222,9 +221,9 @@ class SimulatedLoop(NumberedLoop):
             _, _, timer, handle = heapq.heappop(timers)
             if not timer.cancelled():
                 self._ready.append(handle)
-        turn = self._in_some_order(list(self._ready))
+        ready = self._in_some_order(list(self._ready))
         self._ready.clear()
-        for handle in turn:
+        for handle in ready:
             if handle.runs:
                 self.callbacks_run += 1
                 if self._trace_callbacks:
@@ -232,8 +231,8 @@ class SimulatedLoop(NumberedLoop):
                 handle.run()
                 if handle.task is not None and handle.task.done():
                     self._tasks.pop(handle.task, None)
-        self._spins += len(turn)
-        self._collect_garbage(len(turn))
+        self._spins += len(ready)
+        self._collect_garbage(len(ready))
         if self._spins > SPINS_MAX:
             raise LivelockError(f"{self._spins} callbacks ran at {self._now}{self.describe_tasks()}")
 
@@ -258,22 +257,22 @@ class SimulatedLoop(NumberedLoop):
         if when > self._limit_at:
             raise TimeLimitError(f"still running at {when}{self.describe_tasks()}")
 
-    def _in_some_order(self, turn: list[SimulatedHandle]) -> list[SimulatedHandle]:
+    def _in_some_order(self, ready: list[SimulatedHandle]) -> list[SimulatedHandle]:
         """Shuffle the steps of tasks; keep the order of callbacks; interleave the two."""
-        if not self._shuffle or len(turn) < 2:
-            return turn
-        steps = [handle for handle in turn if handle.task is not None]
-        others = [handle for handle in turn if handle.task is None]
+        if not self._shuffle or len(ready) < 2:
+            return ready
+        steps = [handle for handle in ready if handle.task is not None]
+        callbacks = [handle for handle in ready if handle.task is None]
         draw = self._entropy.randbelow
         for last in range(len(steps) - 1, 0, -1):
             other = draw(last + 1)
             steps[last], steps[other] = steps[other], steps[last]
         steps.reverse()
-        others.reverse()
+        callbacks.reverse()
         merged = []
-        while steps and others:
-            merged.append((steps if draw(len(steps) + len(others)) < len(steps) else others).pop())
-        return merged + steps[::-1] + others[::-1]
+        while steps and callbacks:
+            merged.append((steps if draw(len(steps) + len(callbacks)) < len(steps) else callbacks).pop())
+        return merged + steps[::-1] + callbacks[::-1]
 
     # ---- running
 
@@ -287,10 +286,10 @@ class SimulatedLoop(NumberedLoop):
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Be the loop of whatever code runs within, without running anything of one's own.
+        """Be the running loop of the code within, without executing any callback.
 
-        Code that begins a task while no loop runs is given a real loop by asyncio, which makes it, never runs
-        it and keeps the task, and with it all that the task knows of, for the life of the process.
+        Code that begins a task without a running loop gets a real loop from asyncio, which makes it, never
+        runs it and references the task, and with it all that the task knows of, for the life of the process.
         """
         assert not self._closed
         assert not self._running

@@ -1,7 +1,7 @@
-"""What a simulated loop tells its program about time, and when the program's timers strike.
+"""The time that a simulated loop shows its program, and when the program's timers strike.
 
-The machine has one exact time. A program does not see it: it asks its loop, and loops round. Whoever takes a
-deadline from ``time()`` and compares it with a later ``time()`` meets that, so simulation has both kinds:
+The machine has one exact time. A program does not see it: it asks its loop, and loops round. That matters
+where a deadline from ``time()`` is compared with a later ``time()``, so simulation has both kinds:
 
 * ``ExactTime``: a timer strikes at its deadline, to the last bit.
 * ``MillisecondTime``, as uvloop has it: ``time()`` is whole milliseconds since the machine was started,
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-#: The machine's time when a simulation begins; not zero, so that nobody mistakes "no time yet" for a time.
+#: The machine's time when a simulation begins; not zero, which may stand for "no time yet".
 TIME_START_S: Final = 1_000.0
 
-#: What one turn of a loop takes at least, where a timer may strike in the next turn.
-_TURN_S: Final = 50e-6
+#: What one iteration of a loop takes at least, where a timer may strike in the next one.
+_ITERATION_S: Final = 50e-6
 
 #: Far above the rounding errors of ``now``, far below a millisecond.
 _SLACK_MS: Final = 1e-6
@@ -38,7 +38,7 @@ class LoopTime(Protocol):
 
 
 class ExactTime:
-    """A program is told the machine's time."""
+    """A program reads the machine's time."""
 
     __slots__ = ()
 
@@ -54,12 +54,12 @@ class ExactTime:
 
 
 class MillisecondTime:
-    """A program is told whole milliseconds."""
+    """A program reads whole milliseconds."""
 
     __slots__ = ("_start_ms",)
 
     def __init__(self, start_ms: int) -> None:
-        """``start_ms``: what the program is told at the start, in milliseconds."""
+        """``start_ms``: what the program reads at the start, in milliseconds."""
         self._start_ms = start_ms
 
     def read(self, now: float) -> float:
@@ -68,7 +68,7 @@ class MillisecondTime:
     def after(self, delay: float, now: float) -> float:
         count = round(delay * 1000)
         if count <= 0:
-            return now + _TURN_S
+            return now + _ITERATION_S
         return TIME_START_S + (_milliseconds(now) + count) / 1000
 
     def at(self, when: float, now: float) -> float:

@@ -4,19 +4,16 @@ Fault model:
 
 * **Delay**: every piece of a stream takes its own time; pieces of one direction keep their order (it is TCP).
 * **Cuts**: what was written at once arrives in pieces of any size, several writes arrive as one.
-* **Dropped connections**: by chance or on demand. What was under way arrives up to some point, then each
-end learns
-  of the loss at its own time, as ``ConnectionResetError``. The sender never knows how much arrived.
-* **Clogs and partitions**: from one host to another nothing moves until it is taken back; then everything
-comes, late
-  and in order. An end whose data is stuck for long gets ``TimeoutError``; one that only listens learns
+* **Dropped connections**: by chance or on demand. What was in flight arrives up to some point, then each end
+  gets ``ConnectionResetError`` at its own time. The sender never knows how much arrived.
+* **Clogs and partitions**: from one host to another nothing moves until the fault ends; then everything
+  comes, late and in order. An end whose data is stalled gets ``TimeoutError``; one that only listens gets
   nothing.
-* **A killed process**: its peers see the end of the stream or a reset, after whatever was under way.
-* **A machine without power**: silence. Who sends to it times out; after it is back, it answers with a reset.
+* **A killed process**: its peers see the end of the stream or a reset, after what was in flight.
+* **A machine without power**: silence. A sender to it times out; after it is back, it answers with a reset.
 * **Slow readers**: data waits in a bounded window; then the sender's ``pause_writing`` is called.
-* **Buffers are not copied** by ``write`` before they are sent, as with uvloop and later asyncios: who
-changes one that
-  was handed over sends the change.
+* **Buffers are not copied** by ``write`` before they are sent, as with uvloop and later asyncios: a change of
+  one that was handed over is sent.
 
 Why a program must survive exactly this: all of it happens between any two machines within a year. Not
 modelled: lost, doubled or changed bytes within a living connection; TCP does not do that.
@@ -187,7 +184,7 @@ class SimulatedNetwork:
         return near, protocol
 
     async def _reach(self, source: str, target: str, port: int) -> None:
-        """Wait for a packet to go there and one to come back."""
+        """Wait for a packet to go there and one to return."""
         deadline = self.loop.time() + self.config.connect_timeout_s
         pause_s = _CONNECT_RETRY_S
         while True:
@@ -209,7 +206,7 @@ class SimulatedNetwork:
         return self.config.delay_min_s + spread * self.entropy.random() + count * self.config.second_per_byte
 
     def is_blocked(self, source: str, target: str) -> bool:
-        """Say whether a packet between these hosts is held up or meets a machine without power."""
+        """Say whether a packet between these hosts is blocked or meets a machine without power."""
         return (source, target) in self._blocked or target in self._without_power
 
     def is_silent(self, host: str) -> bool:

@@ -22,8 +22,8 @@ class NetworkConfig:
     """Chance for each piece that the connection drops when it is sent."""
 
     window_bytes: int = 256 * KIB
-    """Bytes under way and unread in one direction before the sender has to wait."""
+    """Bytes in flight and unread in one direction before the sender has to wait."""
 
     connect_timeout_s: float = 60.0
-    stuck_timeout_s: float = 30.0
+    stall_timeout_s: float = 30.0
     """After this time without progress the sender gives the connection up."""

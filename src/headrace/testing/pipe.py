@@ -1,7 +1,7 @@
 """One direction of a simulated connection, from ``write`` at one end to arrival at the other.
 
 The way of a byte: it is *written* into the sender's buffer; the *pump* takes a piece from there, now
-copied, and sends it off if the window has room; it is *under way*; it has *arrived* in the receiver's
+copied, and sends it off if the window has free bytes; it is *in flight*; it has *arrived* in the receiver's
 buffer unless the link is blocked; the receiving transport *takes* it from there.
 """
 
@@ -20,7 +20,7 @@ from headrace.testing.network_config import NetworkConfig
 
 
 class Signal(Enum):
-    """What else can be under way in a pipe."""
+    """What else can be in flight in a pipe."""
 
     END = "end"
     RESET = "reset"
@@ -54,7 +54,7 @@ class End(Protocol):
     lost: bool
 
     def on_pumped(self) -> None:
-        """The pump ran, in this end's process; room may have been made in the buffer."""
+        """The pump took bytes, in this end's process; the buffer may have free bytes."""
 
     def plan_delivery(self) -> None:
         """Something has arrived."""
@@ -66,7 +66,7 @@ class End(Protocol):
         """The connection drops now; both ends learn of it later."""
 
     def answer_reset(self) -> None:
-        """Something came for an end that is no longer there: tell the other."""
+        """Something came for an end that is no longer there: reset the connection of the other end."""
 
 
 class Pipe:
@@ -80,7 +80,7 @@ class Pipe:
         self._written: deque[memoryview] = deque()
         self.written_bytes = 0
         """In the sender's buffer."""
-        self._under_way: deque[tuple[float, bytes | Signal]] = deque()
+        self._in_flight: deque[tuple[float, bytes | Signal]] = deque()
         self._arrived: deque[bytes] = deque()
         self.ended = False
         """Whether the end of the stream has arrived."""
@@ -89,7 +89,7 @@ class Pipe:
         self._pump_planned = False
         self._end_wanted = False
         self._broken = False
-        self._stuck_since: float | None = None
+        self._stalled_since: float | None = None
 
     def join(self, sender: End, receiver: End) -> None:
         """Set the two ends; once."""
@@ -112,16 +112,16 @@ class Pipe:
         self._plan_pump()
 
     def signal(self, signal: Signal) -> None:
-        """Send a signal off at once, behind what is under way; what is only written is forgotten."""
+        """Send a signal off at once, behind what is in flight; what is only written is forgotten."""
         self._forget_written()
         self._send(signal)
 
     def cut(self) -> None:
-        """Drop: what is under way arrives up to some point, then a reset does; nothing more is accepted."""
+        """Drop: what is in flight arrives up to some point, then a reset does; nothing more is accepted."""
         self._broken = True
-        kept = self._network.entropy.randbelow(len(self._under_way) + 1)
-        while len(self._under_way) > kept:
-            self._under_way.pop()
+        arriving = self._network.entropy.randbelow(len(self._in_flight) + 1)
+        while len(self._in_flight) > arriving:
+            self._in_flight.pop()
         self.signal(Signal.RESET)
 
     def _plan_pump(self) -> None:
@@ -165,7 +165,7 @@ class Pipe:
         count = len(item) if isinstance(item, bytes) else 0
         at = max(self._arrives_last, loop.machine_time() + self._network.delay_s(count))
         self._arrives_last = at
-        self._under_way.append((at, item))
+        self._in_flight.append((at, item))
         loop.call_at_machine_time(at, self._arrive, context=self._network.context)
 
     def _forget_written(self) -> None:
@@ -173,23 +173,23 @@ class Pipe:
         self.written_bytes = 0
         self._end_wanted = False
 
-    # ---- under way
+    # ---- in flight
 
     def resume(self) -> None:
-        """Blocks were taken back: what is stuck moves on."""
-        if self._stuck_since is not None:
+        """Blocks were removed: what is stalled moves on."""
+        if self._stalled_since is not None:
             loop = self._network.loop
             at = loop.machine_time() + self._network.delay_s()
             loop.call_at_machine_time(at, self._arrive, context=self._network.context)
 
     def _arrive(self) -> None:
         now = self._network.loop.machine_time()
-        while self._under_way and self._under_way[0][0] <= now:
+        while self._in_flight and self._in_flight[0][0] <= now:
             if self._network.is_blocked(self.sender.host, self.receiver.host):
-                self._stick(now)
+                self._stall(now)
                 return
-            self._stuck_since = None
-            self._land(self._under_way.popleft()[1])
+            self._stalled_since = None
+            self._land(self._in_flight.popleft()[1])
 
     def _land(self, item: bytes | Signal) -> None:
         if self.receiver.lost:
@@ -206,19 +206,19 @@ class Pipe:
             self._network.count_arrived(len(item))
             self.receiver.plan_delivery()
 
-    def _stick(self, now: float) -> None:
-        if self._stuck_since is None:
-            self._stuck_since = now
+    def _stall(self, now: float) -> None:
+        if self._stalled_since is None:
+            self._stalled_since = now
             network = self._network
-            patience_ends = now + network.config.stuck_timeout_s
-            network.loop.call_at_machine_time(patience_ends, self._give_up, now, context=network.context)
+            timeout_at = now + network.config.stall_timeout_s
+            network.loop.call_at_machine_time(timeout_at, self._give_up, now, context=network.context)
 
     def _give_up(self, since: float) -> None:
-        if self._stuck_since != since or self.sender.lost:
+        if self._stalled_since != since or self.sender.lost:
             return
         self._broken = True
         self._forget_written()
-        self._under_way.clear()
+        self._in_flight.clear()
         self.sender.lose(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
     # ---- at the receiver
@@ -229,7 +229,7 @@ class Pipe:
         return bool(self._arrived)
 
     def take(self, bytes_max: int) -> bytes:
-        """Return bytes that have arrived, several pieces as one, and make room in the window."""
+        """Return bytes that have arrived, several pieces as one, and release their part of the window."""
         taken: list[bytes] = []
         left = bytes_max
         while self._arrived and left:
@@ -250,8 +250,8 @@ class Pipe:
 
     def check(self) -> None:
         """Assert the invariants."""
-        under_way = sum(len(item) for _, item in self._under_way if isinstance(item, bytes))
+        in_flight = sum(len(item) for _, item in self._in_flight if isinstance(item, bytes))
         arrived = sum(len(piece) for piece in self._arrived)
         assert self.written_bytes == sum(view.nbytes for view in self._written)
-        assert under_way + arrived <= self._window_used  # less, if some were dropped on the way
+        assert in_flight + arrived <= self._window_used  # less, if some were dropped on the way
         assert self._window_used < self._network.config.window_bytes + self._network.config.piece_bytes_max

@@ -1,6 +1,6 @@
 """A simulated process: whose code is running now, and what it means that it was killed.
 
-A killed process does not run ``finally`` blocks, does not answer and does not say goodbye: the loop drops its
+A killed process does not run ``finally`` blocks, does not answer and closes nothing: the loop drops its
 callbacks from that moment on. Code outside of any process is the test itself.
 """
 
@@ -41,7 +41,7 @@ class SimulatedProcess:
             callback()
 
 
-#: The process whose code is running; None is the test. Tasks and callbacks inherit it from who made them.
+#: The process whose code is running; None is the test. Tasks and callbacks inherit it when made.
 CURRENT_PROCESS: Final[ContextVar[SimulatedProcess | None]] = ContextVar("headrace_process", default=None)
 
 #: The host name of code that runs outside of any simulated process.

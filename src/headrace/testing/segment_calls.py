@@ -1,4 +1,4 @@
-"""What clients of one segment ask and are told, as a history records it."""
+"""Requests and answers of clients of one segment, as a history records them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class AppendResult:
     """The append is durable."""
 
     length_after: int | None = None
-    """Length of the segment just behind this append, if the client was told."""
+    """Length of the segment just behind this append, if the answer contains it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What a segment is, to its clients: the sequential object of which every history must be a linearisation.
 
 A state is the length with a chained hash of everything appended, the start offset, whether it is sealed,
-and the last event number of each writer. ``step`` says which states may follow an operation that was told a
+and the last event number of each writer. ``step`` says which states may follow an operation with a
 certain answer; no state means that a correct segment could not have answered so.
 """
 
@@ -56,7 +56,7 @@ class SegmentModelState:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for states that no operation can tell apart."""
+        """Equal for states that no operation can distinguish."""
         digest = b"" if self.last is None else self.last.hash
         return self.length, digest, self.start_offset, self.sealed, tuple(sorted(self.numbers.items()))
 
@@ -74,7 +74,7 @@ class SegmentModelState:
 
 INITIAL: Final = SegmentModelState()
 
-#: Reasons of refusal which say something about the segment, and what they say; others are always possible.
+#: Reasons of refusal which say something about the segment, and what they say; any other is always possible.
 _SEALED: Final = "SegmentSealed"
 _MISMATCH: Final = "OffsetMismatch"
 _TRUNCATED: Final = "SegmentTruncated"
@@ -123,19 +123,19 @@ def step(state: SegmentModelState, operation: Operation) -> SegmentModelState | 
             return state
         return SegmentModelState(state.last, call.offset, state.sealed, state.numbers)
     if operation.outcome is Outcome.UNKNOWN:
-        return state  # nobody saw what it read
+        return state  # its answer was not seen
     if isinstance(call, ReadCall):
         assert isinstance(result, ReadResult)
         seen = state.content(call.offset, len(result.data)) if _is_readable(state, call, result) else None
         return state if seen == result.data else None
     assert isinstance(call, InfoCall)
     assert isinstance(result, InfoResult)
-    told = result.length, result.start_offset, result.sealed
-    return state if told == (state.length, state.start_offset, state.sealed) else None
+    answer = result.length, result.start_offset, result.sealed
+    return state if answer == (state.length, state.start_offset, state.sealed) else None
 
 
 def shows_in_state(operation: Operation) -> bool:
-    """Say whether the state tells that the operation has happened, so that it cannot happen again.
+    """Say whether the state shows that the operation has happened, so that it cannot happen again.
 
     All do but appends without an event number.
     """
@@ -152,8 +152,8 @@ def _append(
         return None
     if call.expected_offset is not None and call.expected_offset != state.length:
         return None
-    told = None if result is None else result.length_after
-    if told is not None and told != state.length + len(call.data):
+    length_after = None if result is None else result.length_after
+    if length_after is not None and length_after != state.length + len(call.data):
         return None
     before = b"" if state.last is None else state.last.hash
     digest = hashlib.blake2b(before + call.data, digest_size=16).digest()

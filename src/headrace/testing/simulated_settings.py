@@ -1,4 +1,4 @@
-"""Settings as the simulator draws them: every run is one of another configuration.
+"""Settings as the simulator draws them: each simulation has its own configuration.
 
 Each setting declares what it may be instead of its default (``simulate`` of ``runtime.settings.tunable``).
 """

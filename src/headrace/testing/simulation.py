@@ -7,7 +7,7 @@
 
     simulate(seed, scenario)
 
-The same seed gives the same run, in every process, whatever ``PYTHONHASHSEED`` says; a failure carries its
+The same seed gives the same simulation, in every process, with any ``PYTHONHASHSEED``; a failure carries its
 seed and the last lines of its trace. Fault model: the sum of those of ``loop``, ``network``, ``disk`` and
 ``blocking``; by itself a simulation only disturbs the order of things. Faults are what the scenario does to
 hosts and network.
@@ -52,7 +52,7 @@ _FINALLY_BLOCKS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult(Generic[T]):
-    """What came out of one run."""
+    """The result of one simulation."""
 
     value: T
     seed: int | str
@@ -62,7 +62,7 @@ class SimulationResult(Generic[T]):
 
 
 class Simulation:
-    """The world of one run, as the scenario sees it."""
+    """The world of one simulation, as the scenario sees it."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ def simulate(
     shuffle: bool = True,
     loop_time: LoopTime | None = None,
     trace_callbacks: bool = False,
-    lines_kept: int | None = None,
+    lines_retained: int | None = None,
 ) -> SimulationResult[T]:
     """Run ``scenario`` to its end on virtual time.
 
@@ -129,13 +129,12 @@ def simulate(
         limit_s: virtual seconds the scenario may take.
         shuffle: whether ready tasks run in random order; False is asyncio's order, to look at one thing at
         a time.
-        loop_time: what the program is told about time; None tells it exactly.
+        loop_time: how the program reads time; None is exact.
         trace_callbacks: whether the trace holds each step of each task. Long.
-        lines_kept: how many lines of trace are kept; None keeps a few thousand.
+        lines_retained: how many lines of trace are retained; None: a few thousand.
 
     Raises:
-        SimulationError: a deadlock, a livelock, too long, something forbidden, or an exception that reached
-        nobody.
+        SimulationError: a deadlock, a livelock, too long, something forbidden, or an unhandled exception.
         BaseException: whatever ``scenario`` raises, with a note that says how to repeat it.
     """
     entropy = SeededEntropy(seed)
@@ -145,7 +144,7 @@ def simulate(
         loop_time=loop_time,
         limit_s=limit_s,
         trace_callbacks=trace_callbacks,
-        lines_kept=lines_kept,
+        lines_retained=lines_retained,
     )
     simulation = Simulation(seed, loop, entropy, network, disk)
     with _deterministic_collector(), _silenced_dead():
@@ -200,17 +199,17 @@ def _explain(error: BaseException, simulation: Simulation) -> None:
 def _bury(loop: SimulatedLoop) -> None:
     """End what is left now, in order: killed processes, and after a failure the rest too.
 
-    Otherwise it would end when the garbage collector likes, in the middle of something else. What runs of it
-    finds its loop and its process as they were.
+    Otherwise it would end when the garbage collector likes, in the middle of something else. Code of it that
+    is executed finds its loop and its process as they were.
     """
-    heard = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)  # nobody is there to hear their complaints
+    previous = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # what they log is of no use
     with warnings.catch_warnings(), loop.entered():
-        warnings.simplefilter("ignore")  # nor to run what they start
-        for _ in range(2):  # what the first ones begin has not run, and begins nothing when it is ended
+        warnings.simplefilter("ignore")  # about coroutines that they start and that are never executed
+        for _ in range(2):  # what the first ones begin was not executed, and begins nothing when it is ended
             for task in loop.unfinished_tasks():
                 _close(task)
-    logging.disable(heard)
+    logging.disable(previous)
 
 
 def _close(task: SimulatedTask) -> None:
@@ -238,7 +237,7 @@ def _innermost_open(coroutine: Any) -> CoroutineType[Any, Any, Any] | None:
 
 @contextlib.contextmanager
 def _deterministic_collector() -> Iterator[None]:
-    """Keep the garbage collector, which runs finalisers, from choosing its own moments.
+    """Prevent the garbage collector, which runs finalisers, from choosing its own moments.
 
     The loop collects at moments of its own; what was there before is frozen, so that this is cheap.
     """
@@ -258,11 +257,11 @@ def _silenced_dead() -> Iterator[None]:
     """Say nothing about coroutines of killed processes that could not clean up: that is the point."""
     hook = sys.unraisablehook
 
-    def quiet(unraisable: Any) -> None:
+    def without_killed(unraisable: Any) -> None:
         if not isinstance(unraisable.exc_value, (ProcessGoneError, GeneratorExit)):
             hook(unraisable)
 
-    sys.unraisablehook = quiet
+    sys.unraisablehook = without_killed
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
 """A chunk provider and a row store that fail on purpose, in every way their contracts allow.
 
 Fault model. A modifying call may fail before it had any effect; it may have its effect and lose the reply; a
-write may be torn, leaving a part of its bytes; it may hang. The process may die at any of these points: then
-the call raises :class:`ProcessGoneError`, which nobody handles. Reads may
+write may be torn, leaving a part of its bytes; it may stall for ever. The process may die at any of these
+points: then the call raises :class:`ProcessGoneError`, which is never handled. Reads may
 fail, be slow, and return flipped bits. What was acknowledged stays: losing acknowledged objects is not
 something to survive but to detect, and tests do that by damaging ``MemoryChunkProvider.objects`` directly.
 """
@@ -25,10 +25,10 @@ from headrace.testing.failures import ProcessGoneError
 class Fault(Enum):
     """What happens to one modifying call."""
 
-    FAIL = "nothing happens, the caller is told that the outcome is unknown"
-    FULL = "nothing happens, the caller is told that there is no space"
-    LOSE_REPLY = "it happens, the caller is told that the outcome is unknown"
-    TEAR = "half of the bytes are written, the caller is told that the outcome is unknown"
+    FAIL = "nothing happens, the outcome is reported as unknown"
+    FULL = "nothing happens, the caller gets an error: no space"
+    LOSE_REPLY = "it happens, the outcome is reported as unknown"
+    TEAR = "half of the bytes are written, the outcome is reported as unknown"
     HANG = "nothing happens, the caller waits until it is cancelled"
     DIE_BEFORE = "the process dies, nothing happened"
     DIE_TORN = "the process dies, half of the bytes were written"

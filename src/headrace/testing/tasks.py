@@ -1,4 +1,4 @@
-"""What a simulated loop runs: futures, tasks and callbacks that know their process and keep their identity.
+"""For the simulated loop: futures, tasks and callbacks that know their process and keep their identity.
 
 Tasks and futures hash by a counter, not by address: sets of them (``TaskGroup``, ``asyncio.wait``) then
 iterate alike in every run.
@@ -16,7 +16,7 @@ from headrace.testing.process import CURRENT_PROCESS, SimulatedProcess
 
 
 class NumberedLoop(asyncio.AbstractEventLoop):
-    """A loop that numbers what it runs."""
+    """A loop that numbers its tasks and futures."""
 
     @abstractmethod
     def next_serial(self) -> int:
@@ -87,7 +87,7 @@ class SimulatedTask(asyncio.Task[Any]):
 
 
 class SimulatedHandle(asyncio.Handle):
-    """A callback that is ready, in the process of whoever scheduled it."""
+    """A callback that is ready, in the process that scheduled it."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """What happened in a simulation, line by line, so that two runs of one seed can be compared and one be read.
 
 A line is ``<virtual seconds> <source> <event> <key>=<value> ...``. Values must not depend on the process: no
-addresses, no real times, no hashes. Every line goes into a digest; the last ones are kept to be shown.
+addresses, no real times, no hashes. Every line goes into a digest; the last ones are retained to be shown.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-#: Lines kept unless told otherwise; a failed simulation shows the last of them.
-LINES_KEPT_DEFAULT: Final = 2_000
+#: Lines retained by default; a failed simulation shows the last of them.
+LINES_RETAINED_DEFAULT: Final = 2_000
 
 
 class Trace:
     """An append-only record of one simulation."""
 
-    def __init__(self, now: Callable[[], float], *, lines_kept: int | None = LINES_KEPT_DEFAULT) -> None:
+    def __init__(
+        self, now: Callable[[], float], *, lines_retained: int | None = LINES_RETAINED_DEFAULT
+    ) -> None:
         self._now = now
-        self._lines: deque[str] = deque(maxlen=lines_kept)
+        self._lines: deque[str] = deque(maxlen=lines_retained)
         self._digest = hashlib.blake2b(digest_size=16)
         self.count = 0
 
@@ -40,12 +42,12 @@ class Trace:
 
     @property
     def lines(self) -> list[str]:
-        """The lines that were kept, oldest first."""
+        """The retained lines, oldest first."""
         return list(self._lines)
 
     @property
     def digest(self) -> str:
-        """Hexadecimal digest of every line so far, kept or not."""
+        """Hexadecimal digest of every line so far, retained or not."""
         return self._digest.hexdigest()
 
 

@@ -21,9 +21,9 @@ from headrace.wal.memory import MemoryLogStore, MemoryWal
 class WalFault(Enum):
     """What happens to one write of a log."""
 
-    FAIL = "nothing is written, the caller is told that the outcome is unknown"
-    LOSE_REPLY = "it is written, the caller is told that the outcome is unknown"
-    FULL = "nothing is written, the caller is told that there is no space"
+    FAIL = "nothing is written, the outcome is reported as unknown"
+    LOSE_REPLY = "it is written, the outcome is reported as unknown"
+    FULL = "nothing is written, the caller gets an error: no space"
     DIE_BEFORE = "the process dies, nothing was written"
     DIE_AFTER = "the process dies, it was written"
 
@@ -91,4 +91,4 @@ class FaultyMemoryWal(MemoryWal):
 
     @staticmethod
     def _ignore(_: Frame, __: Exception | None) -> None:
-        """Nobody is there any more."""
+        """The owner is gone."""

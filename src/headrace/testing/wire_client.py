@@ -8,7 +8,7 @@ from itertools import count
 from typing import TypeVar
 
 from headrace.errors import ConnectionLostError
-from headrace.testing.failures import StuckError
+from headrace.testing.failures import StalledError
 from headrace.wire.catalogue import VERSION, VERSION_OLDEST
 from headrace.wire.commands import Hello
 from headrace.wire.commands.kinds import Command
@@ -18,14 +18,14 @@ C = TypeVar("C", bound=Command)
 
 _READ_BYTES: int = 1 << 16
 
-LOSES_PATIENCE_S: float = 5.0
-"""Who waits for less than this wants to give up in the middle."""
+GIVES_UP_BELOW_S: float = 5.0
+"""A caller with a timeout below this gives up on purpose."""
 
 
 class WireClient:
     """One connection to a segment store. One caller at a time.
 
-    With ``must_answer_s`` it does not lose patience: a server that takes longer than that is stuck.
+    With ``must_answer_s`` a server that does not answer in that time is stalled, and that is an error.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class WireClient:
         """Open a connection and exchange greetings.
 
         Raises:
-            ConnectionLostError: nobody there, or not in time.
+            ConnectionLostError: no server there, or no connection in time.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -78,14 +78,14 @@ class WireClient:
 
         Raises:
             ConnectionLostError: any of them may have arrived.
-            StuckError: the server does not take them.
+            StalledError: the server does not take them.
         """
         try:
             async with asyncio.timeout(self._limit(timeout_s)):
                 self._writer.write(b"".join(encode(request) for request in requests))
                 await self._writer.drain()
         except TimeoutError as error:
-            self._check_patience(timeout_s)
+            self._check_may_give_up(timeout_s)
             raise ConnectionLostError("not sent in time") from error
         except OSError as error:
             raise ConnectionLostError(str(error)) from error
@@ -95,7 +95,7 @@ class WireClient:
 
         Raises:
             ConnectionLostError: there is none.
-            StuckError: the server says nothing.
+            StalledError: the server says nothing.
         """
         try:
             async with asyncio.timeout(self._limit(timeout_s)):
@@ -106,20 +106,20 @@ class WireClient:
                     self._decoder.feed(data)
                 return reply
         except TimeoutError as error:
-            self._check_patience(timeout_s)
+            self._check_may_give_up(timeout_s)
             raise ConnectionLostError("no reply in time") from error
         except OSError as error:
             raise ConnectionLostError(str(error)) from error
 
     def _limit(self, timeout_s: float) -> float:
-        if self._must_answer_s is None or timeout_s < LOSES_PATIENCE_S:
+        if self._must_answer_s is None or timeout_s < GIVES_UP_BELOW_S:
             return timeout_s
         return self._must_answer_s
 
-    def _check_patience(self, timeout_s: float) -> None:
-        """That time is over. Raises: StuckError if it must not be."""
+    def _check_may_give_up(self, timeout_s: float) -> None:
+        """That time is over. Raises: StalledError if it must not be."""
         if self._limit(timeout_s) == self._must_answer_s:
-            raise StuckError(
+            raise StalledError(
                 f"nothing disturbs the server, and it does not answer in {self._must_answer_s} s"
             )
 

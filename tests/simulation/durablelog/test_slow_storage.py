@@ -35,13 +35,13 @@ UNTHROTTLED = dataclasses.replace(CONFIG, throttle=ThrottleConfig(delay_max_s=0.
 
 
 class SlowChunks(MemoryChunkProvider):
-    """Takes as long as its rate says; ``stuck`` storage does not answer at all."""
+    """Takes as long as its rate says; ``is_stalled`` storage does not answer at all."""
 
-    stuck = False
+    is_stalled = False
 
     async def _take(self, buffers):
         await asyncio.sleep(sum(map(len, buffers)) / STORAGE_RATE)
-        while self.stuck:  # noqa: ASYNC110 - nobody is there to tell it
+        while self.is_stalled:  # noqa: ASYNC110 - nothing could set an event
             await asyncio.sleep(1)
 
     async def create(self, name, buffers=(), beside=None):
@@ -74,9 +74,9 @@ class GreedyWriter:
         loop = asyncio.get_running_loop()
         while True:
             if not self.target.can_accept(len(BLOCK)):
-                room = asyncio.Event()
-                self.target.wait_capacity(1, room.set)
-                await room.wait()
+                capacity = asyncio.Event()
+                self.target.wait_capacity(1, capacity.set)
+                await capacity.wait()
                 continue
             last = max(self.sent, 0) + 1
             self.target.append_block(
@@ -148,7 +148,7 @@ def test_a_container_whose_storage_is_stuck_stops_at_once_and_tells_its_writer()
                 storage_writer=dataclasses.replace(CONFIG.storage_writer, stop_flush_s=1.0),
             ),
         ).start()
-        world.chunks.stuck = True
+        world.chunks.is_stalled = True
         task = asyncio.ensure_future(world.writer.run())
         await asyncio.sleep(60)
         assert not task.done(), "it waits"

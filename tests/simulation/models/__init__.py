@@ -1,1 +1,1 @@
-"""What must have happened, for somebody who knows nothing of the implementation but its answers."""
+"""What must have happened, by the answers alone: models share nothing with the implementation."""

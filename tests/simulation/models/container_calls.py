@@ -1,7 +1,7 @@
-"""What clients of a container ask, with every verb it has, and what they are told.
+"""Requests and answers of clients of a container, with every verb it has.
 
 The words of ``segment_calls`` are those of one segment over the wire; these are those of a container called
-directly, where a call may be about two segments and a segment may go and come back under its name.
+directly, where a call may be about two segments and a deleted segment may be created again under its name.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ ContainerCall = (
 
 @dataclass(frozen=True, slots=True)
 class LengthAnswer:
-    """The length right behind the operation; None if only that it is durable was told."""
+    """The length right behind the operation; None if the answer says only that it is durable."""
 
     length: int | None = None
 
@@ -217,7 +217,7 @@ class SegmentAnswer:
     length: int
     sealed: bool
     attributes: Mapping[bytes, int] | None = None
-    """None if only the rest was told."""
+    """None if the answer contains only the rest."""
 
     def __str__(self) -> str:
         return describe_segment(self.start_offset, self.length, self.sealed, self.attributes or {})
@@ -245,13 +245,13 @@ ContainerAnswer = LengthAnswer | ValueAnswer | ReadAnswer | SegmentAnswer | Obse
 
 
 def describe_segment(start: int, length: int, sealed: bool, attributes: Mapping[bytes, int]) -> str:
-    """Return a segment for people, without what a container sets by itself."""
-    told = [
+    """Return a segment as text, without what a container sets by itself."""
+    shown = [
         f" {_key(key)}={value}"
         for key, value in sorted(attributes.items())
         if key == EVENT_COUNT or not is_core_attribute(key)
     ]
-    return f"[{start}, {length}){' sealed' * sealed}{''.join(told)}"
+    return f"[{start}, {length}){' sealed' * sealed}{''.join(shown)}"
 
 
 def _listed(updates: Sequence[AttributeUpdate]) -> str:

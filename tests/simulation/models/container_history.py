@@ -1,4 +1,4 @@
-"""Judges what clients of one container were told between two moments at which everything was looked at.
+"""Judges the answers of one container between two moments at which everything was looked at.
 
 Each such period begins with a known state, ends with an observation, and must have an order that leads from
 one to the other. What is unknown (the owner died before it answered) happened in the period or never.
@@ -61,7 +61,7 @@ _MERGES: Final = (MergeSegmentsCall, MergeIfThereCall)
 
 _LOOKS: Final = (ReadSegmentCall, SegmentInfoCall, GetAttributeCall, GetEntriesCall)
 
-#: Refused by a container only for what is durable; its other refusals may be about what is on its way.
+#: Refused by a container only for what is durable; its other refusals may be about what is in flight.
 PATIENT_CALLS: Final[tuple[type, ...]] = (CreateSegmentCall, SealSegmentCall, CreateTableCall)
 
 #: What a whole store refuses only for what is durable: every change of a segment but an append.
@@ -132,7 +132,7 @@ class ContainerHistory:
         self._history.refuse(operation, reason)
 
     def lose(self, operation: Operation, reason: str) -> None:
-        """Note that nobody will tell whether it happened."""
+        """Note that its outcome stays unknown."""
         self._history.lose(operation, reason)
 
     @property
@@ -144,7 +144,7 @@ class ContainerHistory:
         """Judge; what was observed last is where the next period begins.
 
         Raises:
-            NotLinearizableError: no order explains what clients were told.
+            NotLinearizableError: no order explains the answers.
         """
         operations = [*judgeable(self.operations, contested=self.contested, patient=self._patient)]
         verdict = linearize(operations, self.state, self._rules.step, steps_max=STEPS_MAX)
@@ -168,11 +168,11 @@ def judgeable(
 ) -> list[Operation]:
     """Return what the model can judge, in the words of the model.
 
-    * A merge seals its source first: if it came to nothing, or somebody saw the source meanwhile, that is
+    * A merge seals its source first: if it came to nothing, or a client saw the source meanwhile, that is
       one more operation, perhaps.
-    * A refusal may be about operations that are accepted and not yet durable: it is judged as if it had
-      been told when they were answered, and not at all if that never happened. Not so for the calls that
-      are ``patient``.
+    * A refusal may be about operations that are accepted and not yet durable: it is judged as if it
+      had been answered when they were, and not at all if that never happened. Not so for the calls that are
+      ``patient``.
     """
     judged = []
     for operation in operations:
@@ -215,12 +215,12 @@ def _seal_of_source(merge: Operation, observation: Operation) -> list[Operation]
 
 
 def _was_seen_sealed(merge: Operation, operations: list[Operation]) -> bool:
-    """Say whether somebody was told while the merge was under way that its source is sealed."""
+    """Say whether an answer during the merge said that its source is sealed."""
     call: Any = merge.call
     for other in operations:
         if other.started < merge.ended and merge.started < other.ended:
-            told: Any = other.call
-            if told.segment == call.source and (
+            other_call: Any = other.call
+            if other_call.segment == call.source and (
                 other.reason == "SegmentSealed" or getattr(other.result, "sealed", False)
             ):
                 return True

@@ -1,7 +1,7 @@
 """What a container is, to its clients: segments by name, and what every verb does to them.
 
 A segment is its content with a chained hash, its start, whether it is sealed, and its attributes. ``step``
-says which state follows an operation that was told a certain answer; no state means that a correct container
+says which state follows an operation with a certain answer; no state means that a correct container
 could not have answered so. A refusal is judged by computing what a correct container would have said.
 """
 
@@ -88,7 +88,7 @@ def make_segment(
     transient: bool,
     attributes: Mapping[bytes, int],
 ) -> ModelSegment:
-    """Return a segment with its key: equal for segments that no operation can tell apart."""
+    """Return a segment with its key: equal for segments that no operation can distinguish."""
     key = (length, digest, start, sealed, tuple(sorted(attributes.items())))
     return ModelSegment(pieces, length, digest, start, sealed, transient, attributes, key)
 
@@ -107,7 +107,7 @@ class ModelContainer:
 
     @property
     def key(self) -> object:
-        """Equal for states that no operation can tell apart."""
+        """Equal for states that no operation can distinguish."""
         return self.merged, tuple(sorted((name, found.key) for name, found in self.segments.items()))
 
     def changed(self, name: str, segment: ModelSegment | None) -> ModelContainer:
@@ -123,8 +123,8 @@ class ModelContainer:
         """Return what a new owner finds: transient segments and the memory of merges are gone."""
         if not self.merged and not any(found.transient for found in self.segments.values()):
             return self
-        kept = {name: found for name, found in self.segments.items() if not found.transient}
-        return ModelContainer(kept)
+        lasting = {name: found for name, found in self.segments.items() if not found.transient}
+        return ModelContainer(lasting)
 
     def __str__(self) -> str:
         return ", ".join(
@@ -134,7 +134,7 @@ class ModelContainer:
 
 
 def state_of(seen: ObserveAnswer) -> ModelContainer:
-    """Return the state that was observed; what lies below a start offset is nobody's to see any more."""
+    """Return the state that was observed; what lies below a start offset is invisible."""
     segments = {}
     for name, found in seen.segments.items():
         facts = found.facts
@@ -318,18 +318,18 @@ def _merge(
     state: ModelContainer, call: MergeSegmentsCall, answer: LengthAnswer | None
 ) -> ModelContainer | None:
     target = _get(state, call.segment)
-    told = None if answer is None else answer.length
+    length_after = None if answer is None else answer.length
     source = state.segments.get(call.source)
     if source is None:
         if (call.source, call.segment) not in state.merged:
             raise RefusedError("NoSuchSegment")
-        return state if told is None or told == target.length else None
+        return state if length_after is None or length_after == target.length else None
     if target.sealed:
         raise RefusedError("SegmentSealed")
     if source.start:
         raise RefusedError("InvalidArgument")
     after = _extended(target, source.pieces, evaluate(target, call.updates))
-    if told is not None and told != after.length:
+    if length_after is not None and length_after != after.length:
         return None
     segments = dict(state.segments)
     segments[call.segment] = after
@@ -377,7 +377,7 @@ def _read(state: ModelContainer, call: ReadSegmentCall, answer: ReadAnswer | Non
     at_end = end >= found.length
     if (answer.at_tail, answer.end_of_segment) != (at_end and not found.sealed, at_end and found.sealed):
         return None
-    # Nothing is an answer only where there is nothing, and not to somebody who waits.
+    # An empty answer is correct only where there is nothing, and not for a read that waits.
     return state if answer.data or (at_end and (found.sealed or not call.wait)) else None
 
 
@@ -389,12 +389,12 @@ def _read_refusal(state: ModelContainer, call: ReadSegmentCall) -> str:
         return "SegmentTruncated"
     if found.sealed and call.offset > found.length:
         return "InvalidArgument"
-    # Whoever waited at the tail learns of the seal; whoever comes later is told of the end.
+    # A read that waited at the tail is refused by the seal; a later one gets the end of the segment.
     return "SegmentSealed" if found.sealed and call.wait and call.offset == found.length else ""
 
 
 def _waiter_refusal(state: ModelContainer, call: Any) -> str:
-    """Return why whoever waits beyond the end is refused once the segment is sealed; else nothing."""
+    """Return why a read that waits beyond the end is refused once the segment is sealed; else nothing."""
     found = state.segments.get(call.segment) if isinstance(call, ReadSegmentCall) and call.wait else None
     return "SegmentSealed" if found is not None and found.sealed and call.offset > found.length else ""
 

@@ -1,4 +1,4 @@
-"""Looks at everything a container holds, and at what storage holds for it, when nobody else is at work."""
+"""Looks at everything a container holds, and at what storage holds for it, when no client is at work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from headrace.errors import ContainerOfflineError, NoSuchSegmentError, StorageReadError, ThrottledError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.testing.failures import SimulationError, StuckError
+from headrace.testing.failures import SimulationError, StalledError
 from tests.simulation.models.container_calls import ObserveAnswer, ObservedSegment, SegmentAnswer
 from tests.simulation.models.container_model import ModelSegment
 from tests.simulation.models.table_model import TableAnswer
@@ -36,7 +36,7 @@ async def observe(container: SegmentContainer, names: Iterable[str], entropy: Se
 
 
 async def observe_table(container: SegmentContainer, name: str) -> TableAnswer:
-    """Return everything in a table, as its iterator and its look-ups tell alike."""
+    """Return everything in a table, which its iterator and its look-ups agree about."""
     seen: dict[bytes, tuple[bytes, int]] = {}
     token = b""
     try:
@@ -55,17 +55,17 @@ async def observe_table(container: SegmentContainer, name: str) -> TableAnswer:
 
 
 def check_known(container: SegmentContainer, names: Collection[str]) -> None:
-    """Check the container itself, and that nobody's segments are in it."""
+    """Check the container itself, and that it has no unknown segments."""
     container.check()
     found = {name for name in container.state.by_name if not name.startswith("_system/")} - set(names)
-    assert not found, f"nobody has created {sorted(found)}"
+    assert not found, f"no client has created {sorted(found)}"
 
 
 async def read_all(container: SegmentContainer, name: str, entropy: SeededEntropy) -> bytes:
     """Read a segment from its start to its end, in pieces of any size, however often that takes.
 
     Raises:
-        StuckError: it takes too often.
+        StalledError: it takes too often.
     """
     content, failures, offset = b"", 0, 0
     while True:
@@ -82,7 +82,7 @@ async def read_all(container: SegmentContainer, name: str, entropy: SeededEntrop
                 raise
             failures += 1
             if failures > _READ_ATTEMPTS_MAX:
-                raise StuckError(f"{name} cannot be read at {offset}") from None
+                raise StalledError(f"{name} cannot be read at {offset}") from None
             await asyncio.sleep(0.05)
             continue
         data = result.to_bytes()
@@ -91,11 +91,11 @@ async def read_all(container: SegmentContainer, name: str, entropy: SeededEntrop
 
 
 async def check_stored(
-    container: SegmentContainer, segments: Mapping[str, ModelSegment], others: Collection[str] = ()
+    container: SegmentContainer, segments: Mapping[str, ModelSegment], unjudged: Collection[str] = ()
 ) -> None:
-    """Flush, and compare what storage holds with what clients know; look for objects left behind.
+    """Flush, and compare what storage holds with what clients know; look for garbage.
 
-    ``others`` are segments that exist, too, with a content that is not judged here.
+    ``unjudged`` are segments that exist, too, with a content that is not judged here.
 
     Raises:
         SimulationError: they differ.
@@ -110,10 +110,10 @@ async def check_stored(
             await writer.flush_all()
     except TimeoutError:
         tasks = "\n".join(str(task) for task in sorted(asyncio.all_tasks(), key=str))
-        raise StuckError(f"storage does not catch up: {tasks}") from None
+        raise StalledError(f"storage does not catch up: {tasks}") from None
     writer.check()
     live: set[str] = set()
-    for name in others:
+    for name in unjudged:
         live.add((await container.resolve(name)).storage_name)
     for name, found in segments.items():
         state = await container.resolve(name)
@@ -122,9 +122,9 @@ async def check_stored(
             if found.length:
                 raise SimulationError(f"storage does not know {name}")
             continue
-        told = (stored.start_offset, stored.length, stored.sealed)
-        if told != (found.start, found.length, found.sealed):
-            raise SimulationError(f"storage says {told} of {name}")
+        shown = (stored.start_offset, stored.length, stored.sealed)
+        if shown != (found.start, found.length, found.sealed):
+            raise SimulationError(f"storage says {shown} of {name}")
         data = await storage.read_stored(state.storage_name, found.start, found.length - found.start)
         if data != found.content(found.start, found.length):
             raise SimulationError(f"storage holds other bytes of {name}")
@@ -136,4 +136,4 @@ async def check_stored(
         if not storage.statistics().garbage_runs:
             return
         await asyncio.sleep(0.1)
-    raise StuckError("garbage is not collected")
+    raise StalledError("garbage is not collected")

@@ -1,4 +1,4 @@
-"""What clients of a whole store were told: one history per stream segment, transactions and all.
+"""The answers of a whole store: one history per stream segment, with its transactions.
 
 Histories of objects that share nothing can be judged one by one, and small ones are judged fast. A merge
 stays within a stream segment and those beside it, so these are the objects.
@@ -106,7 +106,7 @@ class StoreHistory:
         return [family for family in self.families.values() if family.container_id == container_id]
 
     def on_owner(self, container_id: int) -> None:
-        """A container is about to start: it lets go of transient segments and forgets merges."""
+        """A container is about to start: it removes transient segments and forgets merges."""
         for family in self._families(container_id):
             family.history.start("store", NextOwnerCall())
 
@@ -115,10 +115,10 @@ class StoreHistory:
         self.start("store", DeleteSegmentCall(name))
 
     def end_period(self, family: Family, seen: ObserveAnswer | TableAnswer) -> None:
-        """Judge a family up to what is seen of it, now that nobody else is at work.
+        """Judge a family up to what is seen of it, now that no client is at work.
 
         Raises:
-            NotLinearizableError: no order explains what clients were told.
+            NotLinearizableError: no order explains the answers.
         """
         call: Any = ObserveCall()
         if isinstance(seen, TableAnswer):

@@ -1,7 +1,7 @@
 """What a table segment is, to its clients: keys with values and versions, and what each request does to them.
 
 A version is whatever the table says it is; what matters is that it changes with the value and with nothing
-else. The version that an update of unknown outcome has given is learned from whoever sees it first.
+else. The version that an update of unknown outcome has given is learned from the first answer with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.testing.history import Operation, Outcome
 from tests.simulation.models.container_calls import NextOwnerCall
 
 Entries = Mapping[bytes, tuple[bytes, int | None]]
-"""Value and version by key; None where nobody was told the version."""
+"""Value and version by key; None where no answer contained the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ModelTable:
 
     @property
     def key(self) -> object:
-        """Equal for states that no operation can tell apart."""
+        """Equal for states that no operation can distinguish."""
         known = sorted((key, value, -2 if v is None else v) for key, (value, v) in self.entries.items())
         return self.exists, tuple(known)
 
@@ -228,10 +228,10 @@ def _observe(state: ModelTable, _: ObserveTableCall, answer: TableAnswer) -> Mod
     return _learn(state, answer.entries)
 
 
-def _learn(state: ModelTable, told: Mapping[bytes, tuple[bytes, int] | None]) -> ModelTable | None:
-    """Return the state with the versions that were told, or None if something told is wrong."""
+def _learn(state: ModelTable, answer: Mapping[bytes, tuple[bytes, int] | None]) -> ModelTable | None:
+    """Return the state with the versions of the answer, or None if the answer is wrong."""
     learned = {}
-    for key, seen in told.items():
+    for key, seen in answer.items():
         known = state.entries.get(key)
         if seen is None or known is None:
             if seen is not known:

@@ -1,7 +1,7 @@
 """What a table segment was at each moment, by its durable log alone, and which answers that explains.
 
-The log is decoded here once more, by somebody who knows nothing of indexes, caches or updates on their way.
-Each change that becomes durable makes a moment. Whatever a call is told must have been so at some moment
+The log is decoded here once more, by code that shares nothing with indexes, caches or updates in flight. Each
+change that becomes durable makes a moment. An answer must have been true at some moment of the call,
 between its beginning and its end; what it has written must be what one of these moments brought.
 """
 
@@ -244,15 +244,15 @@ class Span:
         )
 
     def has_changes(self, position: int, known: Mapping[bytes, Found], deltas: Sequence[TableDelta]) -> bool:
-        """Whether who knew a table at ``position`` knows all of it after these answers, the last to the end.
+        """Whether these answers, the last to the end, complete what was known of a table at ``position``.
 
-        That a key was removed is not told. Only for a span of one table.
+        They do not contain removals of keys. Only for a span of one table.
         """
         seen, at = dict(known), position
         first, last = self.moments[0], self.moments[-1]
         for number, delta in enumerate(deltas):
             if number == 0:
-                assert delta.should_clear or position >= first.start_offset, "nobody told of the truncation"
+                assert delta.should_clear or position >= first.start_offset, "the truncation is missing"
             assert not delta.should_clear or at < last.start_offset
             if delta.should_clear:
                 seen.clear()

@@ -37,7 +37,7 @@ def cache_of(bytes_max: int) -> BlockCache:
 
 
 class Containers:
-    """Some containers of one process on storage that hangs."""
+    """Some containers of one process on storage that is stalled."""
 
     def __init__(self, sim, count: int) -> None:
         self.sim = sim
@@ -69,7 +69,7 @@ class Containers:
 
 
 class Writer:
-    """Appends blocks of its own number as fast as it may, and keeps count of what is durable."""
+    """Appends blocks of its own number as fast as it may, and counts what is durable."""
 
     def __init__(self, container: SegmentContainer, number: int) -> None:
         self.target = container.append_target("s")
@@ -88,9 +88,9 @@ class Writer:
     async def run(self) -> None:
         while self.failed is None:
             if not self.target.can_accept(len(self.block)):
-                room = asyncio.Event()
-                self.target.wait_capacity(1, room.set)
-                await room.wait()
+                capacity = asyncio.Event()
+                self.target.wait_capacity(1, capacity.set)
+                await capacity.wait()
                 continue
             last = max(self.sent, 0) + 1
             self.target.append_block(
@@ -170,8 +170,8 @@ def test_a_log_with_more_merged_and_deleted_bytes_than_the_cache_holds_is_recove
 
 @pytest.mark.parametrize("replay_operations", [1, 500])
 def test_logs_that_hold_more_than_the_cache_together_are_recovered_one_behind_the_other(replay_operations):
-    """The cache was made smaller, or filled at different times: none may keep others out, nor itself by what
-    it has done half.
+    """The cache was made smaller, or filled at different times: no log may block another one, nor itself by
+    the part of it that is replayed.
     """
 
     async def scenario(sim):
@@ -183,7 +183,7 @@ def test_logs_that_hold_more_than_the_cache_together_are_recovered_one_behind_th
         for container in world.containers:
             for number in range(20):
                 await container.append(container.find_segment("s"), bytes([number]) * (256 * KIB))
-        await world.stop()  # storage hangs: all of it is left to the logs
+        await world.stop()  # storage is stalled: only the logs have the bytes
 
         cache = cache_of(CACHE_BYTES)
         world.chunks = FaultyChunkProvider(MemoryChunkProvider())

@@ -21,7 +21,7 @@ _WRITERS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One program and the size of its whole runs."""
+    """One program and the size of its unreduced runs."""
 
     run: Callable[[Simulation, Reduction], Coroutine[Any, Any, Any]]
     lives: int

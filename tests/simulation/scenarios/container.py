@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headrace.errors import CorruptionError, HeadraceError
-from headrace.testing.failures import SimulationError, StuckError
+from headrace.testing.failures import SimulationError, StalledError
 from headrace.testing.host import HostDownError
 from headrace.testing.simulation import Simulation
 from tests.simulation.models.container_calls import DeleteSegmentCall
@@ -23,7 +23,7 @@ from tests.simulation.scenarios.container_world import ContainerWorld, Owner
 from tests.simulation.workloads.container_clients import ContainerClient
 
 #: Virtual seconds in which clients of an owner that nothing ends must have their answers.
-_PATIENCE_S: Final = 300.0
+_STALL_TIMEOUT_S: Final = 300.0
 
 
 async def upheaval(sim: Simulation, reduction: Reduction = ALL, *, chains: bool = False) -> ContainerHistory:
@@ -50,7 +50,7 @@ async def upheaval(sim: Simulation, reduction: Reduction = ALL, *, chains: bool 
         if ending == "rival":
             await _compete(world, owner, clients, life)
         elif ending == "stop":
-            await wait_for(owner, clients, _PATIENCE_S, must=True)
+            await wait_for(owner, clients, _STALL_TIMEOUT_S, must=True)
             await world.end(owner, ending)
         else:
             await wait_for(owner, clients, (0.03, 0.3, 3.0)[entropy.randbelow(3)] * entropy.random())
@@ -63,8 +63,8 @@ async def upheaval(sim: Simulation, reduction: Reduction = ALL, *, chains: bool 
 def _chained(profile: ContainerProfile) -> ContainerProfile:
     """Have what is merged be merged into before.
 
-    Storage that is slow and fails takes longer than usual for such chains; nobody is to be told before that
-    there is no room for a segment.
+    Storage that is slow and fails takes longer than usual for such chains; until then no client should be
+    refused because no slot for a segment is free.
     """
     eviction = dataclasses.replace(profile.container.eviction, eviction_cut_s=60.0)
     container = dataclasses.replace(profile.container, eviction=eviction)
@@ -98,7 +98,7 @@ async def wait_for(
     """Wait until all tasks are done or the owner has ended, or for ``limit_s`` seconds.
 
     Raises:
-        StuckError: that time was over and it ``must`` not be.
+        StalledError: that time was over and it ``must`` not be.
     """
     over = asyncio.ensure_future(owner.over.wait())
     done = asyncio.ensure_future(asyncio.wait(tasks))
@@ -107,19 +107,19 @@ async def wait_for(
         task.cancel()
     if must and not ended:
         places = [f"{task.get_name()}: {getattr(task, 'place', '?')}" for task in tasks if not task.done()]
-        raise StuckError(f"clients wait for ever: {'; '.join(places)}")
+        raise StalledError(f"clients wait for ever: {'; '.join(places)}")
 
 
 async def _see_off(owner: Owner, tasks: Sequence[asyncio.Task[None]], *, fenced: bool = False) -> None:
-    """Every client of an owner that has ended is told so; one that fails otherwise is a mistake.
+    """Every client of an owner that has ended is notified; one that fails otherwise is a mistake.
 
-    An owner that was ``fenced`` may miss objects that its successor has collected, and think the worst.
+    An owner that was ``fenced`` may miss objects that its successor has collected, and report corruption.
     """
     if owner.lives and tasks:
         done = asyncio.ensure_future(asyncio.wait(tasks))
         killed = asyncio.ensure_future(_wait_killed(owner))
         ended, _ = await asyncio.wait(
-            [done, killed], timeout=_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED
+            [done, killed], timeout=_STALL_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
         )
         for task in (done, killed):
             task.cancel()
@@ -127,7 +127,7 @@ async def _see_off(owner: Owner, tasks: Sequence[asyncio.Task[None]], *, fenced:
             places = [
                 f"{task.get_name()}: {getattr(task, 'place', '?')}" for task in tasks if not task.done()
             ]
-            raise StuckError(f"clients of an owner that has ended still wait: {'; '.join(places)}")
+            raise StalledError(f"clients of an owner that has ended still wait: {'; '.join(places)}")
     for task in tasks:
         if task.done() and not task.cancelled():
             task.result()
@@ -150,7 +150,7 @@ async def _compete(world: ContainerWorld, owner: Owner, clients: list[asyncio.Ta
     world.history.contested = True
     host = sim.hosts.get("rival") or sim.host("rival", disk=owner.host.disk)
     for name, transient in world.known.items():
-        if transient:  # the new owner lets go of it when it starts
+        if transient:  # the new owner removes it when it starts
             world.history.start("rival", DeleteSegmentCall(name))
     try:
         rival = await world.open_owner(host)
@@ -177,7 +177,7 @@ async def _finish(world: ContainerWorld) -> None:
     host.disk.slowness = 1.0
     owner = await world.start_owner(host)
     clients = start_clients(world, owner, "last")
-    await wait_for(owner, clients, _PATIENCE_S, must=True)
+    await wait_for(owner, clients, _STALL_TIMEOUT_S, must=True)
     await _see_off(owner, clients)
     host.kill()
     owner = await world.start_owner(host)

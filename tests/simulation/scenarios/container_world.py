@@ -1,8 +1,8 @@
 """One container's world: its log, its storage, its machine, and how its owners come and go.
 
 The log is the one in files on a simulated disk or the one in memory, and so is the storage; what survives of
-them is what the next owner finds. Everything that clients are told goes into one ``ContainerHistory``, and
-every owner is looked at before anybody may use it.
+them is what the next owner finds. All answers go into one ``ContainerHistory``, and
+every owner is looked at before clients may use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.testing.disk import Moment
-from headrace.testing.failures import SimulationError, StuckError
+from headrace.testing.failures import SimulationError, StalledError
 from headrace.testing.host import HostDownError, SimulatedHost
 from headrace.testing.process import SimulatedProcess
 from headrace.testing.simulation import Simulation
@@ -86,7 +86,7 @@ class ContainerWorld:
         """Start a container on ``host``, observed and judged, whatever it takes.
 
         Raises:
-            StuckError: it takes too long.
+            StalledError: it takes too long.
             CorruptionError: what is on disk contradicts itself; nothing here damages it.
         """
         for attempt in range(_ATTEMPTS_MAX):
@@ -112,10 +112,10 @@ class ContainerWorld:
             self.history.succeed(operation, seen)
             self.history.end_period()
             return owner
-        raise StuckError(f"no owner in {_ATTEMPTS_MAX} attempts")
+        raise StalledError(f"no owner in {_ATTEMPTS_MAX} attempts")
 
     async def open_owner(self, host: SimulatedHost) -> Owner:
-        """Start a container on ``host`` as it is, in its running process or a new one."""
+        """Start a container on ``host``, in its running process or a new one."""
         if not host.is_up:
             host.boot()
         process = host.process
@@ -190,7 +190,7 @@ class ContainerWorld:
         except HostDownError:
             return
         except TimeoutError:
-            raise StuckError(f"the container does not stop{self.sim.loop.describe_tasks()}") from None
+            raise StalledError(f"the container does not stop{self.sim.loop.describe_tasks()}") from None
         left = owner.cache.statistics().used_bytes
         if left:
             raise SimulationError(f"a stopped container has left {left} bytes in the cache")

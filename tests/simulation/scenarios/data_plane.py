@@ -1,7 +1,7 @@
 """A whole segment store, used over the wire with every verb, while everything around it breaks.
 
 Listener, connections, several containers on one small cache, logs, storage: all real. Hosts die, disks fail,
-connections drop and clog, storage is slow, full or silent, containers end and come back within a process, and
+connections drop and clog, storage is slow, full or silent, containers end and recover within a process, and
 a second process takes over while the first still thinks it owns. Between two such periods everything is
 looked at, and in the end storage alone must have it.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headrace.limits import KIB, MIB
 from headrace.runtime.entropy import SeededEntropy
-from headrace.testing.failures import StuckError
+from headrace.testing.failures import StalledError
 from headrace.testing.faults.host_faults import HostFault, HostFaults
 from headrace.testing.host import SimulatedHost
 from headrace.testing.simulation import Simulation
@@ -37,7 +37,7 @@ STEPS: Final = 24
 _STREAMS_MANY: Final = 24
 
 #: Virtual seconds in which clients of a store that nothing disturbs must have their answers.
-_PATIENCE_S: Final = 600.0
+_STALL_TIMEOUT_S: Final = 600.0
 _MUST_ANSWER_S: Final = 120.0
 """However loaded and throttled it is: nothing that is asked takes longer where nothing disturbs."""
 
@@ -69,7 +69,7 @@ async def tempest(sim: Simulation, reduction: Reduction = ALL, *, crowds: bool =
 
 
 def _draw_crowded(entropy: SeededEntropy) -> dict[str, Any]:
-    """Return what is different in a profile whose clients come in crowds: waits and little room."""
+    """Return what is different in a profile whose clients come in crowds: waits and small bounds."""
     draw = entropy.randbelow
     return {
         "log_s_max": (0.0, 0.05, 0.5)[draw(3)],
@@ -104,7 +104,7 @@ async def _live(
     calm = ending == "stop"
     clients = _start_clients(world, f"{life}", reduction)
     if calm:
-        await _wait(clients, _PATIENCE_S, must=True)
+        await _wait(clients, _STALL_TIMEOUT_S, must=True)
     else:
         kinds = tuple(kind for kind in HostFault if kind.name.lower() not in reduction.without)
         hosts = [one, other] if ending == "move" else [one]
@@ -114,7 +114,7 @@ async def _live(
         try:
             await _disturb(world, hosts, kinds, clients)
         except BaseExceptionGroup as group:
-            raise _first_of(group) from None  # of the judge, or what reached nobody
+            raise _first_of(group) from None  # of the judge, or unhandled
     await _end(world, one, other, ending)
 
 
@@ -150,7 +150,7 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _end(world: StoreWorld, one: SimulatedHost, other: SimulatedHost, ending: str) -> None:
-    """Nobody is left: no client, no store, nothing under way."""
+    """End everything: no client, no store, nothing in flight."""
     world.sim.network.heal()
     world.check_failures(fenced=ending == "move")
     if ending == "stop" and one.is_up:
@@ -201,7 +201,7 @@ async def _wait(tasks: list[asyncio.Task[None]], limit_s: float, *, must: bool =
     """Wait until all clients are done, or for ``limit_s`` seconds; a client that failed is a mistake.
 
     Raises:
-        StuckError: that time was over and it ``must`` not be.
+        StalledError: that time was over and it ``must`` not be.
     """
     done, left = await asyncio.wait(tasks, timeout=limit_s)
     for task in tasks:
@@ -209,7 +209,7 @@ async def _wait(tasks: list[asyncio.Task[None]], limit_s: float, *, must: bool =
             task.result()
     if must and left:
         places = [f"{task.get_name()}: {getattr(task, 'place', '?')}" for task in tasks if task in left]
-        raise StuckError(f"clients wait for ever: {'; '.join(places)}")
+        raise StalledError(f"clients wait for ever: {'; '.join(places)}")
 
 
 async def _finish(world: StoreWorld, one: SimulatedHost, reduction: Reduction) -> None:
@@ -218,7 +218,7 @@ async def _finish(world: StoreWorld, one: SimulatedHost, reduction: Reduction) -
     other = world.sim.hosts["other"]
     await world.begin(one)
     must_answer_s = None if world.profile.log_s_max > _SLOW_LOG_S else _MUST_ANSWER_S
-    await _wait(_start_clients(world, "last", reduction, must_answer_s), _PATIENCE_S, must=True)
+    await _wait(_start_clients(world, "last", reduction, must_answer_s), _STALL_TIMEOUT_S, must=True)
     await _end(world, one, other, "kill")
     store = await world.begin(one)
     await one.run(world.check_stored(store))

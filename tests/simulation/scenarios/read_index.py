@@ -2,9 +2,9 @@
 readers of every kind in between.
 
 Storage is the stand-in of ``read_index_world``: it holds answers back, fails, is slow, damaged, or has bytes
-at hand. Every byte that is answered is compared with what was appended, at once or after it was held for a
-while; every refusal must follow from the segment; in the end nobody waits for nothing, and the cache has all
-of its memory back.
+at hand. Every byte that is answered is compared with what was appended, at once or after it was lent for a
+while; every refusal must follow from the segment; in the end no read waits without reason, and all memory of
+the cache is free.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAMES: Final = tuple(f"s{number}" for number in range(8))
 _SEGMENTS_MAX: Final = 6
 _SEGMENT_BYTES_MAX: Final = 400_000
 _READINGS_MAX: Final = 12
-_HELD_MAX: Final = 6
+_UNRELEASED_MAX: Final = 6
 _STORAGE_TIMEOUT_S: Final = 5.0
 
 #: So long that everything has happened that can.
@@ -58,7 +58,7 @@ _READERS: Final = weigh(warm=1, fall_behind=1, read_on=10, read_somewhere=1, ans
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """A read under way, with all that its segment has ever held."""
+    """A read in flight, with all bytes that its segment ever had."""
 
     home: _Container
     segment: SegmentState
@@ -72,7 +72,7 @@ class Reading:
 
 
 class _Container:
-    """One container: its world, and who is what in it."""
+    """One container: its world, and its segments by role."""
 
     def __init__(self, cache: BlockCache, entropy: SeededEntropy) -> None:
         self.world = World(
@@ -120,15 +120,15 @@ class Turmoil:
         )
         self.homes = [_Container(self.cache, entropy) for _ in range(containers)]
         self.readings: list[Reading] = []
-        self.held: list[tuple[ReadResult, bytes]] = []
-        """Answers that somebody is slow to take, with what they have to be."""
+        self.unreleased: list[tuple[ReadResult, bytes]] = []
+        """Answers that a slow reader has not released, with the bytes they must contain."""
         self.judged = 0
-        self.turns = (0, 1, 3, 10) if self._readers_matter else (0, 0, 1, 2, 3, 10)
-        """How often the loop may turn between two steps."""
+        self.iterations = (0, 1, 3, 10) if self._readers_matter else (0, 0, 1, 2, 3, 10)
+        """Iterations of the loop between two steps."""
         self.sizes = (
             (BLOCK, 8 * KIB, 8 * KIB) if self._readers_matter else (500, 2_000, BLOCK, 16 * KIB, 40_000)
         )
-        """How much somebody may want who goes through a segment."""
+        """Sizes of sequential reads."""
         self._without = without
 
     async def step(self) -> None:
@@ -166,7 +166,7 @@ class Turmoil:
             home.world.append(segment, self.entropy.token(size))
 
     async def _store(self, home: _Container) -> None:
-        """Write some bytes, or complete the next merge once its turn has come."""
+        """Write some bytes, or complete the next merge if it is next."""
         segment = choose(self.entropy, home.segments)
         limit = home.limit_of(segment)
         if home.merges.get(segment) and segment.stored_length == limit:
@@ -214,7 +214,7 @@ class Turmoil:
             del home.world.bytes[gone]
 
     async def _evict(self, home: _Container) -> None:
-        """Let an idle segment leave memory, and come back. What was read of it is still held."""
+        """Evict an idle segment, and activate it. Answers with its bytes stay lent."""
         segment = choose(self.entropy, home.segments)
         used = any(reading.segment is segment for reading in self.readings)
         if not used and segment.is_settled and not home.merges.get(segment):
@@ -247,7 +247,7 @@ class Turmoil:
         home.is_troubled = True
 
     async def _time(self, _: _Container) -> None:
-        """Let so much time pass that what hangs takes too long."""
+        """Let so much time pass that stalled reads exceed their timeout."""
         for other in self.homes:
             other.is_troubled |= other.world.storage.is_held
         await asyncio.sleep(choose(self.entropy, (0.5, 2 * _STORAGE_TIMEOUT_S)))
@@ -255,16 +255,16 @@ class Turmoil:
     # ---- what readers do
 
     async def _read_on(self, home: _Container) -> None:
-        """Read where the last such read has ended, as who goes through a segment."""
+        """Read where the last such read has ended, as a sequential reader does."""
         self._go_on(home, choose(self.entropy, home.segments))
 
     async def _fall_behind(self, home: _Container) -> None:
-        """Somebody reads on, leaves all to others for a while, and comes back to storage that has changed."""
+        """Read sequentially, let other readers work for a while, and go on when storage has changed."""
         segment = choose(self.entropy, home.segments)
         self._go_on(home, segment)
-        others = [(home, other) for home in self.homes for other in home.segments if other is not segment]
+        rest = [(home, other) for home in self.homes for other in home.segments if other is not segment]
         for _ in range(self.entropy.randbelow(20)):
-            self._go_on(*choose(self.entropy, others))
+            self._go_on(*choose(self.entropy, rest))
             await asyncio.sleep(_MOMENT_S)
             self.judge()
         if "warm" not in self._without:
@@ -305,13 +305,13 @@ class Turmoil:
             choose(self.entropy, self.readings).task.cancel()
 
     async def _release(self, _: _Container) -> None:
-        self.release_held()
+        self.release_answers()
 
-    def release_held(self) -> None:
-        """Take the answers that were left, which must be what they were when they were given."""
-        for result, expected in self.held:
+    def release_answers(self) -> None:
+        """Release the answers, whose bytes must not have changed."""
+        for result, expected in self.unreleased:
             assert result.to_bytes() == expected, f"what was read at {result.offset} has changed since"
-        self.held.clear()
+        self.unreleased.clear()
 
     # ---- what must be true
 
@@ -321,8 +321,8 @@ class Turmoil:
         assert result.offset == offset
         assert result.length <= size
         expected = bytes(content[offset : offset + result.length])
-        if self.entropy.randbelow(3) == 0 and len(self.held) < _HELD_MAX:
-            self.held.append((result, expected))
+        if self.entropy.randbelow(3) == 0 and len(self.unreleased) < _UNRELEASED_MAX:
+            self.unreleased.append((result, expected))
         else:
             assert result.to_bytes() == expected, f"wrong bytes at {offset}"
 
@@ -356,14 +356,14 @@ class Turmoil:
         """Assert what holds between any two steps."""
         for home in self.homes:
             home.world.check()
-        if not self.held:
+        if not self.unreleased:
             statistics = self.cache.statistics()
-            assert statistics.pinned_bytes == statistics.lent_bytes == 0, "memory is held for nobody"
+            assert statistics.pinned_bytes == statistics.lent_bytes == 0, "memory is lent without a reader"
 
     # ---- the end
 
     async def finish(self) -> None:
-        """Let storage do all it has to; then nobody waits but for what may still be appended."""
+        """Let storage do all it has to; then reads wait only for bytes that may still be appended."""
         for home in self.homes:
             storage = home.world.storage
             storage.failures = storage.short_answers = storage.bytes_per_s = 0
@@ -382,20 +382,21 @@ class Turmoil:
             segment = reading.segment
             waits = reading.wait and segment.is_live and not segment.sealed
             reason = (
-                f"a read of {segment.name} at {reading.offset} of {segment.durable_length} waits for nothing"
+                f"a read of {segment.name} at {reading.offset} of {segment.durable_length} waits "
+                "without reason"
             )
             assert waits, reason
             assert reading.offset >= segment.durable_length, reason
 
     async def close(self) -> None:
-        """End the containers, one after the other. What was read is still held by its readers."""
+        """End the containers, one after the other. Answers stay lent to their readers."""
         for home in self.homes:
             home.is_closed = True
             await home.world.close()
             await asyncio.sleep(1)
             self.judge()
             assert not any(reading.home is home for reading in self.readings)
-        self.release_held()
+        self.release_answers()
         statistics = self.cache.statistics()
         assert statistics.used_bytes == statistics.pinned_bytes == statistics.lent_bytes == 0
         assert statistics.owners == statistics.tails == 0
@@ -403,8 +404,8 @@ class Turmoil:
         assert self.cache.set_aside_bytes == self.cache.containers == 0
         self.cache.check()
 
-    async def pause(self, turns: int) -> None:
-        for _ in range(turns):
+    async def pause(self, iterations: int) -> None:
+        for _ in range(iterations):
             await asyncio.sleep(0)
 
 
@@ -433,7 +434,7 @@ async def turmoil(sim: Simulation, reduction: Reduction = ALL) -> Turmoil:
         world = Turmoil(entropy, min(CONTAINERS, reduction.clients), reduction.without)
         for _ in range(min(choose(entropy, (STEPS // 5, STEPS // 2, STEPS)), reduction.steps)):
             await world.step()
-            await world.pause(choose(entropy, world.turns))
+            await world.pause(choose(entropy, world.iterations))
             world.judge()
             world.check()
         await world.finish()

@@ -1,6 +1,6 @@
 """Storage and its writer below a container without a log: random work, faults, deaths and readers in between.
 
-In the end everything is stored once and exactly, the log was let go of, and nothing is left behind.
+In the end everything is stored once and exactly, the log was truncated, and there is no garbage.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Trouble:
         return None if fault is not None and fault.name.lower() in self._without else fault
 
     def inject_commit(self, call: ModifyingCall) -> Fault | None:
-        """Decide about a commit of rows: those neither fill up nor hang."""
+        """Decide about a commit of rows: it is never refused for space and never stalls."""
         fault = self.inject(call)
         return None if fault in {Fault.FULL, Fault.HANG} else fault
 

@@ -18,7 +18,7 @@ from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.testing.failures import SimulationError, StuckError
+from headrace.testing.failures import SimulationError, StalledError
 from headrace.testing.host import HostDownError, SimulatedHost
 from headrace.testing.simulation import Simulation
 from headrace.testing.wal_faults import FaultyMemoryWal, WalFault
@@ -100,9 +100,9 @@ class StoreWorld:
         """Start a store on ``host``, observed and judged, whatever it takes; then let it listen.
 
         Raises:
-            StuckError: it takes too long.
+            StalledError: it takes too long.
             CorruptionError: what is on disk contradicts itself; nothing here damages it.
-            NotLinearizableError: no order explains what clients of the last period were told.
+            NotLinearizableError: no order explains the answers of the last period.
         """
         for attempt in range(_ATTEMPTS_MAX):
             if attempt % 4 == 3:
@@ -118,10 +118,10 @@ class StoreWorld:
                 await asyncio.sleep(0.1)
                 continue
             return store
-        raise StuckError(f"no store in {_ATTEMPTS_MAX} attempts")
+        raise StalledError(f"no store in {_ATTEMPTS_MAX} attempts")
 
     async def keep_serving(self, host: SimulatedHost) -> None:
-        """Start a store whenever the host has none, until cancelled. Nobody looks at it."""
+        """Start a store whenever the host has none, until cancelled. It is not looked at."""
         while True:
             if not host.is_up or host not in self.stores:
                 try:
@@ -149,7 +149,7 @@ class StoreWorld:
         host.kill()
 
     def check_failures(self, *, fenced: bool) -> None:
-        """Look at what ended containers: an owner that was ``fenced`` may think the worst, nobody else.
+        """Look at what ended containers: only an owner that was ``fenced`` may report corruption.
 
         Raises:
             SimulationError: one died of a mistake.
@@ -163,7 +163,7 @@ class StoreWorld:
                     raise failure
 
     def plan_failure(self, store: SimulatedStore) -> None:
-        """Let one of the next writes to one of the logs fail; its container ends, and comes back."""
+        """Let one of the next writes to one of the logs fail; its container ends, and recovers."""
         draw = self.entropy.randbelow
         wal = store.wals[draw(len(store.wals))]
         if isinstance(wal, FaultyMemoryWal):
@@ -182,7 +182,7 @@ class StoreWorld:
         except HostDownError:
             return
         except TimeoutError:
-            raise StuckError(f"the store does not stop{self.sim.loop.describe_tasks()}") from None
+            raise StalledError(f"the store does not stop{self.sim.loop.describe_tasks()}") from None
         left = store.cache.statistics().used_bytes
         if left:
             raise SimulationError(f"a stopped store has left {left} bytes in the cache")

@@ -1,10 +1,10 @@
 """Tables over segments in memory, called directly: every verb, callers that give up, and all that can befall
 a table in between.
 
-The log takes nothing for a while, and then one change after the other; tables are dropped, leave memory, are
-deleted and created anew; reads are held or fail. ``table_moments`` judges each answer and each refusal by the
-durable log. In the end nobody waits, each value was written as often as somebody was told, the tables are
-what their logs say, and compaction has cut off what is dead.
+The log takes nothing for a while, and then one change after the other; tables are dropped, evicted, deleted
+and created anew; reads are blocked or fail. ``table_moments`` judges each answer and each refusal by the
+durable log. In the end no caller waits, each value was written as often as the answers say, the tables are
+what their logs say, and compaction has truncated what is dead.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _ACTIONS: Final = weigh(
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request under way, and how to judge it once it has ended."""
+    """A request in flight, and how to judge it once it has ended."""
 
     what: str
     name: str
@@ -89,14 +89,14 @@ class Call:
     items: Items = ()
     expected_length: int = ANY_LENGTH
     last: int = -1
-    patience: int = -1
+    steps_left: int = -1
     """How many steps the caller waits at most; negative: as long as it takes."""
     task: asyncio.Task[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value that nobody else writes, and how often that may have happened."""
+    """A unique value, and how often it may have been written."""
 
     name: str
     entry: TableEntry
@@ -133,8 +133,8 @@ class Upheaval:
 
     def step(self) -> None:
         for call in self.calls:
-            call.patience -= call.patience >= 0
-            if call.patience == 0 and call.task is not None:
+            call.steps_left -= call.steps_left >= 0
+            if call.steps_left == 0 and call.task is not None:
                 call.task.cancel()
         name = _NAMES[self.entropy.randbelow(4) == 0]
         action = choose(self.entropy, _ACTIONS)
@@ -151,7 +151,7 @@ class Upheaval:
             call.task = asyncio.ensure_future(self._ask(call, partial(ask, *arguments)))
             if self._hurry:
                 self._hurry = False
-                call.patience = 1 + self.entropy.randbelow(4)
+                call.steps_left = 1 + self.entropy.randbelow(4)
             self.calls.append(call)
 
     def _call(self, what: str, name: str, judge: Callable[[Span, Any], bool], **rest: Any) -> Call:
@@ -256,7 +256,7 @@ class Upheaval:
         self._begin(call, self.tables.delete_table, name, must_be_empty)
 
     def _cancel(self, _: str) -> None:
-        """Let a caller give up; often the one who waits longest, or has just come."""
+        """Let a caller give up; often the first or the last one of the queue."""
         if self.calls and "cancel" not in self._without:
             number = choose(self.entropy, (0, -1, self.entropy.randbelow(len(self.calls))))
             task = self.calls[number].task
@@ -264,7 +264,7 @@ class Upheaval:
             task.cancel()
 
     def _value(self) -> bytes:
-        """Return nothing, or what nobody else writes."""
+        """Return nothing, or a unique value."""
         size = choose(self.entropy, (0, 5, 5, 30))
         self._values += 1
         return (b"%05d" % self._values).ljust(size, b".") if size else b""
@@ -299,7 +299,7 @@ class Upheaval:
         self.access.commit(1 + self.entropy.randbelow(3))
 
     def _be_quick(self, _: str) -> None:
-        """Let changes be durable as soon as they are accepted, or wait for somebody to commit them again."""
+        """Let changes be durable as soon as they are accepted, or wait for a commit again."""
         self.access.auto_commit = self.entropy.randbelow(2) == 0
 
     def _close_line(self, _: str) -> None:
@@ -309,12 +309,12 @@ class Upheaval:
         self.access.admit(choose(self.entropy, (1, 1, 1, 2)))
 
     def _open_line(self, _: str) -> None:
-        self.access.open_line()
+        self.access.open_queue()
 
     def _relieve(self, name: str) -> None:
-        """Let the log take all there is, right behind somebody who gives up."""
+        """Let the log take all there is, right after a caller gave up."""
         self._cancel(name)
-        self.access.open_line()
+        self.access.open_queue()
 
     def _refuse(self, _: str) -> None:
         self.access.refuse_next = ThrottledError("full")
@@ -390,13 +390,13 @@ class Upheaval:
     # ---- the end
 
     async def finish(self) -> None:
-        """Let all go on; then nobody waits, and everything is as the log says."""
+        """Let all continue; then no caller waits, and everything is as the log says."""
         self._let_reads_go("")
         self.access.read_failures, self.access.refuse_next = 0, None
-        self.access.open_line()
+        self.access.open_queue()
         await self._settle()
-        stuck = [f"{call.what} of {call.name}" for call in self.calls]
-        assert not stuck, f"somebody waits for nothing: {', '.join(stuck)}"
+        stalled = [f"{call.what} of {call.name}" for call in self.calls]
+        assert not stalled, f"callers wait without reason: {', '.join(stalled)}"
         for name in _NAMES:
             if self.moments[name].all[-1].exists:
                 self._check_idle(name)
@@ -410,10 +410,10 @@ class Upheaval:
 
     async def _settle(self) -> None:
         """Let the log take all there is until nothing comes any more, and judge what has ended."""
-        quiet = False
-        while not quiet:
+        is_idle = False
+        while not is_idle:
             await asyncio.sleep(_MOMENT_S)
-            quiet = self.access.is_quiet
+            is_idle = self.access.is_idle
             self.access.commit()
         self.judge()
 
@@ -432,14 +432,14 @@ class Upheaval:
         assert {entry.key: (entry.version, entry.value) for entry in found if entry} == moment.table
 
     def _check_idle(self, name: str) -> None:
-        """Assert that a table could leave memory, if it is there."""
+        """Assert that an active table could be evicted."""
         segment = self.access.find_segment(name)
         if segment is not None:
-            assert self.tables.is_idle(segment), f"{name} is used by nobody"
+            assert self.tables.is_idle(segment), f"{name} is not used"
             assert self.access.is_evictable(name)
 
     def _count(self, written: Written) -> None:
-        """Assert that a value was written once if somebody was told so, and not if he was told otherwise."""
+        """Assert that a value was written once if the answer says so, and not if it was refused."""
         task = written.call.task
         assert task is not None
         times = self.moments[written.name].written(written.entry.key, written.entry.value)

@@ -106,14 +106,14 @@ async def look(client: SegmentClient, entropy: SeededEntropy) -> None:
 
 
 async def judge(sim: Simulation, addresses: list[tuple[str, int]], history: History) -> None:
-    """Seal and read everything; then say whether all that clients were told fits together.
+    """Seal and read everything; then say whether all answers fit together.
 
     Raises:
         NotLinearizableError: it does not.
     """
     for segment in SEGMENTS:
         client = SegmentClient("judge", segment, addresses, history, sim.entropy.fork("judge"))
-        while not await client.seal():  # noqa: ASYNC110 - there is nobody to tell it
+        while not await client.seal():  # noqa: ASYNC110 - nothing could set an event
             await asyncio.sleep(0.5)
         await client.read_all()
         client.close()

@@ -107,9 +107,9 @@ class World:
     # ---- clients
 
     async def work(self, steps):
-        self.leaving = False
+        self.stopping = False
         for _ in range(steps):
-            if self.leaving:
+            if self.stopping:
                 return
             name = f"s{self.entropy.randbelow(3)}"
             await self.step(name)
@@ -191,7 +191,7 @@ async def scenario(sim):
         await world.read_everything()
         work = asyncio.ensure_future(world.work(60))
         await asyncio.wait([work], timeout=world.entropy.random() * 12.0)
-        world.leaving = True  # between two steps, so that the model knows what happened
+        world.stopping = True  # between two steps, so that the model knows what happened
         await work
         world.container.check()
         await world.kill()
@@ -213,7 +213,7 @@ async def scenario(sim):
 
 
 async def without_storage(sim):
-    """Storage neither answers nor takes anything from before the start on; then it comes back."""
+    """Storage neither answers nor takes anything from before the start on; then it recovers."""
     world = World(sim)
     world.faults_per_thousand = 0
     await world.open()

@@ -1,4 +1,4 @@
-"""A thousand segments on a storage that is slow, full or hung: what is under way is bounded, and passes."""
+"""A thousand segments on a storage that is slow, full or stalled: calls in flight are bounded, and end."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ STORAGE = SegmentStorageConfig(rollover_bytes=100_000, block_bytes=64, provider_
 
 
 class Gauge:
-    """How many calls are under way, the most that ever were, and how many there were."""
+    """How many calls are active, the most that ever were, and how many there were."""
 
     def __init__(self):
         self.now = self.most = self.count = 0
@@ -43,7 +43,7 @@ class Gauge:
 
 
 class World(WriterWorld):
-    """Counts what the writer asks of objects and of rows; commits may be held up."""
+    """Counts what the writer asks of objects and of rows; commits may be blocked."""
 
     def __init__(self, **arguments):
         super().__init__(**{"writer_config": CONFIG, "storage_config": STORAGE, **arguments})
@@ -127,8 +127,8 @@ def test_what_waits_for_a_slow_storage_is_written_in_larger_pieces(simulated):
 def test_segments_that_all_hang_take_no_more_places_than_there_are_and_come_back(simulated):
     async def scenario():
         world = World()
-        hung = [True]
-        world.provider.inject = lambda call: Fault.HANG if hung[0] and call.kind != "commit" else None
+        is_stalled = [True]
+        world.provider.inject = lambda call: Fault.HANG if is_stalled[0] and call.kind != "commit" else None
         async with running(world):
             world.append_to_all()
             await asyncio.sleep(600.0)
@@ -136,7 +136,7 @@ def test_segments_that_all_hang_take_no_more_places_than_there_are_and_come_back
             assert world.calls.most == 32
             assert world.calls.count <= 32 * (600 / 60 + 1)
             assert world.stored_count == 0
-            hung[0] = False
+            is_stalled[0] = False
             await asyncio.sleep(200.0)
         await world.check_stored()
 

@@ -1,4 +1,4 @@
-"""Tables, whatever happens to them and their callers at once: what is told follows from what is durable."""
+"""Tables, whatever happens to them and their callers at once: answers follow from what is durable."""
 
 import pytest
 

@@ -150,7 +150,7 @@ class BlockWriter:
         self._settled.set()
 
     def on_failed(self, error: HeadraceError) -> None:
-        """Nobody knows about those in flight."""
+        """The outcome of blocks in flight is unknown."""
         while self._in_flight:
             self._history.fail(self._in_flight.popleft()[1], error)
         self._target = None

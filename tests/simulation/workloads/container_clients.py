@@ -1,4 +1,4 @@
-"""Clients of a container in its own process, which use every verb it has and write down what they are told.
+"""Clients of a container in its own process, which use every verb it has and write down its answers.
 
 They live and die with the owner they were made for. Whatever an owner does, the history of a period must be
 that of a correct container (``ContainerHistory.end_period``).
@@ -52,7 +52,7 @@ _WAIT_S: Final = 0.3
 
 
 class ContainerClient:
-    """One client of one owner; ``known`` collects the names of all segments anybody has asked for."""
+    """One client of one owner; ``known`` collects the names of all segments that were asked for."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ContainerClient:
             await self.create(name)
             return
         except (StorageReadError, ThrottledError):
-            return  # whoever has left memory cannot be looked up just now; nothing was asked for yet
+            return  # an evicted segment cannot be looked up just now; nothing was asked for yet
         if draw(60) == 0:
             await self.create(name)
             return
@@ -218,20 +218,20 @@ class ContainerClient:
     async def read(self, name: str, offset: int, *, wait: bool) -> bytes:
         """Read somewhere; a waiting read gives up after a while."""
         length_max = 1 + self._entropy.randbelow(3000)
-        told: list[bytes] = []
+        read: list[bytes] = []
 
         async def ask() -> ReadAnswer:
             state = await self._container.resolve(name)
             result = await self._container.read(state, offset, length_max, wait=wait)
             at_tail, end = result.at_tail, result.end_of_segment
             answer = ReadAnswer(result.to_bytes(), at_tail, end)
-            told.append(answer.data)
+            read.append(answer.data)
             return answer
 
         limit_s = _WAIT_S if wait else None
         call = ReadSegmentCall(name, offset, length_max, wait)
         await self._ask(call, ask, lambda answer: answer, limit_s=limit_s)
-        return told[0] if told else b""
+        return read[0] if read else b""
 
     # ---- several verbs
 
@@ -312,7 +312,7 @@ class ContainerClient:
         operation = self._history.start(self.name, call)
         try:
             async with asyncio.timeout(limit_s):
-                told = await ask()
+                found = await ask()
         except TimeoutError:
             self._history.lose(operation, "gave up")
             return False
@@ -323,5 +323,5 @@ class ContainerClient:
             if not self._container.online:
                 raise ContainerOfflineError("ended") from None
             return False
-        self._history.succeed(operation, None if answer is None else answer(told))
+        self._history.succeed(operation, None if answer is None else answer(found))
         return True

@@ -1,9 +1,8 @@
 """Many requests in one piece: a change asked for again before the first answer, and all segments at once.
 
-A client that loses patience, or that is told nothing because the log stands, asks again; and a whole
-application that wakes up asks for everything it has. What the first request has begun and what is durable are
-different things then, rooms for waiting requests are full, and segments that had left memory come back
-together.
+A client retries after its timeout, or because the log is stalled; and a whole application that wakes up asks
+for everything it has. Then the effect of the first request differs from what is durable, queues of requests
+are full, and evicted segments are activated together.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class CrowdClient:
         """Ask for many things at once, perhaps; say whether.
 
         Raises:
-            ConnectionLostError: nobody knows about those that were not answered.
+            ConnectionLostError: the outcome of those that were not answered is unknown.
         """
         draw = self._draw
         if draw(_ODDS):
@@ -93,8 +92,8 @@ class CrowdClient:
                 question = table.draw_removal()
             case _:
                 question = table.draw_put()
-        others = [(table.draw_put, table.draw_removal, table.draw_look)[draw(3)]() for _ in range(draw(3))]
-        await self._repeat(question, *others)
+        between = [(table.draw_put, table.draw_removal, table.draw_look)[draw(3)]() for _ in range(draw(3))]
+        await self._repeat(question, *between)
 
     def _change_of(self, name: str) -> Question:
         draw = self._draw
@@ -108,10 +107,10 @@ class CrowdClient:
             case _:
                 return questions.draw_attribute_update(self._entropy, name)
 
-    async def _repeat(self, question: Question | MergeBatch, *others: Question | MergeBatch) -> None:
+    async def _repeat(self, question: Question | MergeBatch, *between: Question | MergeBatch) -> None:
         """Ask the same thing two or three times, and other things between."""
         crowd = [question] * (2 + self._draw(2))
-        for other in others:
+        for other in between:
             crowd.insert(self._draw(len(crowd) + 1), other)
         await self._connection.put_all(crowd)
 

@@ -1,6 +1,6 @@
 """What clients of segments leave to chance, alike over the wire and in the process of the container.
 
-A seed stands for the order of these draws: to change it makes another run of every seed that is kept.
+A seed stands for the order of these draws: to change it makes another simulation of every recorded seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def draw_size(entropy: SeededEntropy) -> int:
 
 
 class Emptiness:
-    """Makes some blocks empty, in every other run, without a draw that would change what else a seed does."""
+    """Makes some blocks empty, in every other simulation, with draws of its own."""
 
     def __init__(self, entropy: SeededEntropy) -> None:
         self._draw = entropy.fork("empty blocks").randbelow

@@ -42,7 +42,7 @@ class Question:
     """Makes it, with a request id."""
     good: type[Command]
     answer: Answer | None = None
-    """What the good reply tells, if it tells more than that it happened."""
+    """What the good reply contains, if it says more than that it happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class MergeBatch:
     target: str
     sources: tuple[str, ...]
     full: frozenset[str] = frozenset()
-    """Those that exist and have bytes for sure: if nobody else merges them, that must be told in order."""
+    """Those that exist and have bytes for sure: without other clients' merges the reply has them in order."""
 
     @property
     def calls(self) -> list[MergeIfThereCall]:
@@ -67,10 +67,10 @@ class MergeBatch:
         """Return how long the target was behind each merge.
 
         Raises:
-            SimulationError: the reply tells of something else.
+            SimulationError: the reply is about something else.
         """
         if [merged.source for merged in reply.merged] != list(self.sources):
-            raise SimulationError(f"{reply} tells of other sources than {self.sources}")
+            raise SimulationError(f"{reply} has other sources than {self.sources}")
         lengths = [merged.new_target_write_offset for merged in reply.merged]
         full = [length for length, source in zip(lengths, self.sources, strict=True) if source in self.full]
         if full != sorted(set(full)):
@@ -123,7 +123,7 @@ def get_attribute(name: str, key: bytes) -> Question:
 
 
 def set_up(name: str, writer_id: bytes) -> Question:
-    """Open a writer, and hear how far it has come."""
+    """Open a writer, and get its last event number."""
     return Question(
         GetAttributeCall(name, writer_id),
         lambda i: c.SetupAppend(i, writer_id, name, ""),

@@ -1,4 +1,4 @@
-"""Clients of one segment over the wire protocol, who write down what they ask and what they are told.
+"""Clients of one segment over the wire protocol, which write down their requests and answers.
 
 A writer sends one append at a time and repeats it, under the same event number, until it knows. Whatever
 happens to servers and networks meanwhile, the history must be that of a correct segment
@@ -50,7 +50,7 @@ from headrace.wire.commands import (
 )
 from headrace.wire.commands.kinds import Command
 
-#: Pause before a client that was turned away comes back, in seconds.
+#: Pause before a client that was refused retries, in seconds.
 _PAUSE_S: Final = 0.1
 
 _READ_BYTES: Final = 1 << 16
@@ -64,7 +64,7 @@ _REFUSALS: Final[dict[type[Command], str]] = {
 
 
 class SegmentClient:
-    """One client of whoever serves the segment now, at one of ``addresses``.
+    """One client of the segment's present owner, at one of ``addresses``.
 
     Its connection is opened when needed and dropped at the first doubt.
     """
@@ -87,7 +87,7 @@ class SegmentClient:
         self._event_number = 0
         self._client: WireClient | None = None
         self._durable_number: int | None = None
-        """Last event number the server has told of on this connection; None until it is asked."""
+        """Last event number the server has sent on this connection; None until it is asked."""
 
     # ---- what it can do
 

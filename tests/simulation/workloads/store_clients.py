@@ -1,7 +1,7 @@
 """Clients of whole segment stores over the wire, with every verb the protocol has for segments.
 
-A client has one connection, to whoever it believes to be the owner, drops it at the first doubt or when it
-loses patience, and asks elsewhere. Whatever it was told must be what a correct store would have said.
+A client has one connection, to the process that it believes to be the owner, drops it at the first doubt or
+after its timeout, and asks elsewhere. Answers must be those of a correct store.
 """
 
 from __future__ import annotations
@@ -128,12 +128,12 @@ class StoreClient:
     async def read(self, name: str, offset: int, *, limit_s: float = TIMEOUT_S) -> int:
         """Read somewhere; return how many bytes there were."""
         length_max = 1 + self._entropy.randbelow(3000)
-        told: list[int] = []
+        lengths: list[int] = []
 
         def answer(reply: c.SegmentRead) -> ReadAnswer:
             if (reply.offset, reply.segment) != (offset, name):
                 raise SimulationError(f"a read of {name} at {offset} was answered by {reply}")
-            told.append(len(reply.data))
+            lengths.append(len(reply.data))
             return ReadAnswer(bytes(reply.data), reply.at_tail, reply.end_of_segment)
 
         await self._connection.ask(
@@ -143,7 +143,7 @@ class StoreClient:
             answer,
             limit_s=limit_s,
         )
-        return told[0] if told else 0
+        return lengths[0] if lengths else 0
 
     async def seal(self, name: str) -> None:
         """Seal."""
@@ -197,7 +197,7 @@ class StoreClient:
         writer = self._writer_of(name)
         try:
             taken = await writer.write(await self._connection.connect(), sizes)
-        except ConnectionLostError:  # as writers do: at once, while what was sent may be on its way
+        except ConnectionLostError:  # as writers do: at once, while what was sent may be in flight
             self._connection.leave()
             taken = await writer.write(await self._connection.connect(), [])
         if not taken:

@@ -1,4 +1,4 @@
-"""A client's connection to whoever it believes to be the owner, and the history of what it asks there."""
+"""A client's connection to the process that it believes to be the owner, and the history of its requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _REFUSALS: Final[dict[type[Command], str]] = {
 
 
 class StoreConnection:
-    """One at a time, to one of ``addresses``, opened when somebody asks."""
+    """One at a time, to one of ``addresses``, opened by a request."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class StoreConnection:
         """Ask, and write down what came of it.
 
         Raises:
-            ConnectionLostError: nobody knows whether it happened, or this store is not the owner.
+            ConnectionLostError: the outcome is unknown, or this store is not the owner.
         """
         return await self.put(Question(call, request, good, answer), limit_s=limit_s)
 
@@ -100,11 +100,11 @@ class StoreConnection:
     ) -> list[Operation]:
         """Ask all questions in one piece, and write down what came of each, in any order of the replies.
 
-        Who is ``patient`` never gives up before ``limit_s``. Returns the operations: one of each question,
+        A ``patient`` client never gives up before ``limit_s``. Returns the operations: one of each question,
         several of each batch.
 
         Raises:
-            ConnectionLostError: nobody knows whether one of them happened, or this store is not the owner.
+            ConnectionLostError: the outcome of one of them is unknown, or this store is not the owner.
         """
         wire = await self.connect()
         if not patient and self._entropy.randbelow(1000) < self._cancels_per_thousand:
@@ -132,7 +132,7 @@ class StoreConnection:
                     self._history.of(operation).fail(operation, error)
             raise
         if wrong_host:
-            raise ConnectionLostError("somebody else may know")
+            raise ConnectionLostError("another process may know")
         return [operation for _, operations in asked for operation in operations]
 
     async def create_transient(self, parent: str, label: str) -> str:
@@ -145,11 +145,11 @@ class StoreConnection:
         writer_id = writer_id_of(self._name)
         names: list[str] = []
 
-        def told(reply: c.SegmentCreated) -> None:
+        def take_name(reply: c.SegmentCreated) -> None:
             names.append(reply.segment)
 
         operation = await self.start(
-            call, lambda i: c.CreateTransientSegment(i, writer_id, parent, ""), c.SegmentCreated, told
+            call, lambda i: c.CreateTransientSegment(i, writer_id, parent, ""), c.SegmentCreated, take_name
         )
         if not names:
             return ""
@@ -185,7 +185,7 @@ class StoreConnection:
         """Return the connection, a new one if there is none.
 
         Raises:
-            ConnectionLostError: nobody answers there.
+            ConnectionLostError: no process answers there.
         """
         if self._wire is None:
             self._wire = await WireClient.connect(*self._address, must_answer_s=self._must_answer_s)

@@ -97,7 +97,7 @@ class WireWriter:
         """Send what waits and one block of each size; wait for the answers. False if the segment takes none.
 
         Raises:
-            ConnectionLostError: nobody knows about those that were sent last.
+            ConnectionLostError: the outcome of those that were sent last is unknown.
         """
         if self._wire is not wire and not await self._set_up(wire):
             return False
@@ -138,7 +138,7 @@ class WireWriter:
         reply = await wire.call(setup, _TIMEOUT_S)
         if isinstance(reply, WrongHost):
             history.refuse(operation, "ContainerOffline")
-            raise ConnectionLostError("somebody else may know")
+            raise ConnectionLostError("another process may know")
         if isinstance(reply, NoSuchSegment):
             history.refuse(operation, "NoSuchSegment")
             self._waiting.clear()
@@ -178,15 +178,15 @@ class WireWriter:
         return taken
 
     async def _check_sealed(self, wire: WireClient) -> None:
-        """Who hears of a seal goes on elsewhere, behind what is in this segment: it must be just that."""
+        """A writer that is notified of a seal continues with the next event, where the segment must end."""
         known, self._sealed_behind = self._sealed_behind, None
         if not await self._is_sealed(wire):
-            return  # deleted meanwhile, or somebody else's now
+            return  # deleted meanwhile, or another process owns it
         question = GetSegmentAttribute(wire.new_request_id(), self.segment, self._writer_id, "")
         reply = await wire.call(question, _TIMEOUT_S)
         if isinstance(reply, SegmentAttribute) and reply.value != known:
             raise SimulationError(
-                f"{self.name} was told that {self.segment} is sealed when it knew of {known}; "
+                f"{self.name} was notified that {self.segment} is sealed when it knew of {known}; "
                 f"{reply.value} is in there"
             )
 
@@ -241,7 +241,7 @@ class WireWriter:
                 return False
             case WrongHost():
                 self._refuse(reply.request_id, "ContainerOffline")
-                raise ConnectionLostError("somebody else may take it")
+                raise ConnectionLostError("another process may take it")
             case InvalidEventNumber():
                 self._refuse(reply.request_id, CONFLICT)
                 raise ConnectionLostError("the store does not want this connection any more")
@@ -261,7 +261,7 @@ class WireWriter:
                 self._waiting.popleft()
             if last:
                 return
-        raise SimulationError(f"nobody has sent number {reply.event_number}")
+        raise SimulationError(f"number {reply.event_number} was not sent")
 
     def _refuse(self, request_id: int, reason: str) -> None:
         _, found, operation = self._in_flight.popleft()

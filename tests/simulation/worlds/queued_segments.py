@@ -1,9 +1,9 @@
-"""Segments in memory whose changes wait in line before they are accepted, as those of a container do.
+"""Segments in memory whose changes wait in a queue before they are accepted, as those of a container do.
 
-Fault model: the log takes nothing, or few changes, while others get in line behind them; who gives up in line
-leaves it, who gives up later has changed something; a change can be refused when its turn comes, and is if it
-is too large; storage fails; idle segments leave memory and come back as other objects. What is accepted is
-never lost: whoever was told something before it was durable is convicted by the time at which he was.
+Fault model: the log takes nothing, or few changes, while more of them queue; a caller that gives up in the
+queue leaves it, one that gives up later has changed something; a change can be refused when it leaves the
+queue, and is if it is too large; storage fails; idle segments are evicted and activated as other objects.
+What is accepted is never lost: an answer before it was durable is convicted by its time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class QueuedSegmentAccess(MemorySegmentAccess):
-    """A ``SegmentAccess`` with a line in front of it. ``on_durable`` hears of each change once it is."""
+    """A ``SegmentAccess`` with a queue in front of it. ``on_durable`` is called for each durable change."""
 
     def __init__(self, on_durable: Callable[[SegmentState, Disk | None], None]) -> None:
         super().__init__(auto_commit=False)
@@ -42,54 +42,55 @@ class QueuedSegmentAccess(MemorySegmentAccess):
         self.read_failures = 0
         """So many of the next reads fail."""
         self.on_deleting: Callable[[str], None] = lambda _: None
-        """Told the name of a segment whose deletion has ended, well or not: a container drops its table."""
+        """Called with the name of a segment when its deletion ends or fails: a container drops its table."""
         self._on_durable = on_durable
         self._creating: dict[str, asyncio.Future[SegmentState]] = {}
-        self._line: deque[tuple[asyncio.Future[Any], Decide[Any]]] = deque()
+        self._changes: deque[tuple[asyncio.Future[Any], Decide[Any]]] = deque()
 
-    # ---- the line
+    # ---- the queue
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether nothing is in line, and nothing accepted that is not durable."""
-        return not self._line and not self._operations
+    def is_idle(self) -> bool:
+        """Whether nothing is queued, and nothing accepted that is not durable."""
+        return not self._changes and not self._operations
 
-    def open_line(self) -> None:
+    def open_queue(self) -> None:
         """Let the log take all there is, and all that comes."""
         self.is_closed = False
-        self.admit(len(self._line))
+        self.admit(len(self._changes))
 
     def admit(self, count: int) -> None:
-        """Accept or refuse the first ``count`` that are in line; who has given up does not count."""
-        while self._line and count > 0:
-            turn, decide = self._line.popleft()
-            if turn.done():
+        """Accept or refuse the first ``count`` of the queue; those given up do not count."""
+        while self._changes and count > 0:
+            decided, decide = self._changes.popleft()
+            if decided.done():
                 continue
             count -= 1
             try:
-                turn.set_result(decide())
+                decided.set_result(decide())
             except Exception as error:
-                turn.set_exception(error)
+                decided.set_exception(error)
 
     async def flush(self) -> None:
-        """Wait until all that is accepted is durable, as a store does before it tells a refusal."""
+        """Wait until all that is accepted is durable, as a store does before it refuses."""
         if self._operations:
             await super()._accept(lambda: None, None)
 
     async def _submit(self, decide: Decide[T], segment: SegmentState | None = None) -> T:
         if segment is None:
-            return await self._take_turn(decide)
+            return await self._enqueue(decide)
         segment.users += 1
         try:
-            return await self._take_turn(decide)
+            return await self._enqueue(decide)
         finally:
             segment.users -= 1
 
-    async def _take_turn(self, decide: Decide[T]) -> T:
-        if self.is_closed or self._line:
-            turn: asyncio.Future[tuple[T, asyncio.Future[None]]] = asyncio.get_running_loop().create_future()
-            self._line.append((turn, decide))
-            answer, durable = await turn
+    async def _enqueue(self, decide: Decide[T]) -> T:
+        if self.is_closed or self._changes:
+            loop = asyncio.get_running_loop()
+            decided: asyncio.Future[tuple[T, asyncio.Future[None]]] = loop.create_future()
+            self._changes.append((decided, decide))
+            answer, durable = await decided
         else:
             answer, durable = decide()
         await durable
@@ -100,11 +101,11 @@ class QueuedSegmentAccess(MemorySegmentAccess):
     ) -> asyncio.Future[None]:
         assert segment is not None
 
-        def apply_and_tell() -> None:
+        def apply_and_notify() -> None:
             apply()
             self._on_durable(segment, self.disks.get(segment.name))
 
-        return super()._accept(apply_and_tell, segment, data)
+        return super()._accept(apply_and_notify, segment, data)
 
     # ---- segments that are not in memory
 
@@ -112,7 +113,7 @@ class QueuedSegmentAccess(MemorySegmentAccess):
         self._segments.pop(name).evicted = True
 
     def is_evictable(self, name: str) -> bool:
-        """Whether a container could let the segment go, as far as it knows."""
+        """Whether a container could evict the segment, as far as it knows."""
         segment = self._segments.get(name)
         if segment is None or self.disks.get(name) is not self._disk(segment):
             return False
@@ -135,7 +136,7 @@ class QueuedSegmentAccess(MemorySegmentAccess):
     # ---- changes and reads
 
     async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
-        """Create a segment, one request after the other, and also if who asked for it has given up."""
+        """Create a segment, one request after the other, and also if the caller has given up."""
         while (pending := self._creating.get(name)) is not None:
             await asyncio.wait([pending])
         creation = self._creating[name] = asyncio.ensure_future(self._create(name, attributes))
@@ -152,7 +153,7 @@ class QueuedSegmentAccess(MemorySegmentAccess):
     def _end_creation(self, name: str, creation: asyncio.Future[SegmentState]) -> None:
         del self._creating[name]
         if not creation.cancelled():
-            creation.exception()  # nobody need be waiting
+            creation.exception()  # perhaps no caller waits
 
     def _decide_append(
         self, segment: SegmentState, data: bytes, updates: Sequence[AttributeUpdate], expected_offset: int
@@ -169,7 +170,7 @@ class QueuedSegmentAccess(MemorySegmentAccess):
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         if segment.evicted:
-            raise ContainerOfflineError(f"segment {segment.name!r} left memory meanwhile; look it up again")
+            raise ContainerOfflineError(f"segment {segment.name!r} was evicted meanwhile; look it up again")
         segment.users += 1
         try:
             return await self._read(segment, offset, length_max, wait=wait)
@@ -205,5 +206,5 @@ class QueuedSegmentAccess(MemorySegmentAccess):
 
     def _require_live(self, segment: SegmentState) -> None:
         if segment.evicted:
-            raise ContainerOfflineError(f"segment {segment.name!r} left memory meanwhile; look it up again")
+            raise ContainerOfflineError(f"segment {segment.name!r} was evicted meanwhile; look it up again")
         super()._require_live(segment)

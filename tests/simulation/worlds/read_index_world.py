@@ -54,7 +54,7 @@ def small_cache(blocks: int, **config: Any) -> BlockCache:
 
 
 class FakeStorage:
-    """Stored bytes by segment. Reads can be held back, made to fail, and are listed."""
+    """Stored bytes by segment. Reads can be blocked, made to fail, and are listed."""
 
     def __init__(self) -> None:
         self.segments: dict[str, bytearray] = {}
@@ -175,9 +175,9 @@ class World:
         frame[:] = bytes(len(frame))
 
     def accept(self, segment: SegmentState, size: int) -> bool:
-        """Accept an append as the operation processor does; it is on its way until :meth:`apply`.
+        """Accept an append as the operation processor does; it is in flight until :meth:`apply`.
 
-        False, and nothing is changed, while the cache has no room or the log no frame.
+        False, and nothing is changed, while the cache or the log has no free bytes.
         """
         if self.accepted_bytes + size > self.accepted_bytes_max:
             return False
@@ -278,7 +278,7 @@ class World:
         self.index.on_changed(segment)
 
     def evict(self, segment: SegmentState) -> SegmentState:
-        """A segment that nobody uses, and all of which is stored, leaves memory and comes back at once.
+        """Evict a segment that is idle and stored, and activate it at once.
 
         Another object stands for it from then on.
         """
@@ -322,7 +322,7 @@ _PIECE_BYTES: Final = 64 << 10
 
 
 def pattern(offset: int, length: int) -> bytes:
-    """Bytes which tell where they belong: each aligned group of four holds its number."""
+    """Bytes which contain their offset: each aligned group of four holds its number."""
     first, last = offset // _PIECE_BYTES, (offset + length) // _PIECE_BYTES
     whole = b"".join(map(_pattern_piece, range(first, last + 1)))
     begin = offset - first * _PIECE_BYTES

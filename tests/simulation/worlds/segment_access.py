@@ -64,10 +64,10 @@ class MemorySegmentAccess:
     def __init__(self, disks: dict[str, Disk] | None = None, *, auto_commit: bool = True) -> None:
         self.disks = {} if disks is None else disks
         self.auto_commit = auto_commit
-        """Make each operation durable at once, in the next turn of the loop."""
+        """Make each operation durable at once, in the next iteration of the loop."""
         self.read_bytes_max = 1 << 21
         self.fenced = False
-        """Whether somebody else owns the container, which writes find out by themselves."""
+        """Whether another process owns the container, which writes find out by themselves."""
         self.hold_reads: asyncio.Event | None = None
         """If set, reads wait for it once they know that their bytes are durable."""
         self.refuse_next: HeadraceError | None = None
@@ -111,16 +111,16 @@ class MemorySegmentAccess:
         return [operation.data for operation in self._operations if operation.segment is segment]
 
     def crash(self) -> MemorySegmentAccess:
-        """Lose what is not durable, fail everybody who waits; return the access after recovery."""
+        """Lose what is not durable, fail all waiting callers; return the access after recovery."""
         self._offline = True
         for future in [operation.done for operation in self._operations] + self._waiting:
             if not future.done():
                 future.set_exception(ContainerOfflineError("crashed"))
-                future.exception()  # some have nobody left who would look
+                future.exception()  # mark it as retrieved: perhaps no caller waits
         return MemorySegmentAccess(self.disks, auto_commit=self.auto_commit)
 
     def evict(self, name: str) -> None:
-        """Forget a segment's state, as a container does with idle ones; it comes back as another object."""
+        """Forget a segment's state, as a container does with idle ones; it is activated as another object."""
         assert not self._operations
         self._segments[name].evicted = True
         self._segments[name] = self._open(name, self.disks[name])

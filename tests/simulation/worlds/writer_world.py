@@ -1,6 +1,6 @@
 """A storage writer in a world of its own: a log, a cache and a storage that can be crashed and recovered.
 
-The world keeps what a container would have made durable. ``start`` begins a new epoch the way recovery does:
+The world has what a container would have made durable. ``start`` begins a new epoch the way recovery does:
 the segments' durable state is whole, their stored lengths are as old as the last acknowledgement, and the
 cache holds only bytes of operations that the log still has. So an acknowledgement that came too early loses
 bytes, and ``check_stored`` or the writer itself finds that out.
@@ -84,12 +84,12 @@ class StrictReadIndex:
 
     def append(self, segment: SegmentState, offset: int, data: bytes) -> None:
         base = self._base.setdefault(segment, offset)
-        held = self._bytes.setdefault(segment, bytearray())
-        assert base + len(held) == offset
-        held += data
+        cached = self._bytes.setdefault(segment, bytearray())
+        assert base + len(cached) == offset
+        cached += data
 
     def begin_merge(self, target: SegmentState, offset: int, source: SegmentState, length: int) -> None:
-        self.append(target, offset, bytes(length))  # a hole: nobody may ask for it
+        self.append(target, offset, bytes(length))  # a hole: it must not be read
         self._merges[source] = (target, offset)
 
     def complete_merge(self, target: SegmentState, source: SegmentState) -> None:
@@ -109,11 +109,11 @@ class StrictReadIndex:
             if target is segment and at < offset + length and offset < at + source.durable_length:
                 return None
         begin = offset - self._base.get(segment, 0)
-        held = memoryview(bytes(self._bytes.get(segment, b"")))
-        if begin < 0 or begin + length > len(held):
+        cached = memoryview(bytes(self._bytes.get(segment, b"")))
+        if begin < 0 or begin + length > len(cached):
             return None
         middle = begin + length // 2
-        return [held[begin:middle], held[middle : begin + length]]
+        return [cached[begin:middle], cached[middle : begin + length]]
 
     def cache_pressure(self) -> float:
         return self.pressure
@@ -250,7 +250,7 @@ class WriterWorld:
         assert {key[2:] for key in self.rows.keys("s/")} <= names
 
     async def check_no_garbage(self) -> None:
-        """Assert that collecting garbage and leftovers of earlier epochs leaves only live objects."""
+        """Assert that collecting garbage and orphans of earlier epochs leaves only live objects."""
         while await self.storage.collect_garbage():
             pass
         await self.storage.collect_leftovers()

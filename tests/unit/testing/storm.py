@@ -131,7 +131,7 @@ if __name__ == "__main__":
         network=NetworkConfig(drop_chance=0.01),
         disk=DiskConfig(),
         trace_callbacks=True,
-        lines_kept=1_000_000,
+        lines_retained=1_000_000,
     )
     print("\n".join(result.trace.lines))
     print(result.trace.digest)

@@ -1,4 +1,4 @@
-"""What every chunk provider promises, one test per sentence of ``headrace.storage.providers.contract``.
+"""The contract of every chunk provider, one test per sentence of ``headrace.storage.providers.contract``.
 
 Subclass :class:`ChunkProviderContract` and provide ``make``, which opens an instance on the same objects each
 time it is called within one test.

@@ -1,4 +1,4 @@
-"""What every metadata store promises, one test per sentence of its contract.
+"""The contract of every metadata store, one test per sentence.
 
 A store is tested by a subclass of :class:`MetadataStoreContract` whose ``make`` returns an empty one.
 """
@@ -225,13 +225,14 @@ class MetadataStoreContract:
         stay = {b"stay-%03d" % n: b"v" for n in range(100)}
         store = await self.store_with(*stay.items(), *((b"go-%03d" % n, b"v") for n in range(100)))
         seen: list[bytes] = []
-        token, turn = b"", 0
+        token, page_number = b"", 0
         while (page := await store.scan("t", token, 10)).rows:
             seen += [key for key, _ in page.rows if key in stay]
             token = page.token
-            await store.update("t", [Write(b"go-%03d" % turn, None), Write(b"new-%03d" % turn, b"v")])
-            turn += 1
-            assert turn < 100
+            suffix = b"%03d" % page_number
+            await store.update("t", [Write(b"go-" + suffix, None), Write(b"new-" + suffix, b"v")])
+            page_number += 1
+            assert page_number < 100
         assert sorted(seen) == sorted(stay)
 
     async def test_large_rows_and_strange_keys_survive(self) -> None:

@@ -1,4 +1,4 @@
-"""What every row store promises, one test per sentence of ``headrace.storage.metadata.contract``.
+"""The contract of every row store, one test per sentence of ``headrace.storage.metadata.contract``.
 
 Subclass :class:`RowStoreContract` and provide ``make``; ``reopen`` too if what was committed outlives an
 instance.

@@ -1,6 +1,6 @@
-"""What the attributes of a segment promise, one test per sentence of ``SegmentAttributes``.
+"""The contract of a segment's attributes, one test per sentence of ``SegmentAttributes``.
 
-Subclass :class:`SegmentAttributesContract` and provide ``make``; ``evict`` too if values can leave memory.
+Subclass :class:`SegmentAttributesContract` and provide ``make``; ``evict`` too if values can be evicted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SegmentAttributesContract:
         raise NotImplementedError
 
     def evict(self, attributes: SegmentAttributes) -> None:
-        """Let every value leave memory that may."""
+        """Evict every value that may be evicted."""
 
     async def propose(
         self, attributes: SegmentAttributes, updates: Sequence[AttributeUpdate]

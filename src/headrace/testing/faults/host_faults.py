@@ -1,4 +1,4 @@
-"""Breaks one host again and again, in every way a host can break, and lets somebody start it anew.
+"""Breaks one host again and again, in every way a host can break, and lets a watchdog start it anew.
 
 The watchdog is not part of the host: it notices after a while that the process is gone, as an operator's
 tool would.
@@ -81,9 +81,9 @@ class HostFaults:
         elif kind is HostFault.DROP_CONNECTIONS:
             self._sim.network.drop_connections(host.name)
         elif kind is HostFault.CLOG:
-            others = [name for name in self._sim.hosts if name != host.name]
-            if others:
-                pair = [host.name, others[entropy.randbelow(len(others))]]
+            rest = [name for name in self._sim.hosts if name != host.name]
+            if rest:
+                pair = [host.name, rest[entropy.randbelow(len(rest))]]
                 if entropy.randbelow(2):
                     pair.reverse()
                 self._sim.network.clog(pair[0], pair[1], 8 * entropy.random())

@@ -8,7 +8,7 @@ Subclass, override :meth:`WalContract.make_wal`, and let pytest collect the clas
 
 Each call must return a new, unopened instance on the *same* log, with frames of at least 256 bytes and at
 least three of them. Storage belongs to one test: make it in a fixture of the subclass. Where it can be
-filled, override :meth:`WalContract.fill_storage` and :meth:`WalContract.make_room` too.
+filled, override :meth:`WalContract.fill_storage` and :meth:`WalContract.free_storage` too.
 """
 
 from headrace.testing.conformance.wal.frames import FrameRules

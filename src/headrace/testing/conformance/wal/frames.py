@@ -1,4 +1,4 @@
-"""Frames are lent, answered and given back; statistics say how many and how fast."""
+"""Frames are lent, answered and released; statistics say how many and how fast."""
 
 from __future__ import annotations
 

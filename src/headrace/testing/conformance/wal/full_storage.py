@@ -1,4 +1,4 @@
-"""A full disk holds frames up and loses none."""
+"""Frames wait while the disk is full, and none is lost."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from headrace.wal.contract import Wal
 
 
 class FullStorageRules(WalKit):
-    """Space that runs out and comes back."""
+    """Space that is exhausted and then free again."""
 
     async def _fill_up(self, wal: Wal) -> asyncio.Task[Appended]:
-        """Append until the log is held up; return what waits for its answers."""
+        """Append until the log waits for space; return the task that waits for its answers."""
         await append_all(wal, numbered(5))
         if not self.fill_storage():
             await wal.close()
@@ -37,7 +37,7 @@ class FullStorageRules(WalKit):
         statistics = wal.statistics()
         assert statistics.space_waits >= 1
         assert 1 <= statistics.frames_queued <= statistics.frames_in_flight
-        self.make_room()
+        self.free_storage()
         assert (await appending).errors == [None] * 200
         assert wal.statistics().space_waiting == 0
         await wal.close()
@@ -50,7 +50,7 @@ class FullStorageRules(WalKit):
         first = await append_all(wal, numbered(5))
         appending = await self._fill_up(wal)
         await wal.truncate(first.addresses[-1] + 1)
-        self.make_room()
+        self.free_storage()
         assert (await appending).errors == [None] * 200
         await wal.close()
         again = await self.open_wal()
@@ -73,7 +73,7 @@ class FullStorageRules(WalKit):
             assert wal.statistics().frames_in_flight == 0
             appending.cancel()
             await asyncio.gather(appending, return_exceptions=True)
-        self.make_room()
+        self.free_storage()
         again = await self.open_wal()
         contents = await read_contents(again)
         assert contents == numbered(len(contents))
@@ -84,7 +84,7 @@ class FullStorageRules(WalKit):
     async def test_an_owner_that_waits_for_room_notices_its_successor(self) -> None:
         old = await self.open_wal()
         appending = await self._fill_up(old)
-        self.make_room()
+        self.free_storage()
         new = await self.open_wal()
         recovered = await read_contents(new)
         errors = (await appending).errors

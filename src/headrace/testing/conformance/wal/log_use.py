@@ -74,18 +74,18 @@ class WalKit:
     """What a kit asks of its subclass. Every test leaves its logs closed."""
 
     truncation_granularity_bytes = 0
-    """How much a log may keep in front of its truncation point."""
+    """How much a log may retain in front of its truncation point."""
 
     def make_wal(self) -> Wal:
         """Return a new, unopened log on the same storage."""
         raise NotImplementedError
 
     def fill_storage(self) -> bool:
-        """Take all free room away from the storage; return False if that cannot be done."""
+        """Use up the space of the storage; return False if that cannot be done."""
         return False
 
-    def make_room(self) -> None:
-        """Give plenty of room back."""
+    def free_storage(self) -> None:
+        """Free plenty of space again."""
         raise NotImplementedError
 
     async def open_wal(self) -> Wal:

@@ -1,4 +1,4 @@
-"""One owner at a time: whoever opens last fences all before."""
+"""One owner at a time: the last one to open fences all former ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was acknowledged comes back: every record, whole, in order, at its address."""
+"""What was acknowledged is read: every record, whole, in order, at its address."""
 
 from __future__ import annotations
 

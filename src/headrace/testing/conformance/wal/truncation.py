@@ -8,7 +8,7 @@ from headrace.testing.conformance.wal.log_use import WalKit, append_all, numbere
 
 
 class TruncationRules(WalKit):
-    """What truncation keeps and drops."""
+    """What truncation retains and drops."""
 
     async def test_the_log_can_be_cut_at_every_address_and_opened_after_each(self) -> None:
         wal = await self.open_wal()
