@@ -15,7 +15,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 class ContainerAppendTarget:
     """One segment of one container. Valid until an append raises NoSuchSegmentError or ContainerOfflineError.
 
-    The segment stays in memory until :meth:`close`.
+    The segment is not evicted before :meth:`close`.
     """
 
     __slots__ = ("_ask_owner", "_container", "_end_is_uncertain", "_open", "_processor", "_question", "state")

@@ -215,7 +215,7 @@ class SegmentContainer:
         return await self._directory.create(name, values)
 
     async def delete(self, segment: SegmentState) -> None:
-        """Delete a live segment. Raises NoSuchSegmentError if it is gone already."""
+        """Delete a live segment. Raises NoSuchSegmentError if it is retired already."""
         self._term.check_online()
         self._merges.on_named(segment)  # before: other callers may see the deletion first
         try:

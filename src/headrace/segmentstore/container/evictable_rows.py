@@ -26,7 +26,7 @@ def find_evictable_rows(
 ) -> Mapping[str, bytes]:
     """Return the rows to evict with a settled ``segment``; none if they have to stay or do not exist.
 
-    They stay if they have more than ``bytes_max`` bytes, or if one is damaged, which its reader will report.
+    They stay if they have more than ``bytes_max`` bytes, or if one is damaged, which its reader finds.
     No row is read behind the one that decides.
     """
     rows: dict[str, bytes] = {}

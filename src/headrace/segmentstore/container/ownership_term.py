@@ -55,7 +55,7 @@ class OwnershipTerm:
         """Recovery is complete: accept calls, unless a part has failed already."""
         self.online = not self.ended
 
-    def leave(self) -> bool:
+    def go_offline(self) -> bool:
         """Accept no calls from now on; return whether they were accepted until now."""
         was_online, self.online = self.online, False
         return was_online

@@ -199,12 +199,12 @@ class ContainerTiers:
         """Begin to stop: what was accepted becomes durable, what waits is notified, and within a bounded time
         unstored bytes are stored. :meth:`stop` has to follow.
         """
-        was_online = self.term.leave()
+        was_online = self.term.go_offline()
         self.log.end_intake()
         self.log.stop_waiting()
         await self.log.flush()
         if was_online:
-            await self._leave_short_log()
+            await self._shorten_log()
         if self.writer is not None:
             await self.writer.end()
 
@@ -230,7 +230,7 @@ class ContainerTiers:
             self.term.close()
             await self.log.stop()
 
-    async def _leave_short_log(self) -> None:
+    async def _shorten_log(self) -> None:
         """Store everything, write a checkpoint, truncate the log in front of it: all the next start reads.
 
         Requests are refused already; only the container itself still changes its catalogue.

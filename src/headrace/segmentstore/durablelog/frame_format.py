@@ -1,4 +1,4 @@
-"""Bytes of a data frame: what one WAL record holds.
+"""Bytes of a data frame, the content of one WAL record.
 
 ::
 

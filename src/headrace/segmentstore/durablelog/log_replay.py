@@ -79,9 +79,9 @@ class LogReplay:
         decode, take = codec.decode, self._take
         for view in reader.feed(record.address, record.payload):
             try:
-                left = take(decode(view), reader.frame_time_ms, reader.start_address)
-                if left is not None:
-                    yield from left
+                rest = take(decode(view), reader.frame_time_ms, reader.start_address)
+                if rest is not None:
+                    yield from rest
             except KeyError as error:
                 raise DataCorruptionError(f"the log refers to segment {error} before mapping it") from error
             yield 1 + self._listed
@@ -224,7 +224,7 @@ class LogReplay:
     def _evict(self, operation: ops.EvictSegments) -> None:
         """Evict segments, which were all stored.
 
-        The log may still hold older operations of them. These are in the memory log with the evicted
+        The log may still have older operations of them. These are in the memory log with the evicted
         objects, so the storage writer skips them.
         """
         container = self._container

@@ -157,7 +157,7 @@ class OperationProcessor:
         Raises (through the future):
             ContainerOfflineError: this owner has ended and the request had not begun.
             ThrottledError: too many requests wait, or there is no memory for a frame; it had not begun.
-            EventTooLargeError: all frames of the log together cannot hold it.
+            EventTooLargeError: it is larger than all frames of the log together.
             WalWriteError: it may have happened.
         """
         future: asyncio.Future[Any] = self._loop.create_future()

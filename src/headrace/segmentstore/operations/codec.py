@@ -194,7 +194,7 @@ def decode(view: memoryview) -> Operation:
     """Decode one whole operation. Payload is a view into ``view``.
 
     Raises:
-        DataCorruptionError: unknown kind or version, missing or left-over bytes.
+        DataCorruptionError: unknown kind or version, missing or superfluous bytes.
     """
     try:
         kind, version, _, sequence, segment_id = HEAD.unpack_from(view, 0)

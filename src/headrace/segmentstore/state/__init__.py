@@ -1,1 +1,1 @@
-"""What a container knows of its segments, and the only legal changes of it: plain Python, no waiting."""
+"""The state of a container and its segments, and the only legal changes of it: plain Python, no waiting."""

@@ -270,7 +270,7 @@ def apply(container: ContainerState, operation: Operation, time_ms: int) -> None
             _set_rows(container.storage_rows, operation.changes)
             return
         case ops.EvictSegments():
-            # The segments were durable before and left both sides when this was accepted.
+            # The segments themselves were removed when the eviction was accepted.
             _remove_rows(container.storage_rows, operation)
             return
         case ops.ActivateSegment():

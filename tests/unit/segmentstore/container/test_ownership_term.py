@@ -33,8 +33,8 @@ def test_calls_are_accepted_from_the_beginning_to_the_leave_and_only_the_first_l
         term.check_online("s/a")
     term.begin()
     term.check_online("s/a")
-    assert term.leave()
-    assert not term.leave()
+    assert term.go_offline()
+    assert not term.go_offline()
     with pytest.raises(ContainerOfflineError):
         term.check_online("s/a")
 
@@ -42,7 +42,7 @@ def test_calls_are_accepted_from_the_beginning_to_the_leave_and_only_the_first_l
 async def test_the_catalogue_alone_may_be_used_while_the_container_finishes():
     term, _ = make_term()
     term.begin()
-    term.leave()
+    term.go_offline()
     async with term.finishing(10.0):
         term.check_online(CATALOGUE)
         for name in ("s/a", ""):
