@@ -1,5 +1,5 @@
-"""Tier 1: the write-ahead logs. ``contract`` says what they promise; ``FileWal`` and ``MemoryWal`` keep
-it.
+"""Tier 1: the write-ahead logs. ``contract`` says what they promise; ``FileWal`` and ``MemoryWal`` are
+implementations.
 """
 
 from headrace.wal.config import WalConfig

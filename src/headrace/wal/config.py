@@ -15,7 +15,7 @@ BLOCK_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalConfig:
-    """How one container's log is laid out and how much of it may be in the air."""
+    """How one container's log is laid out and how much of it may be in flight."""
 
     frame_bytes_max: int = tunable(
         2 * MIB, low=64, high=16 * MIB, simulate=(512, 4 * KIB), help="Content of one log frame, in bytes."

@@ -8,10 +8,11 @@ FencedOutError.
 
 Frames are buffers lent by the log so that the caller serialises straight into what is written: the
 payload is copied once, from the socket to the frame. All methods are called on the owner's event loop;
-callbacks run there. Appending waits for nothing; what may have to ask somebody far away is asynchronous.
+callbacks run there. Appending waits for nothing; calls that may need a message over a network are
+asynchronous.
 
-Storage that is full holds frames up instead of failing them: they wait, unanswered, until there is space. So
-the owner runs out of frames (back-pressure), and whatever does not append goes on.
+On full storage frames do not fail: they wait, unanswered, until there is space. So the owner has no free
+frames in the end (back-pressure), and whatever does not append goes on.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class WalFrame(Protocol):
     """A writable buffer lent by the log until it is released."""
 
     view: memoryview
-    """Where the content goes: ``view[0:length]``. Room for the log's own header and padding lies outside
+    """Where the content goes: ``view[0:length]``. The log's own header and padding lie outside
     of it.
     """
 
@@ -92,10 +93,10 @@ class WalStatistics:
     """What the log holds, with headers and padding."""
 
     space_waits: int = 0
-    """How often full storage has held the log up."""
+    """How often the log has waited for space."""
 
     space_waiting: int = 0
-    """Whether it does now: 0 if not."""
+    """Whether it waits now: 0 if not."""
 
     def count_frame(self, length: int, seconds: float) -> None:
         """Add one acknowledged frame."""
@@ -118,7 +119,7 @@ class Wal(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The container epoch this owner holds; valid after ``open``."""
+        """The container epoch of this owner; valid after ``open``."""
 
     @property
     def frame_bytes_max(self) -> int:
@@ -129,8 +130,8 @@ class Wal(Protocol):
 
         Raises:
             DataCorruptionError: the owner record or a record header in the middle of the log is damaged.
-            StorageFullError: there is no room to take ownership; no record was lost, try again later.
-            FencedOutError: somebody else took ownership meanwhile.
+            StorageFullError: too little space to take ownership; no record was lost, try again later.
+            FencedOutError: another process took ownership meanwhile.
             WalWriteError: the disk failed; try again.
             ClosedError: ``close`` was called meanwhile.
 
@@ -143,8 +144,8 @@ class Wal(Protocol):
         A torn tail ends the iteration silently (it was never acknowledged). Damage in front of a valid
         record is not a tail: it raises.
 
-        A step waits or does not: records come in pieces of many, and others run only while one is fetched. A
-        log in files reads each piece on the loop, a few MiB that ``open`` has just read, too. An iteration
+        A step waits or does not: records are fetched many at a time, and it yields to the loop only then. A
+        log in files reads on the loop, a few MiB at a time, which ``open`` has just read, too. An iteration
         that is given up has to be closed (``contextlib.aclosing``).
 
         Raises:
@@ -159,16 +160,16 @@ class Wal(Protocol):
         """
 
     def prepare_frames(self, count: int) -> None:
-        """Make sure that ``count`` calls of ``acquire_frame`` in this turn of the loop lack no memory.
+        """Make sure that ``count`` calls of ``acquire_frame`` find memory in this iteration of the loop.
 
-        Lends nothing; cheap if frames have been given back.
+        Lends nothing; cheap if frames have been released.
 
         Raises:
             OSError: the system gives none.
         """
 
     def release_frame(self, frame: WalFrame) -> None:
-        """Give a frame back, written or not. Calls the ``on_frame_free`` hook."""
+        """Release a frame, written or not. Calls the ``on_frame_free`` hook."""
 
     @property
     def frames_free(self) -> int:
@@ -185,13 +186,13 @@ class Wal(Protocol):
     def append(self, frame: WalFrame, done: Callable[[WalFrame, Exception | None], None]) -> None:
         """Write ``frame`` durably; ``done`` is called later on the loop, in submission order.
 
-        The error is None, FencedOutError, StorageFullError (nobody is to wait for space any more; the log is
-        still consistent) or WalWriteError. After any error every later frame fails too; the log must be
-        opened anew.
+        The error is None, FencedOutError, StorageFullError (after ``stop_waiting``; the log is still
+        consistent) or WalWriteError. After any error every later frame fails too; the log must be opened
+        anew.
         """
 
     async def is_fenced(self) -> bool:
-        """Say whether a newer owner has begun to exist, so that nothing found here proves anything.
+        """Say whether a newer owner exists, so that nothing found here proves anything.
 
         False: there was none at some moment after this was called, so that what the caller had found before
         was true then. It says nothing of what is found later. False also if that cannot be known (any more).
@@ -200,7 +201,7 @@ class Wal(Protocol):
         """
 
     def stop_waiting(self) -> None:
-        """From now on frames that find no space are answered with StorageFullError instead of waiting.
+        """Answer frames that find no space with StorageFullError from now on, instead of waiting.
 
         For an owner that is about to end. ``close`` does the same first.
         """
@@ -209,7 +210,7 @@ class Wal(Protocol):
         """Install the hook that is called whenever a frame returns to the pool."""
 
     async def begin_file(self) -> None:
-        """Let what is appended next lie apart from all before it, so that truncating there frees all of that.
+        """Store what is appended next apart from all before it, so that truncating there frees all of that.
 
         Best effort: where that is not possible now, nothing changes.
         """
@@ -219,17 +220,17 @@ class Wal(Protocol):
 
         Raises:
             FencedOutError: a newer owner has taken the log; nothing was dropped.
-            DirectoryLockedError: somebody is in the way for too long; nothing was dropped. May be repeated.
+            DirectoryLockedError: the lock was taken for too long; nothing was dropped. May be repeated.
             WalWriteError: whether the records are dropped is unknown. May be repeated.
         """
 
     async def close(self) -> None:
-        """Wait for frames in flight, then let go of files and threads. Idempotent.
+        """Wait for frames in flight, then release files and threads. Idempotent.
 
         It comes to its end although its caller is cancelled; a second caller waits for that end.
 
         Raises:
-            WalWriteError: something could not be let go of without an error; all else was.
+            WalWriteError: something could not be closed without an error; all else was released.
         """
 
     def statistics(self) -> WalStatistics: ...

@@ -1,4 +1,4 @@
-"""One buffer of the append path: page-aligned memory with room for the log's header, so that what a
+"""One buffer of the append path: page-aligned memory with space for the log's header, so that what a
 connection parsed is written to disk without another copy.
 
 ::
@@ -17,10 +17,10 @@ Done = Callable[["Frame", Exception | None], None]
 
 
 class Frame:
-    """One buffer and, while it is in the air, whom its log owes an answer.
+    """One buffer and, while it is in flight, the callback that its log owes an answer.
 
-    ``view``, ``length`` and ``address`` are the caller's (see ``WalFrame``); the rest belongs to the log.
-    What it needs to know besides, it keeps in types of its own.
+    ``view``, ``length`` and ``address`` are the caller's (see ``WalFrame``); the rest belongs to the log,
+    which has types of its own for what else it needs to know.
     """
 
     __slots__ = ("address", "buffer", "done", "length", "lent", "started_at", "view")
@@ -34,6 +34,6 @@ class Frame:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the last flight."""
+        """Forget the last write."""
         self.done: Done | None = None
         self.started_at = 0.0

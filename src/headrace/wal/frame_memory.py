@@ -1,13 +1,13 @@
 """The memory of frames, shared by all logs of a process: what one log does not need now another one uses.
 
-Logs are busy at different times. With frames of its own each would keep as many as it needed in its worst
-moment; together they keep what all of them needed at one moment. The frame that came back last is lent
-first: its pages are in the system's hands already, and often in the processor's. So those nobody needs
-gather at the bottom, and their pages go back to the system (:meth:`FrameMemory.trim`).
+Logs are busy at different times. With frames of its own each would have as many as it needed in its worst
+moment; together they have what all of them needed at one moment. The frame that was released last is lent
+first: its pages are in memory already, and often in the processor's cache. So unused frames gather at the
+bottom of the stack, and their pages go back to the system (:meth:`FrameMemory.trim`).
 
-Each frame is a mapping of its own. A frame that its log never returns (an owner of a log that failed) is
-forgotten here and unmapped once nobody refers to it: it is never lent to somebody else, so whoever still
-writes to it does no harm.
+Each frame is a mapping of its own. A frame that its log never releases (an owner of a log that failed) is
+forgotten here and unmapped once nothing refers to it: it is never lent again, so a late write into it does
+no harm.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.wal.frame import Frame
 from headrace.wal.record_format import padded_bytes
 
 WARM_FRAMES: Final = 2
-"""Free frames that keep their pages for ever: the first append after a rest finds memory."""
+"""Free frames whose pages are never returned: the first append after a pause finds memory."""
 
 _HUGE_PAGE_BYTES: Final = 2 * MIB
 
@@ -64,7 +64,7 @@ class FrameMemory:
         self._free_least = 0  # shortest the stack was since the last trim: what lies below was not used
 
     def take(self) -> Frame:
-        """Hand out a frame: the one that came back last, or a new one.
+        """Lend a frame: the one that was released last, or a new one.
 
         Raises:
             OSError: the system gives no memory for a new one; nothing was taken.
@@ -83,7 +83,7 @@ class FrameMemory:
         return frame
 
     def prepare(self, count: int) -> None:
-        """Have ``count`` frames at hand, so that the next calls of :meth:`take` need no memory.
+        """Have ``count`` free frames, so that the next calls of :meth:`take` need no memory.
 
         New ones, which have no pages yet, lie below all others.
 
@@ -96,18 +96,18 @@ class FrameMemory:
             self._cold += 1
             self._free_least += 1
 
-    def give(self, frame: Frame) -> None:
-        """Take a frame back that nobody uses any more."""
+    def release(self, frame: Frame) -> None:
+        """Release a frame that is not used any more."""
         self.frames_lent -= 1
         self._free.append(frame)
 
     def abandon(self, count: int) -> None:
-        """Do without ``count`` frames that were taken and will never be given back."""
+        """Forget ``count`` frames that were taken and will never be released."""
         self.frames_lent -= count
         self.frames_made -= count
 
     def trim(self) -> int:
-        """Give the pages of frames back to the system that nobody took since the last call.
+        """Return the pages of frames that were not taken since the last call to the system.
 
         Called now and then. Returns how many bytes that were.
         """
@@ -141,7 +141,7 @@ class FrameMemory:
 
 
 def reserve_pages(length: int) -> memoryview:
-    """Return ``length`` bytes of zeroed memory on a page boundary; each page is taken when it is touched.
+    """Return ``length`` bytes of zeroed memory on a page boundary; each page is allocated when it is touched.
 
     From 2 MiB on they begin at a huge page's boundary, and the kernel is asked for such pages as far as they
     can be filled: a direct write of 1 MiB then pins a page or two instead of 256, which halves its CPU time.
@@ -158,7 +158,7 @@ def reserve_pages(length: int) -> memoryview:
 
 
 def return_pages(pages: memoryview) -> None:
-    """Give memory of :func:`reserve_pages` back to the system. It stays usable; its content is lost."""
+    """Return memory of :func:`reserve_pages` to the system. It stays usable; its content is lost."""
     mapping = pages.obj
     assert isinstance(mapping, mmap.mmap)
     with contextlib.suppress(OSError):  # of a process whose memory is locked

@@ -1,4 +1,4 @@
-"""What one log may borrow of the frames of a process: the back-pressure of its append path."""
+"""The frames that one log may have of those of a process: the back-pressure of its append path."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headrace.wal.frame_memory import FrameMemory
 
 
 class FramePool:
-    """At most ``frames_max`` frames of ``memory`` at a time. Used on one loop; at the bound it answers None.
+    """At most ``frames_max`` frames of ``memory`` at a time; at the bound it answers None. Used on one loop.
 
-    Without a ``memory`` that is shared it has one of its own.
+    Without a shared ``memory`` it has one of its own.
     """
 
     def __init__(self, capacity: int, frames_max: int, memory: FrameMemory | None = None) -> None:
@@ -20,7 +20,7 @@ class FramePool:
         self.capacity = capacity
         self.frames_max = frames_max
         self.frames_free = frames_max
-        """How many ``acquire`` would lend now; of a closed pool: that have come back."""
+        """How many ``acquire`` would lend now; of a closed pool: that were released."""
         self._closed = False
         self._on_free: Callable[[], None] | None = None
 
@@ -43,7 +43,7 @@ class FramePool:
         return frame
 
     def prepare(self, count: int) -> None:
-        """Have memory for ``count`` frames at hand, as far as there are so many to lend; lend none.
+        """Have memory for ``count`` frames, as far as the bound allows so many; lend none.
 
         Raises:
             OSError: see ``FrameMemory.prepare``.
@@ -52,19 +52,19 @@ class FramePool:
             self.memory.prepare(min(count, self.frames_free))
 
     def release(self, frame: Frame) -> None:
-        """Take a frame back and tell the hook."""
-        assert frame.lent  # twice is a bug that would hand one buffer to two writers
-        assert frame.done is None  # in the air
+        """Release a frame and call the hook."""
+        assert frame.lent  # a second release would lend one buffer to two writers
+        assert frame.done is None  # in flight
         frame.lent = False
         frame.reset()
         self.frames_free += 1
         if not self._closed:
-            self.memory.give(frame)
+            self.memory.release(frame)
         if self._on_free is not None:
             self._on_free()
 
     def close(self) -> None:
-        """Lend nothing more. Frames that are out are never lent again, whether they come back or not.
+        """Lend nothing more. Frames that are lent are never lent again, whether they are released or not.
 
         Idempotent.
         """

@@ -1,4 +1,4 @@
-"""Look into a file log without touching it: for people who want to know what a log holds, or what is wrong
+"""Describes a file log without changing it: for operators that want to know what it holds, or what is wrong
 with it.
 
 Read-only, without taking ownership: meant for a stopped log. On a running one the answers may be out of date

@@ -1,7 +1,7 @@
-"""The write-ahead log of one container as a reader without rights finds it: its living frames, in order, each
-with its place on disk.
+"""The write-ahead log of one container as a reader that does not own it finds it: its living frames, in
+order, each with file and offset.
 
-A log that a running server goes on writing is read as a snapshot: what looks like damage is looked at again,
+A log that a running server goes on writing is read as a snapshot: what looks like damage is read again,
 because a record in flight looks the same for a moment.
 """
 
@@ -41,7 +41,7 @@ class ContainerLog:
 
     Raises:
         DataCorruptionError: there is no log.
-        SnapshotLostError: a running server cut the log again and again while it was read.
+        SnapshotLostError: a running server truncated the log again and again while it was read.
         OSError: it cannot be read.
     """
 
@@ -112,7 +112,7 @@ class ContainerLog:
 
 
 def look_steadily(look: Callable[[], T]) -> T:
-    """Return what ``look`` returns, and look again if a running server cut the log under our eyes.
+    """Return what ``look`` returns, and look again if a running server truncated the log meanwhile.
 
     Raises:
         SnapshotLostError: it did so again and again.
@@ -151,7 +151,7 @@ def _inspect(directory: str, files: Filesystem) -> InspectedLog:
 
 
 def _owner_problem(log: InspectedLog) -> str:
-    """The owner record and the files must fit each other, as an owner wants it before it takes the log."""
+    """The owner record and the files must fit each other, as an owner checks before it takes the log."""
     assert log.owner is not None
     problem = missing_file(log.named, [file.name for file in log.files])
     if problem:

@@ -1,6 +1,6 @@
 """The write-ahead log in memory: the same contract without a disk, for ``--in-memory`` and for tests.
 
-A ``MemoryLogStore`` plays the disk: it outlives the logs opened on it, so a second ``open`` of a name finds
+A ``MemoryLogStore`` stands for the disk: it outlives its logs, so a second ``open`` of a name finds
 what the first one had acknowledged, and fences it.
 """
 
@@ -41,22 +41,22 @@ class MemoryLogStore:
         self._waiting: list[Callable[[], None]] = []
 
     def get_log(self, name: str) -> MemoryLog:
-        """Return the log ``name``, new if nobody opened it before."""
+        """Return the log ``name``, a new one if it was not opened before."""
         return self._logs.setdefault(name, MemoryLog())
 
     def when_changed(self, retry: Callable[[], None]) -> None:
-        """Call ``retry`` once, when there may be room or another owner."""
+        """Call ``retry`` once, when there may be space or another owner."""
         self._waiting.append(retry)
 
     def changed(self) -> None:
-        """Let those try again that wait for room."""
+        """Call the retries that wait for space."""
         waiting, self._waiting = self._waiting, []
         for retry in waiting:
             retry()
 
 
 class MemoryWal:
-    """A ``Wal`` named ``name`` in ``store``. A frame is durable one turn of the loop after its ``append``.
+    """A ``Wal`` named ``name`` in ``store``. A frame is durable one iteration of the loop after ``append``.
 
     ``frames``: memory shared with other logs of this loop.
     """
@@ -77,7 +77,7 @@ class MemoryWal:
         self._in_flight: deque[Frame] = deque()
         self._next_address = 0
         self._failure: Exception | None = None
-        self._held_up = False
+        self._is_blocked = False
         self._waits = True
         self._appended = False
         self._closed = False
@@ -147,7 +147,7 @@ class MemoryWal:
         self._in_flight.append(frame)
         loop = asyncio.get_running_loop()
         frame.started_at = loop.time()
-        if not self._held_up:
+        if not self._is_blocked:
             loop.call_soon(self._store_next)
 
     async def is_fenced(self) -> bool:
@@ -160,7 +160,7 @@ class MemoryWal:
         self._store.changed()
 
     def _store_next(self) -> None:
-        """Make the oldest frame in flight durable, unless it must not be or there is no room, and answer."""
+        """Make the oldest frame in flight durable, unless it must not be or there is no space, and answer."""
         if not self._in_flight:
             return
         frame = self._in_flight[0]
@@ -168,7 +168,7 @@ class MemoryWal:
             self._failure = self._find_failure(frame)
         if isinstance(self._failure, StorageFullError) and self._waits:
             self._failure = None
-            self._hold_up()
+            self._block()
             return
         self._in_flight.popleft()
         if self._failure is None:
@@ -196,23 +196,23 @@ class MemoryWal:
             return StorageFullError("the memory of the log store is used up")
         return None
 
-    def _hold_up(self) -> None:
-        """All frames in flight wait until something changes; the calls they are owed are made then."""
-        if not self._held_up:
-            self._held_up = True
+    def _block(self) -> None:
+        """Keep all frames in flight waiting until something changes; their answers follow then."""
+        if not self._is_blocked:
+            self._is_blocked = True
             self._statistics.space_waits += 1
             self._statistics.space_waiting = 1
-            self._store.when_changed(self._go_on)
+            self._store.when_changed(self._resume)
 
-    def _go_on(self) -> None:
-        self._held_up = False
+    def _resume(self) -> None:
+        self._is_blocked = False
         self._statistics.space_waiting = 0
         loop = asyncio.get_running_loop()
         for _ in self._in_flight:
             loop.call_soon(self._store_next)
 
     async def begin_file(self) -> None:
-        """See ``Wal.begin_file``: every record lies apart here."""
+        """See ``Wal.begin_file``: every record is stored apart here."""
 
     async def truncate(self, address: int) -> None:
         if self._log.epoch != self._epoch:

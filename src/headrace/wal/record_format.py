@@ -13,11 +13,11 @@ offset  size  field           meaning
 10      2     reserved        0
 12      4     length          bytes of content
 16      8     epoch           container epoch of the owner that wrote it
-24      8     file            number of the file it was written into: tells old frames of a recycled file
-32      8     sequence        place in the log, from 1, without gaps
+24      8     file            number of the file it was written into: a recycled file has older ones
+32      8     sequence        number in the log, from 1, without gaps
 40      8     durable         highest sequence known to be durable when this was written, below ``sequence``
 48      8     file_first      sequence of the first record of its file
-56      8     log             first half of the log's id: tells records of another log
+56      8     log             first half of the log's id: another log has another
 64      ..    content         ``length`` bytes, then zeros up to the next boundary
 ======  ====  ==============  ===================================================================
 
@@ -57,7 +57,7 @@ assert _HEADER.size == RECORD_HEADER_BYTES
 
 
 class RecordHeader(NamedTuple):
-    """The fields of a header in the order of the table; ``magic`` and ``reserved`` are checked, not kept."""
+    """The fields of a header in the order of the table; ``magic`` and ``reserved`` are only checked."""
 
     crc: int
     kind: int
@@ -71,7 +71,7 @@ class RecordHeader(NamedTuple):
 
 
 def padded_bytes(length: int) -> int:
-    """Return the room a record with ``length`` bytes of content takes on disk."""
+    """Return the space that a record with ``length`` bytes of content takes on disk."""
     return (RECORD_HEADER_BYTES + length + BLOCK_BYTES - 1) & -BLOCK_BYTES
 
 

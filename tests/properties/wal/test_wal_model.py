@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headrace.errors import FencedOutError
 from headrace.testing.disk import DiskConfig
 from headrace.wal import MemoryLogStore, MemoryWal
-from headrace.wal.file.file_wal import VOUCH_AFTER_S
+from headrace.wal.file.file_wal import DURABLE_MARK_AFTER_S
 from tests.effort import examples
 from tests.unit.wal.world import SMALL, History, Machine, append_some, read_all
 
@@ -111,7 +111,7 @@ class WalMachine(RuleBasedStateMachine):
     @rule()
     def rest(self):
         """Everybody's logs store that their last records are durable, or learn that they were fenced."""
-        self.machine.run(asyncio.sleep(2 * VOUCH_AFTER_S))
+        self.machine.run(asyncio.sleep(2 * DURABLE_MARK_AFTER_S))
 
     @rule()
     def take_over(self):

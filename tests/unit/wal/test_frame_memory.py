@@ -74,7 +74,7 @@ def test_the_frame_that_came_back_last_is_lent_first():
     memory = FrameMemory(100)
     frames = [memory.take() for _ in range(5)]
     for frame in frames:
-        memory.give(frame)
+        memory.release(frame)
     assert [memory.take() for _ in range(5)] == frames[::-1]
     assert memory.frames_made == 5
 
@@ -82,7 +82,7 @@ def test_the_frame_that_came_back_last_is_lent_first():
 def test_frames_that_are_prepared_are_lent_last_and_need_no_memory(monkeypatch):
     memory = FrameMemory(100)
     first = memory.take()
-    memory.give(first)
+    memory.release(first)
     memory.prepare(3)
     memory.prepare(2)
     assert memory.statistics().bytes_kept == len(first.buffer)  # the new ones have no pages yet
@@ -98,7 +98,7 @@ def fill(memory, count):
     for frame in frames:
         frame.buffer[:] = b"x" * len(frame.buffer)
     for frame in reversed(frames):
-        memory.give(frame)
+        memory.release(frame)
     return frames
 
 
@@ -132,7 +132,7 @@ def test_frames_in_use_are_not_touched_by_trimming():
     memory.trim()
     assert all(bytes(frame.buffer) == b"h" * len(frame.buffer) for frame in held)
     for frame in held:
-        memory.give(frame)
+        memory.release(frame)
     memory.check()
 
 
@@ -165,7 +165,7 @@ def test_no_sequence_of_calls_lends_a_frame_twice_or_trims_one_that_was_used_lat
             lent.append(frame)
             used.add(frame)
         elif step == "G" and lent:
-            memory.give(lent.pop(data.draw(st.integers(0, len(lent) - 1))))
+            memory.release(lent.pop(data.draw(st.integers(0, len(lent) - 1))))
         elif step == "A" and lent:
             lent.pop()
             memory.abandon(1)

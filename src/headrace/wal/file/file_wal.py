@@ -1,8 +1,8 @@
 """The write-ahead log on local files: one directory per log.
 
 This is the driver. It owns threads and descriptors and the order of steps; what bytes mean is decided in
-``recovery_plan``, who may acknowledge in ``owner_record``, what is written when in ``group_commit`` and
-``log_tail``. Addresses of this log are record sequences.
+``recovery_plan``, which owner may acknowledge in ``owner_record``, what is written when in ``group_commit``
+and ``log_tail``. Addresses of this log are record sequences.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ T = TypeVar("T")
 
 #: An older owner may recycle truncated files while the log is being read; then it is read again.
 _RECOVERY_ATTEMPTS: Final = 3
-#: A log at rest for so long stores that its last records are durable: no later record will vouch for them.
-VOUCH_AFTER_S: Final = 1.0
+#: A log that is idle for so long writes a durable mark: no later record proves its last ones durable.
+DURABLE_MARK_AFTER_S: Final = 1.0
 
 
 class FileWal:
@@ -94,7 +94,7 @@ class FileWal:
         self._tail: LogTail | None = None
         self._truncation: Truncation | None = None
         self._supervisor = Supervisor(f"log in {directory}")
-        self._rest: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._statistics = WalStatistics()
         self._appended = False
         self._closed = False
@@ -114,9 +114,9 @@ class FileWal:
     async def open(self) -> None:
         """Take ownership; see ``Wal.open``.
 
-        The steps, in this order: publish the epoch (fences everybody before), read the log, write again what
-        no later record vouches for, make the first file of this epoch (it says where older owners end),
-        remove dead files. The last two happen only while nobody has taken over.
+        The steps, in this order: publish the epoch (fences all former owners), read the log, write again the
+        records that no later one proves durable, make the first file of this epoch (it says where older
+        owners end), remove dead files. The last two happen only while no successor has taken over.
         """
         assert self._record is None
         assert not self._closed
@@ -185,7 +185,7 @@ class FileWal:
         return first
 
     def _refuse_if_closed(self) -> None:
-        if self._closed:  # what is made from now on nobody lets go of
+        if self._closed:  # nothing would close what is made from now on
             raise ClosedError(f"the log in {self._directory} was closed while it was opened")
 
     def _start(self, recovered: RecoveredLog, first: SegmentFile, head: FileHead) -> None:
@@ -226,16 +226,18 @@ class FileWal:
         )
         self._tail.start()
 
-    # ---- at rest
+    # ---- idle
 
     def _on_idle(self) -> None:
-        if self._rest is None and not self._closed:
+        if self._idle_timer is None and not self._closed:
             assert self._commit is not None
             loop = asyncio.get_running_loop()
-            self._rest = loop.call_later(VOUCH_AFTER_S, self._on_rest, self._commit.durable_sequence)
+            self._idle_timer = loop.call_later(
+                DURABLE_MARK_AFTER_S, self._on_idle_timer, self._commit.durable_sequence
+            )
 
-    def _on_rest(self, durable: int) -> None:
-        self._rest = None
+    def _on_idle_timer(self, durable: int) -> None:
+        self._idle_timer = None
         commit = self._commit
         assert commit is not None
         if self._closed or commit.failure is not None or commit.frames_pending:
@@ -243,15 +245,15 @@ class FileWal:
         if commit.durable_sequence != durable:
             self._on_idle()
         else:
-            self._supervisor.spawn("vouch", self._vouch())
+            self._supervisor.spawn("durable mark", self._write_durable_mark())
 
-    async def _vouch(self) -> None:
+    async def _write_durable_mark(self) -> None:
         assert self._truncation is not None
-        with contextlib.suppress(OSError, HeadraceError):  # the next write will tell
-            await self._truncation.vouch()
+        with contextlib.suppress(OSError, HeadraceError):  # the next write will fail, too
+            await self._truncation.write_durable_mark()
 
     def _recycle(self, old: SegmentFile, head: FileHead) -> SegmentFile | None:
-        """Make a file of a truncated one. Its old name goes while no successor reads under it.
+        """Make a file of a truncated one. Its old name is removed while no successor reads the log.
 
         Returns None, and leaves the old file as it was, if the lock is taken: a record may be waiting for the
         next file, so that one is made without the old one then. The same if that one is made already.
@@ -265,9 +267,9 @@ class FileWal:
         return self._create(head, old.zeroed_until)
 
     def _create(self, head: FileHead, zeroed_until: int = DATA_OFFSET) -> SegmentFile:
-        """Make a file, and let nobody overlook it if it is lost later. It holds nothing before that.
+        """Make a file and name it, so that its loss would be noticed. It holds nothing before that.
 
-        A file that could not be named is the next one at the next attempt, whatever number that asks for.
+        A file that could not be named is used by the next attempt, whatever number that would give it.
         """
         if self._unnamed is None:
             self._unnamed = self._files.create(head, zeroed_until)
@@ -363,9 +365,9 @@ class FileWal:
     async def begin_file(self) -> None:
         """See ``Wal.begin_file``."""
         assert self._tail is not None
-        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tail.leave(lambda: None if left.done() else left.set_result(None))
-        await left
+        switched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tail.switch_file(lambda: None if switched.done() else switched.set_result(None))
+        await switched
 
     async def truncate(self, address: int) -> None:
         """Drop records before ``address``; see ``Wal.truncate``. By whole files on disk."""
@@ -389,16 +391,16 @@ class FileWal:
         if self._commit is not None and self._tail is not None:
             try:
                 self._commit.stop_waiting()
-            finally:  # a callback may have raised; records that wait for a file still are to hear
+            finally:  # a callback may have raised; records that wait for a file are answered, too
                 self._tail.stop_waiting()
 
     async def close(self) -> None:
-        """Wait for frames in flight, vouch for the last of them, let go of files and threads.
+        """Wait for frames in flight, mark the last of them as durable, release files and threads.
 
-        It happens once and to its end, whoever stops waiting for it; everybody who asks learns how it went.
+        It happens once and to its end, even if a caller is cancelled; every caller gets its outcome.
 
         Raises:
-            WalWriteError: a file did not close without error, or a callback raised; all else was let go of.
+            WalWriteError: a file did not close without error, or a callback raised; all else was released.
         """
         if self._closing is None:
             self._closed = True
@@ -412,22 +414,22 @@ class FileWal:
         self._writers.close()
         await self._wait_for_writers(steps)
         for file in self._open_files():
-            await self._let_go(partial(self._files.close, file), steps)
-        await self._let_go(self._owner.close, steps)
+            await self._close_in_thread(partial(self._files.close, file), steps)
+        await self._close_in_thread(self._owner.close, steps)
         self._work.close()
         with steps.step():
             await self._work.wait_closed()
         steps.end()
 
     async def _finish(self, steps: LastSteps) -> None:
-        """Have everything answered, and end the work in the background."""
+        """Wait until every frame is answered, and end the work in the background."""
         if self._commit is not None and self._tail is not None:
             with steps.step():
                 self.stop_waiting()
             with steps.step():
                 await self._commit.wait_idle()
-            if self._rest is not None:
-                self._rest.cancel()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
             with steps.step():
                 await self._supervisor.stop()
             self._tail.stop()
@@ -437,11 +439,11 @@ class FileWal:
         if self._commit is not None and not steps.failed:
             with steps.step():
                 if not await self._write_close_mark(self._commit):
-                    await self._vouch()
+                    await self._write_durable_mark()
 
     async def _wait_for_writers(self, steps: LastSteps) -> None:
-        """Wait until no thread writes, even if cancelled: a descriptor that is closed under one may be
-        somebody else's file when it writes.
+        """Wait until no thread writes, even if cancelled: a descriptor that is closed under one may
+        belong to another file when it writes.
         """
         cancelled = True
         while cancelled:
@@ -454,7 +456,7 @@ class FileWal:
                     raise
 
     async def _write_close_mark(self, commit: GroupCommit) -> bool:
-        """See ``GroupCommit.write_close_mark``. Its frame stays out if that raises: a thread may have it."""
+        """See ``GroupCommit.write_close_mark``. If that raises, the frame stays lent: a thread may use it."""
         try:
             frame = self._pool.acquire()
         except OSError:  # no memory for one
@@ -473,7 +475,7 @@ class FileWal:
             files.append(self._first)
         return list(dict.fromkeys(file for file in files if file is not None))
 
-    async def _let_go(self, close: Callable[[], None], steps: LastSteps) -> None:
+    async def _close_in_thread(self, close: Callable[[], None], steps: LastSteps) -> None:
         with steps.step(), contextlib.suppress(BlockingIOError):  # no thread has ever started: nothing open
             await self._run(close)
 

@@ -1,4 +1,4 @@
-"""A frame on its way to a file: where it goes, and what has become of it."""
+"""A frame that is being written to a file: where it goes, and how that ended."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from headrace.wal.record_format import padded_bytes
 
 
 class FrameWrite:
-    """What the file log knows of a frame in the air. ``padded`` is the space that it takes on disk.
+    """What the file log knows of a frame in flight. ``padded`` is the space that it takes on disk.
 
-    ``file`` and ``offset`` say where it goes, once there is room. Of frames that are written together the
+    ``file`` and ``offset`` say where it goes, once it is placed. Of frames that are written together the
     first has the outcome: ``handed_at``, ``error``, ``starved``.
     """
 

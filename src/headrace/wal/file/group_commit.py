@@ -1,5 +1,5 @@
-"""From a filled frame to its acknowledgement: placed, written, answered in order, never by an owner that was
-fenced.
+"""From a filled frame to its acknowledgement: placed, written, answered in order, and by an owner that is
+not fenced.
 
 Writes are made by threads; a small one on a quick disk by the loop itself, see ``loop_writes``.
 
@@ -10,10 +10,10 @@ once instead of waiting for the loop.
 Answers wait for all earlier frames. After each write its thread reads the owner record once; see
 ``docs/formats/wal-owner.md``.
 
-    append ─▶ waiting (no room yet) ─▶ ready (no writer free) ─▶ handed over ─▶ finished ─▶ answered
+    append ─▶ waiting (not placed) ─▶ ready (no writer free) ─▶ handed over ─▶ finished ─▶ answered
               └────────────────────── all of them in ``pending``, in order ───────────────┘
 
-A write that finds the disk full is made again, the same bytes at the same place, until there is space;
+A write that finds the disk full is repeated, the same bytes at the same offset, until there is space;
 nothing else is handed over meanwhile. Any other error of a write is the end: only recovery knows then what is
 durable.
 """
@@ -48,7 +48,7 @@ WRITE_FRAMES_MAX: Final = 64
 
 
 class GroupCommit:
-    """The frames of one owner that are on their way. Used on one loop."""
+    """The frames of one owner in flight. Used on one loop."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class GroupCommit:
                 self._write_ready()
 
     async def write_close_mark(self, frame: Frame) -> bool:
-        """Vouch for the last records, so that a later flip of their bits is told from a torn tail.
+        """Mark the last records as durable, so that damage to them later is not taken for a torn tail.
 
         Everything has been answered; failing does no harm. The mark takes no sequence. Returns whether it is
         durable.
@@ -160,7 +160,7 @@ class GroupCommit:
         self._end_starved()
 
     def on_tail_progress(self) -> None:
-        """Room was made, or there will be none: move on the frames that wait."""
+        """There may be space for frames that wait, or there will be none: place or fail them."""
         while self._waiting and self.failure is None and self._place(self._waiting[0]):
             write = self._waiting.popleft()
             self._ready.append(write)
@@ -225,18 +225,18 @@ class GroupCommit:
         error: Exception | None = None
         try:
             self._write(batch)
-        except Exception as raised:  # noqa: BLE001 - told as a thread would
+        except Exception as raised:  # noqa: BLE001 - as in a thread
             error = raised
         now = self._now()
         loop_writes.add(now - batch[0].handed_at, now)
         self._loop.call_soon(self._on_written_here, batch, error)
 
     def _write(self, batch: list[FrameWrite]) -> None:
-        """Make a batch durable, then see whether the log is still ours. Runs in a writer thread, or not.
+        """Make a batch durable, then check the fence. Runs in a writer thread or on the loop.
 
-        A successor reads the log after it has put itself into the owner record. So what was durable while
-        the record named us is what it finds; anything later gets no acknowledgement from us. The loop does
-        not look if a thread has written: a read would hand its interpreter to other threads.
+        A successor reads the log after it has published its own epoch. So it finds what was durable while
+        this owner's record was in force; anything later is not acknowledged here. After a write in a thread
+        the loop does not look: a read would release the interpreter to other threads.
         """
         self._files.write_records(batch)
         if batch[0].error is None:
@@ -265,7 +265,7 @@ class GroupCommit:
         error: Exception | None = self._tail.error
         if error is not None or self._statistics.space_waiting:
             fence = self.find_fence()
-            if error is None or isinstance(fence, FencedOutError):  # a successor may have swept our file away
+            if error is None or isinstance(fence, FencedOutError):  # a successor may have removed the file
                 error = fence
         if error is not None:
             self._waiting[0].error = error
@@ -278,7 +278,7 @@ class GroupCommit:
     def _on_written(self, batch: list[FrameWrite], _: object, error: BaseException | None) -> None:
         """A writer is done with ``batch``. Until then its frames belong to it, whatever fails elsewhere."""
         first = batch[0]
-        if error is not None:  # not an answer of the disk: there is no thread, or a mistake of ours
+        if error is not None:  # not an answer of the disk: there is no thread, or a bug
             first.error = WalWriteError(f"the log writer failed: {error!r}")
             first.starved = False
         if first.starved and self._wait_for_space(batch):
@@ -317,7 +317,7 @@ class GroupCommit:
             try:
                 done(frame, self.failure)
             except BaseException:
-                self._loop.call_soon(self._answer)  # the others still get theirs
+                self._loop.call_soon(self._answer)  # the next ones are still answered
                 raise
         while len(self._open_files) > 1 and self._open_files[1].first_sequence <= self.durable_sequence + 1:
             self._on_file_written(self._open_files.popleft())
@@ -332,7 +332,7 @@ class GroupCommit:
         self._drop_unwritten()
 
     def _drop_unwritten(self) -> None:
-        """What is with no writer will not be written; only answers of earlier frames are waited for."""
+        """Drop what no writer has; only answers of earlier frames are waited for."""
         for writes in (*self._starved, self._ready, self._waiting):
             for write in writes:
                 write.finished = True
@@ -355,7 +355,7 @@ class GroupCommit:
         return True
 
     def _write_starved(self) -> None:
-        """Make the writes again that found no space, unless somebody else owns the log by now."""
+        """Repeat the writes that found no space, unless a newer owner has the log by now."""
         fence = self.find_fence()
         if fence is not None:
             for batch in self._starved:
@@ -368,9 +368,9 @@ class GroupCommit:
             self._writers.submit(self._write, (batch,), partial(self._on_written, batch))
 
     def _end_starved(self) -> None:
-        """Nobody waits for space for these any more: each gets its end, though a callback raises in between.
+        """Answer the writes that found no space, each one even if a callback raises in between.
 
-        They leave the list one by one, so that a failure of the first finds the others where it looks.
+        They are taken from the list one by one, so that a failure of the first finds the rest in it.
         """
         raised: BaseException | None = None
         while self._starved:
@@ -382,7 +382,7 @@ class GroupCommit:
             raise raised
 
     def find_fence(self) -> HeadraceError | None:
-        """Return why nothing found now proves anything: somebody else owns the log, or nobody can say."""
+        """Return why nothing found now proves anything: a newer owner has the log, or that is unknown."""
         try:
             held = self._owner.still_held()
         except OSError as error:
@@ -412,15 +412,15 @@ class GroupCommit:
         assert all(write.frame.done is not None for write in self._pending)
         assert 0 <= self._writes <= 2 * self._writers_max
         assert self._loop_writes is None or self._loop_writes.in_flight >= self._writes
-        assert not self._ready or self._writes >= self._writers_max or self._is_held_back()
+        assert not self._ready or self._writes >= self._writers_max or self._is_blocked()
         assert self._ready_bytes == sum(write.padded for write in self._ready)
         assert [w for w in self._pending if w in self._ready or w in self._waiting] == [
             *self._ready,
             *self._waiting,
         ]
 
-    def _is_held_back(self) -> bool:
-        """Whether ready frames lie there though a writer is free: writes wait for space or are made again for
+    def _is_blocked(self) -> bool:
+        """Whether frames may be ready although a writer is free: writes wait for space or are repeated after
         it, or a later one has failed and an earlier one has not ended yet.
         """
         failed = any(write.finished and write.error is not None for write in self._pending)

@@ -1,4 +1,4 @@
-"""Steps that are all made, whatever becomes of those before them: no descriptor and no thread may be left."""
+"""Steps that are all made, even if an earlier one fails: no descriptor and no thread may be left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.wal.file.segment_files import translate_error
 
 
 class LastSteps:
-    """What the steps of an end met, the first one first."""
+    """The errors of the steps of an end, in order."""
 
     __slots__ = ("_doing", "_met")
 
@@ -33,7 +33,7 @@ class LastSteps:
         return bool(self._met)
 
     def end(self) -> None:
-        """Raise what says most: that somebody wants an end, else the first error, as one of ours.
+        """Raise a cancellation or an interrupt, else the first error, as a ``HeadraceError``.
 
         Raises:
             HeadraceError: as it was met, or for an OSError.

@@ -1,9 +1,9 @@
-"""Where the next record goes, and that zeroed room is there when it comes.
+"""Where the next record goes, and that zeroed space is there when it comes.
 
-A log writes into its current file from front to back. Behind the scenes, one job at a time: the current
-file is zeroed ahead of the write position in steps, and when it is nearly full the next file is made
+A log writes into its current file from front to back. In the background, one job at a time, the current
+file is zeroed ahead of the write position in steps, and when it is a quarter full the next file is made
 ready, of a recycled one if there is any. A record never overlaps a step of zeroing in progress: it waits.
-It waits as well while the disk has no room for the file it needs.
+It waits as well while the disk has no space for the file it needs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LogTail:
         self._wanted = False
         self._refused = False
         self._stopped = False
-        self._leaving: list[Callable[[], None]] = []
+        self._switch_callbacks: list[Callable[[], None]] = []
         self._on_progress = on_progress
         self._space = SpaceWait(files.directory, self._kick, statistics)
         self._work_at = 0
@@ -78,8 +78,8 @@ class LogTail:
     def place(self, padded: int) -> SegmentFile | None:
         """Reserve ``padded`` bytes; return the file, or None if the caller has to wait for ``on_progress``.
 
-        The place is ``file.position - padded``. Returns None for ever once ``error`` is set and no room
-        is left.
+        The offset is ``file.position - padded``. Returns None for ever once ``error`` is set and the current
+        file is full.
         """
         file = self.current
         if file.position + padded > self._config.segment_file_bytes:
@@ -103,56 +103,54 @@ class LogTail:
             self._kick()
         return file
 
-    def leave(self, on_left: Callable[[], None]) -> None:
-        """Go on in the next file, once it is there; ``on_left`` is called then, or as soon as there is none.
+    def switch_file(self, on_switched: Callable[[], None]) -> None:
+        """Go on in the next file, once it is there; ``on_switched`` is called then, or if there is none.
 
         Nothing happens if the current file is still empty.
         """
         if self.current.position == DATA_OFFSET or self._stopped or self.error is not None:
-            on_left()
+            on_switched()
             return
-        self._leaving.append(on_left)
+        self._switch_callbacks.append(on_switched)
         if self._next is not None:
-            self._leave()
+            self._switch()
         else:
             self._refused = False
             self._kick()
 
-    def _leave(self) -> None:
-        """Go over to the next file, if there is one, and tell those who asked for it."""
+    def _switch(self) -> None:
+        """Go on in the next file, if there is one, and notify the callers of ``switch_file``."""
         if self._next is not None and self.current.position > DATA_OFFSET:
             self.current, self._next = self._next, None
             self._work_at = 0
-        leaving, self._leaving = self._leaving, []
-        for on_left in leaving:
-            on_left()
+        self._notify_switched()
 
     def needs_next(self, padded: int) -> bool:
         """Say whether a record of this size waits for another file."""
         return self._next is None and self.current.position + padded > self._config.segment_file_bytes
 
-    def spare_room(self) -> int:
-        """Return how many more truncated files are worth keeping."""
+    def spare_capacity(self) -> int:
+        """Return how many more truncated files are to be retained."""
         return max(0, self._config.spare_files_max - len(self._spare))
 
     def add_spare(self, file: SegmentFile) -> None:
-        """Keep a truncated file of this owner, closed, for recycling."""
+        """Retain a truncated file of this owner, closed, for recycling."""
         self._spare.append(file)
         if self._wanted:
             self._kick()
 
     def stop_waiting(self) -> None:
-        """A record that needs a file for which there is no space is not to wait any more."""
-        held_up = self._space.pausing
+        """A record that needs a file for which there is no space does not wait any more."""
+        was_pausing = self._space.pausing
         self._space.give_up()
-        if held_up:
+        if was_pausing:
             self._kick()  # one more attempt decides
 
     def stop(self) -> None:
         """Begin no more background work."""
         self._stopped = True
         self._space.cancel()
-        self._leave_alone()
+        self._notify_switched()
 
     def open_files(self) -> list[SegmentFile]:
         """Return the files that ``close`` of the log has to close."""
@@ -162,11 +160,11 @@ class LogTail:
         """Begin to work ahead."""
         self._kick()
 
-    def _leave_alone(self) -> None:
-        """There will be no next file for now: those who asked for it stay with this one."""
-        leaving, self._leaving = self._leaving, []
-        for on_left in leaving:
-            on_left()
+    def _notify_switched(self) -> None:
+        """Call the callbacks of ``switch_file``: the next file is in use, or there will be none for now."""
+        callbacks, self._switch_callbacks = self._switch_callbacks, []
+        for on_switched in callbacks:
+            on_switched()
 
     # ---- in the background
 
@@ -176,7 +174,7 @@ class LogTail:
         size = self._config.segment_file_bytes
         ahead = self._config.zero_ahead_bytes
         current = self.current
-        if self._leaving and self._next is None:
+        if self._switch_callbacks and self._next is None:
             self._prepare_next()
             return
         # Early: making names durable can take as long as writing the rest.
@@ -213,7 +211,7 @@ class LogTail:
         self._zeroing = None
         self._steps.end(self._placed)
         self._busy = False
-        # Not being able to work ahead is no failure yet: the record that finds no room will tell.
+        # Not being able to work ahead is no failure yet: the record that finds no space will fail.
         file.zeroed_until = end if error is None else self._config.segment_file_bytes
         self._kick()
         self._on_progress()
@@ -235,7 +233,7 @@ class LogTail:
         if file is not None or error is not None:
             self._on_prepared(file, error)
             return
-        self._spare.appendleft(old)  # one more than wanted if others have come meanwhile
+        self._spare.appendleft(old)  # one more than wanted if another was added meanwhile
         if self._stopped:
             self._busy = False
         else:
@@ -247,17 +245,17 @@ class LogTail:
             self._next = file
             self._wanted = self._refused = False
             self._space.end()
-            if self._leaving:
-                self._leave()
+            if self._switch_callbacks:
+                self._switch()
             self._kick()
         elif isinstance(error, Exception):
             # Ahead of need it is no failure: there may be space again when the file is needed.
             self._refused = True
             reason = _type_error(error)
-            held_up = isinstance(reason, StorageFullError) and self._wanted and self._space.begin(reason)
-            if self._wanted and not held_up:
+            retries = isinstance(reason, StorageFullError) and self._wanted and self._space.begin(reason)
+            if self._wanted and not retries:
                 self.error = reason
-            self._leave_alone()
+            self._notify_switched()
         else:
             assert error is not None
             raise error  # the process ends
@@ -269,4 +267,4 @@ def _type_error(error: Exception) -> HeadraceError:
         return error
     if isinstance(error, OSError):
         return translate_error(error, "making the next log file")
-    return WalWriteError(f"making the next log file failed: {error!r}")  # a mistake of ours, or no memory
+    return WalWriteError(f"making the next log file failed: {error!r}")  # a bug, or no memory

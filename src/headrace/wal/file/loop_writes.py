@@ -2,7 +2,7 @@
 woken.
 
 A write in a thread costs two wake-ups and several waits for the interpreter's lock, and where cores are
-shared each of them waits for its turn: at 10,000 lone events a second that is more than the write. But while
+shared each of them waits for a core: at 10,000 lone events a second that is more than the write. But while
 the loop writes, nothing else happens in this process. So the loop goes on only as long as that is quick:
 
 * once its writes take too long in the mean, threads make all of them for a while (a *pause*), for twice as
@@ -11,7 +11,7 @@ the loop writes, nothing else happens in this process. So the loop goes on only 
   take a five-hundredth of the loop's time at most;
 * several logs that are busy at the same time have threads, which write side by side.
 
-One object serves all logs on the same disk. Plain arithmetic: it is told the time.
+One object serves all logs on the same disk. Arithmetic only: callers pass the time.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Final
 from headrace.limits import KIB, MIB
 from headrace.runtime.settings import internal, tunable
 
-#: A write that takes longer says that the disk stands still now and then. Shorter ones are also what a loop
-#: sees that waits for a core.
+#: A write that takes longer says that the disk stalls now and then. A shorter delay may also be the loop's
+#: own wait for a core.
 STALL_S: Final = 0.020
 STALL_FACTOR: Final = 500
 
@@ -34,7 +34,7 @@ IN_FLIGHT_MAX: Final = 4
 PAUSE_S_MIN: Final = 1.0
 PAUSE_S_MAX: Final = 600.0
 
-#: Who has gone on for so long since the last pause begins with short ones again.
+#: After so long without a pause the next one is short again.
 _FORGIVEN_AFTER_S: Final = 60.0
 
 _WEIGHT: Final = 1 / 64
@@ -80,7 +80,7 @@ class LoopWrites:
         self._bytes_max = config.log_write_bytes_max
         self._mean_s_max = config.mean_s_max
         self.in_flight = 0
-        """Writes of all logs, whoever makes them, until the loop has seen their end. Logs count here."""
+        """Writes of all logs, by threads or the loop, until the loop has seen their end. Logs count here."""
         self._resumes_at = 0.0
         self._statistics = LoopWritesStatistics(write_seconds_mean=config.mean_s_max / 2)
 

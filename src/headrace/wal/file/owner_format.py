@@ -1,4 +1,4 @@
-"""The bytes that say who owns a log: the fence of the file log.
+"""The bytes that name the owner of a log: the fence of the file log.
 
 Format page: ``docs/formats/wal-owner.md``. The file ``owner`` has two slots of 4096 bytes. The slot with the
 highest epoch is in force; a new owner always writes the other one. Integers are big-endian:
@@ -18,8 +18,9 @@ offset  size  field         meaning
 ======  ====  ============  =================================================
 
 Four more slots of the same size follow. They name the newest log file: the one that the last records are in
-or will be in, so that losing it is noticed. Owners of even epochs write the first two in turn, those of odd
-epochs the last two. The valid one with the highest epoch, and of that the highest number, is in force:
+or will be in, so that losing it is noticed. Owners of even epochs alternate between the first two, those of
+odd epochs between the last two. The valid one with the highest epoch, and of that the highest number, is in
+force:
 
 ======  ====  ============  =================================================
 offset  size  field         meaning
@@ -65,7 +66,7 @@ assert _RECORD.size == _NEWEST.size == OWNER_RECORD_BYTES
 
 
 class OwnerRecord(NamedTuple):
-    """Who owns the log."""
+    """The owner of the log."""
 
     log_id: bytes
     epoch: int
@@ -121,7 +122,7 @@ def find_named(slots: Sequence[bytes]) -> tuple[list[NewestFile], list[int]]:
     """Return the files that the last owner to name any has named, and the slots neither empty nor whole.
 
     The newest file comes first, then the one before it, if it had one. None are known if there are such
-    slots: they were torn, or have been damaged since; the others may be out of date then, and prove nothing.
+    slots: they were torn, or have been damaged since; whole ones may be out of date then, and prove nothing.
     """
     names = [decode_newest(memoryview(slot)) for slot in slots]
     damaged = [index for index, name in enumerate(names) if name is None and any(slots[index])]
@@ -135,10 +136,10 @@ def _age(name: NewestFile) -> tuple[int, int]:
     return name.epoch, name.number
 
 
-def choose_newest_slot(epoch: int, turn: int) -> int:
-    """Return the slot for the ``turn``-th name that the owner of ``epoch`` writes.
+def choose_newest_slot(epoch: int, names_written: int) -> int:
+    """Return the slot of the next name that the owner of ``epoch`` writes, after ``names_written`` others.
 
-    Neighbouring epochs share no slot: what an owner writes that does not know yet that it has been succeeded
-    takes nothing from its successor.
+    Neighbouring epochs share no slot: an owner that does not know yet that it has a successor overwrites
+    nothing of it.
     """
-    return epoch % 2 * 2 + turn % 2
+    return epoch % 2 * 2 + names_written % 2

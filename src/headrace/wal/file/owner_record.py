@@ -1,9 +1,10 @@
-"""Ownership of a log's directory: who may acknowledge, decided by one small file.
+"""Ownership of a log's directory: which process may acknowledge, decided by one small file.
 
 Taking over publishes a higher epoch in the slot of ``owner`` that is not in force, durably, under the
 file's advisory lock, so that two openers never choose the same epoch. The lock is held for moments only
-(this one, and while an owner truncates or recycles): one that hangs elsewhere keeps no successor out. Finding
-it taken proves nothing about who owns the log: it means to wait (``owner_wait``).
+(this one, and while an owner truncates or recycles): an owner that stalls elsewhere does not prevent a
+successor. A lock that is taken proves nothing about the ownership of the log: an opener waits
+(``owner_wait``).
 
 An owner is fenced as soon as the *other* slot differs from what it was when the owner took over. That is one
 read of 64 bytes, made after a write is durable and before it is acknowledged. ``docs/formats/wal-owner.md``
@@ -49,7 +50,7 @@ _FREE_BYTES_MIN: Final = 64 * KIB
 
 
 class OwnerFile:
-    """The owner file of one log, open for as long as its holder works. All methods block briefly."""
+    """The owner file of one log, open for as long as its owner works. All methods block briefly."""
 
     def __init__(self, directory: str, filesystem: Filesystem) -> None:
         self._directory = directory
@@ -69,8 +70,8 @@ class OwnerFile:
         """Publish the next epoch durably and return the record.
 
         Raises:
-            DirectoryLockedError: somebody else holds the lock; nothing was published.
-            DataCorruptionError: the record in force is damaged, or files it vouches for are missing.
+            DirectoryLockedError: the lock is taken; nothing was published.
+            DataCorruptionError: the record in force is damaged, or files that it names are missing.
             OSError: nothing was published, or it is unknown; try again.
         """
         fs = self._filesystem
@@ -82,30 +83,30 @@ class OwnerFile:
         return self._run_locked(lambda: self._publish(clock, entropy))
 
     def run_owned(self, action: Callable[[], T]) -> T:
-        """Run ``action`` while this owner is the newest and nobody can take over.
+        """Run ``action`` while this owner is the newest and none can take over.
 
         Whatever a successor reads before it starts is changed only in here, by the newest owner; names of
-        newest files are the exception (:meth:`note_newest`). So nothing changes under its eyes, and nothing
-        that it has understood changes its meaning afterwards.
+        newest files are the exception (:meth:`note_newest`). So nothing changes while it reads, and nothing
+        that it has read changes its meaning afterwards.
 
         Raises:
             FencedOutError: a newer owner has taken the log; ``action`` was not run.
-            DirectoryLockedError: somebody else holds the lock: one that is about to take the log, or one that
-                was fenced and does not know it yet. ``action`` was not run.
+            DirectoryLockedError: the lock is taken: by an opener that is about to take the log, or by an
+                owner that was fenced and does not know it yet. ``action`` was not run.
         """
 
         def act() -> T:
             self._check_held()
             return action()
 
-        self._check_held()  # who was fenced learns it without waiting, and is in nobody's way
+        self._check_held()  # a fenced owner learns it without waiting, and blocks no opener
         return self._run_locked(act)
 
     def note_newest(self, epoch: int, number: int) -> None:
         """Promise, durably, that this file is there: it is made, and nothing older has been removed for it.
 
-        Needs no lock, so that a process that stands still in here holds up no successor. What is written late
-        lies where the successor writes nothing, and ranks below whatever that names.
+        Needs no lock, so that a process that stalls in here blocks no successor. What is written late lies
+        where the successor writes nothing, and ranks below whatever that names.
 
         Raises:
             FencedOutError: a newer owner has taken the log; nothing was promised.
@@ -118,10 +119,10 @@ class OwnerFile:
                 self._write(bytes(SLOT_BYTES), _newest_at(damaged))
         self._filesystem.fdatasync(self._fd)
         self._damaged_names = []
-        self._names_written += 1  # not before: what failed is written again there, the name before it stays
+        self._names_written += 1  # only now: a name that failed is written to the same slot again
 
     def _run_locked(self, action: Callable[[], T]) -> T:
-        """Run ``action`` under the lock, or raise ``DirectoryLockedError`` if somebody else holds it."""
+        """Run ``action`` under the lock, or raise ``DirectoryLockedError`` if it is taken."""
         fs = self._filesystem
         lock = fs.open(self._path, os.O_RDWR)
         try:
@@ -138,13 +139,13 @@ class OwnerFile:
             raise FencedOutError("a newer owner has taken the log")
 
     def still_held(self) -> bool:
-        """Say whether no newer owner has begun to exist. One short read; any thread may ask."""
+        """Say whether no newer owner exists. One short read, in any thread."""
         seen = bytearray(OWNER_RECORD_BYTES)
         self._filesystem.pread_into(self._fd, memoryview(seen), self._other_slot_at)
         return seen == self._other_slot
 
     def close(self) -> None:
-        """Let go of the file. The epoch stays in force until somebody else takes over."""
+        """Close the file. The epoch stays in force until a successor takes over."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             self._filesystem.close(fd)
@@ -160,7 +161,7 @@ class OwnerFile:
         fs.mkdir(self._directory)
         path = self._directory
         while (above := os.path.dirname(path) or ".") != path:  # noqa: PTH120 - paths are str here
-            with contextlib.suppress(PermissionError):  # then it is not one of ours
+            with contextlib.suppress(PermissionError):  # then it was not made by a server
                 fs.fsync_directory(above)
             path = above
 
@@ -168,12 +169,12 @@ class OwnerFile:
         fs = self._filesystem
         slots = self._read_slots(0, SLOT_COUNT)
         current, slot = self._find_current(slots)
-        # Before the names of the files: the owner so far may be naming a file that it has just made.
+        # Before the names of the files: the former owner may be naming a file that it has just made.
         self.named, self._damaged_names = find_named(self._read_slots(NEWEST_SLOTS_AT, NEWEST_SLOT_COUNT))
         names = self._filesystem.listdir(self._directory)
         files_epoch = max((parsed[1] for name in names if (parsed := parse_name(name))), default=0)
         # What the record is about to promise must be durable first: an owner that died between making a file
-        # and syncing the directory leaves a name that a power failure would still take back.
+        # and syncing the directory leaves a name that a power failure could still remove.
         self._filesystem.fsync_directory(self._directory)
         if current is None and self.named:
             raise DataCorruptionError("no readable owner record", path=self._path, offset=0)
@@ -187,8 +188,8 @@ class OwnerFile:
             slots = [bytes(OWNER_RECORD_BYTES)] * SLOT_COUNT
         else:
             log_id, epoch = current.log_id, current.epoch + 1
-            # A sync of it may have failed: then the disk has what was there before, and everybody sees that
-            # once the system forgets the page. The owner before it would take the log to be his again.
+            # A sync of it may have failed: then the disk has what was there before, which is read once the
+            # system forgets the page. The owner before it would take the log to be its own again.
             self._write(slots[slot], slot * SLOT_BYTES)
         record = OwnerRecord(log_id, epoch, files_epoch, clock.now_ms(), entropy.token(TOKEN_BYTES))
         self._write(encode_owner(record), (1 - slot) * SLOT_BYTES)
@@ -245,11 +246,11 @@ def _newest_at(slot: int) -> int:
 
 
 def missing_file(named: Sequence[NewestFile], names: Iterable[str]) -> str:
-    """Say which file of the log is lost that nothing else would tell of; empty if none is.
+    """Say which file of the log is lost whose loss nothing else would show; empty if none is.
 
     The newest file is known by name: it holds the end of the log, and no other file points to it. It may be
     gone only once an owner of a newer epoch has made one of its own. (The one before it may be gone as well
-    if the newest has come into use: recovery, which reads it, looks after that.)
+    if the newest is in use: recovery, which reads it, checks that.)
     """
     if not named:
         return ""

@@ -1,4 +1,4 @@
-"""Waiting until the lock of a log's owner file is free: everybody holds it for moments only."""
+"""Waiting until the lock of a log's owner file is free: each process holds it for moments only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.runtime.blocking import BlockingWork
 
 T = TypeVar("T")
 
-#: Whoever holds the lock for longer is taken to hang.
+#: A process that holds the lock for longer is taken to be stalled.
 LOCK_WAIT_S: Final = 10.0
 LOCK_STEP_S: Final = 0.005
 
@@ -21,7 +21,7 @@ async def run_when_unlocked(work: BlockingWork, attempt: Callable[..., T], *args
 
     Args:
         work: performs it.
-        attempt: raises ``DirectoryLockedError`` at once, with nothing done, if somebody else holds the lock.
+        attempt: raises ``DirectoryLockedError`` at once, with nothing done, if the lock is taken.
         args: what ``attempt`` is called with.
 
     Raises:

@@ -1,14 +1,14 @@
 """What a log's files mean after any ending: which records live, where the log ends, which files are dead.
 No I/O.
 
-The log is a line of records with sequences 1, 2, 3 ... without gaps. Owners take turns; the files of one
-owner carry its epoch and say at which sequence it began. So the record with sequence *s* lives in the
+The log is a series of records with sequences 1, 2, 3 ... without gaps. Owners follow one another; the files
+of one owner carry its epoch and say at which sequence it began. So the record with sequence *s* lives in the
 files of the newest epoch that began at or below *s*; what older owners wrote at or above that point is
 stale, whenever it reached the disk.
 
 Within the newest epoch the log ends at the first record that is not whole. That is a torn tail if no whole
-record behind it vouches for it (its ``durable`` is lower), and corruption otherwise. In older epochs the end
-is known, so any gap is corruption.
+record behind it says that it was durable (its ``durable`` is lower), and corruption otherwise. In older
+epochs the end is known, so any gap is corruption.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ class LogExtent:
     end_offset: int
     durable_sequence: int
     doubtful: deque[tuple[int, int]] = field(default_factory=deque)
-    """Sequence and offset of the last records, those that none of the file vouches for."""
+    """Sequence and offset of the last records, those that no later one of the file proves durable."""
     start_offset: int = DATA_OFFSET
     needed_sequence: int = 0
     needed_offset: int = DATA_OFFSET
-    """The first record that no truncation has dropped, and its place: whoever reads back begins there."""
+    """The first record that no truncation has dropped, and its offset: reading back begins there."""
 
 
 class UnprovenRecords(NamedTuple):
-    """The bytes ``start <= offset < end`` of a file: whole records that no later one vouches for."""
+    """The bytes ``start <= offset < end`` of a file: whole records that no later one proves durable."""
 
     file: FoundFile
     start: int
@@ -109,7 +109,7 @@ class _Image:
     first_sequence: int | None
     """Sequence of its first record, None if that is not whole."""
     durable_sequence: int
-    """What its marks vouch for."""
+    """Highest sequence that its marks say is durable."""
     is_marked: bool
     """It has a mark: it is, or was, the file that its owner writes to."""
 
@@ -171,7 +171,7 @@ def belongs_to(header: RecordHeader, file: FoundFile, log: int) -> bool:
 
 
 def find_records(read: ReadAt, file: FoundFile, log: int, offset: int) -> Iterator[tuple[int, RecordHeader]]:
-    """Yield place and header of every whole record of the file's present use at or behind ``offset``.
+    """Yield offset and header of every whole record of the file's present use at or behind ``offset``.
 
     Looks at every block, so it finds records behind damage of any size.
     """
@@ -237,9 +237,9 @@ class _Recovery:
     def _check_named(self, images: list[_Image], named: Sequence[NewestFile]) -> None:
         """Refuse a log that has lost the file before its newest one.
 
-        No record need tell of it: there may be none in the newest one, or those of both were in flight
-        together. It goes only when the log is truncated up to a record of the newest one, which is marked
-        first.
+        No record need show the loss: there may be none in the newest one, or those of both were in flight
+        together. That file is removed only when the log is truncated up to a record of the newest one, which
+        is marked first.
         """
         if len(named) < 2:
             return
@@ -296,8 +296,8 @@ class _Recovery:
     def _check_none_vanished(
         self, images: list[_Image], living: list[_Image], began: dict[int, int], ends: dict[int, int]
     ) -> None:
-        """Refuse an older epoch that had records and shows none: those of the one before would pass for
-        them, if its owner wrote on without knowing.
+        """Refuse an older epoch that had records and shows none: late records of the epoch before would be
+        taken for them.
         """
         shown = {image.file.epoch for image in living}
         for image in images:
@@ -368,7 +368,7 @@ class _Recovery:
         return sequence
 
     def _find_witnesses(self, group: list[_Image], broken: FoundFile, offset: int) -> Iterator[RecordHeader]:
-        """Yield whatever is whole behind the place where the log ends."""
+        """Yield the headers of whole records behind the end of the log."""
         for image in group:
             if image.file.number >= broken.number:
                 start = offset if image.file is broken else DATA_OFFSET
@@ -376,7 +376,7 @@ class _Recovery:
                     yield header
 
     def _walk(self, group: list[_Image], sequence: int, end: int | None) -> tuple[int, FoundFile, int]:
-        """Walk one epoch's files; return where the line ends or breaks: sequence, file and offset."""
+        """Walk one epoch's files; return where their records end or break off: sequence, file and offset."""
         broken, offset = group[0].file, DATA_OFFSET
         for image in group:
             extent = LogExtent(image.file, sequence, sequence, DATA_OFFSET, 0)
@@ -419,10 +419,10 @@ class _Recovery:
     def _find_needed(
         self, file: FoundFile, offset: int, sequence: int, end: int | None
     ) -> tuple[int, int] | None:
-        """Return place and sequence of the next record from which on all that is needed may be there.
+        """Return offset and sequence of the next record from which on all that is needed may be there.
 
-        Nobody needs what is truncated: damage there is passed over, if there is a whole record behind it that
-        does not lie above the truncation point.
+        Truncated records are not needed: damage there is passed over, if there is a whole record behind it
+        that does not lie above the truncation point.
         """
         truncation = self._result.truncation_sequence
         last = truncation if end is None else min(truncation, end - 1)

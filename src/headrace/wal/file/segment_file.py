@@ -8,10 +8,10 @@ from headrace.wal.file.segment_format import DATA_OFFSET, format_name
 class SegmentFile:
     """A file of this owner, open for writing.
 
-    The loop owns ``position``, ``first_sequence`` and ``zeroed_until``; threads are told offsets.
+    The loop owns ``position``, ``first_sequence`` and ``zeroed_until``; threads are given offsets.
     """
 
-    __slots__ = ("epoch", "fd", "first_sequence", "mark_turn", "name", "number", "position", "zeroed_until")
+    __slots__ = ("epoch", "fd", "first_sequence", "mark_number", "name", "number", "position", "zeroed_until")
 
     def __init__(self, number: int, epoch: int, fd: int, zeroed_until: int) -> None:
         self.number = number
@@ -21,4 +21,4 @@ class SegmentFile:
         self.first_sequence = 0
         self.position = DATA_OFFSET
         self.zeroed_until = zeroed_until
-        self.mark_turn = 0
+        self.mark_number = 0

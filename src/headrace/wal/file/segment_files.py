@@ -42,7 +42,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def translate_error(error: OSError, doing: str) -> HeadraceError:
-    """Return the error of ours that says what an ``OSError`` met by the log means."""
+    """Return the ``HeadraceError`` for an ``OSError`` of the log."""
     if error.errno in _FULL:
         return StorageFullError(f"no space left while {doing}")
     return WalWriteError(f"{doing} failed: {error}")
@@ -60,7 +60,7 @@ class SegmentFiles:
         self._failed_sync: OSError | None = None
 
     def find(self) -> list[FoundFile]:
-        """Return the segment files, as their names tell."""
+        """Return the segment files, as their names say."""
         found = []
         for name in self._filesystem.listdir(self.directory):
             parsed = parse_name(name)
@@ -101,20 +101,20 @@ class SegmentFiles:
             self._filesystem.fsync_directory(self.directory)
         except BaseException:
             if fd >= 0:
-                with contextlib.suppress(OSError):  # the error on its way says more
+                with contextlib.suppress(OSError):  # the error that is raised says more
                     self._filesystem.close(fd)
             self._discard(draft)
-            self._discard(path)  # its name may not be durable: nobody has relied on it
+            self._discard(path)  # its name may not be durable: nothing relies on it
             raise
         return SegmentFile(head.number, head.epoch, fd, zeroed_until)
 
     def make_draft(self, old: SegmentFile, head: FileHead) -> None:
-        """Take its name from a file that holds nothing living any more, durably, so that it can be reused."""
+        """Rename a file without living records to a draft, durably, so that it can be reused."""
         self._filesystem.rename(self._path(old.name), self._path(format_draft_name(head.number, head.epoch)))
         self._filesystem.fsync_directory(self.directory)
 
     def _discard(self, path: str) -> None:
-        with contextlib.suppress(OSError):  # an earlier error is on its way; the next owner removes drafts
+        with contextlib.suppress(OSError):  # an earlier error is raised; the next owner removes drafts
             self._filesystem.unlink(path)
 
     def zero(self, file: SegmentFile, start: int, end: int) -> None:
@@ -130,7 +130,7 @@ class SegmentFiles:
     def write_records(self, writes: list[FrameWrite]) -> None:
         """Seal the frames and write them, durably, where they were placed: one behind the other in one file.
 
-        Runs in a writer thread. An error is kept in the first one: it says nothing about any of them.
+        Runs in a writer thread. An error is stored in the first one: no frame has a known outcome then.
         ``starved`` says that it was lack of space and that writing the same once more is all it takes. That
         is not so if syncing failed: the system may have dropped what it could not store.
         """
@@ -159,13 +159,13 @@ class SegmentFiles:
 
     def write_mark(self, file: SegmentFile, mark: TruncationMark) -> None:
         """Store a truncation point, durably, over the older of the two marks."""
-        self._write(file.fd, _aligned(encode_mark(mark)), MARK_OFFSETS[mark.turn % len(MARK_OFFSETS)])
+        self._write(file.fd, _aligned(encode_mark(mark)), MARK_OFFSETS[mark.mark_number % len(MARK_OFFSETS)])
 
     def prove(self, records: UnprovenRecords, read: ReadAt) -> None:
-        """Make records durable that somebody else may have left unsynced: write the same bytes once more.
+        """Make records durable that a former owner may have left unsynced: write the same bytes once more.
 
-        Syncing alone would prove nothing. If a sync of theirs has failed, the system goes on showing what it
-        could not store, and takes it to be stored.
+        Syncing alone would prove nothing. If a sync of that owner has failed, the system goes on showing what
+        it could not store, and takes it to be stored.
         """
         try:
             self._write_again(records, read)
@@ -223,8 +223,8 @@ class SegmentFiles:
     def _sync(self, fd: int) -> None:
         """Make what was written durable; once that has failed, fail for ever.
 
-        The writers share descriptors, and the system tells each of them once that it could not store
-        something. Whoever syncs it after that hears of success, though it was his record that was dropped.
+        The writers share descriptors, and the system reports only once for each that it could not store
+        something. A later sync succeeds, although the record of its own writer may have been dropped.
         """
         with self._sync_lock:
             if self._failed_sync is not None:

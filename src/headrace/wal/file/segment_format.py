@@ -18,8 +18,8 @@ number (8), first sequence of the epoch (8), truncation sequence when the file w
 file in bytes (8): one that is shorter has lost its end. Version 1 has no size; its checksum covers 8..63.
 
 Mark: magic ``HRWT``, crc32c of bytes 8..71, version 2 (1 byte), 7 zero bytes, log id (16), epoch (8),
-number (8), turn (8), truncation sequence (8), highest durable sequence (8). Version 1 has no durable
-sequence; its checksum covers 8..63. Marks are written in turn: the other one stays whole.
+number (8), mark number (8), truncation sequence (8), highest durable sequence (8). Version 1 has no durable
+sequence; its checksum covers 8..63. Marks A and B are written alternately: the other one stays whole.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ class FileHead(NamedTuple):
     epoch_first_sequence: int
     truncation_sequence: int
     file_bytes: int = 0
-    """Size of the file from its first day on; 0 if unknown (version 1)."""
+    """Size of the file since it was made; 0 if unknown (version 1)."""
 
 
 class TruncationMark(NamedTuple):
-    """A truncation point kept in a segment file."""
+    """A truncation point stored in a segment file."""
 
     log_id: bytes
     epoch: int
     number: int
-    turn: int
+    mark_number: int
     truncation_sequence: int
     durable_sequence: int = 0
     """Records up to this one are known to be durable; 0 if unknown (version 1)."""

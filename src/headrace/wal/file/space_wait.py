@@ -1,7 +1,7 @@
-"""A full disk holds a log up instead of ending it: what found no space is tried again until there is some.
+"""A full disk blocks a log and does not end it: a write that found no space is retried until there is some.
 
-Nothing of it was acknowledged and its place in the log is its own, so writing it again is the same as having
-written it later. Meanwhile frames stay with their log, the append path finds none free, and reads go on.
+Nothing of it was acknowledged and no other record has its place in the log, so writing it again is the same
+as having written it later. Meanwhile its frames are in use, the append path finds none free, and reads go on.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from headrace.wal.contract import WalStatistics
 
 _logger = logging.getLogger(__name__)
 
-#: Pauses between attempts: short enough that nobody has to restart anything once there is space.
+#: Pauses between attempts: short enough that nothing has to be restarted once there is space.
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 1.0
-#: How often a log that is still held up says so.
+#: How often a log that is still blocked reports it.
 REPORT_S: Final = 60.0
 
 
@@ -47,7 +47,7 @@ class SpaceWait:
         return self._timer is not None
 
     def begin(self, error: StorageFullError) -> bool:
-        """Try again after a pause; return False if nobody is to wait any more.
+        """Retry after a pause; return False after ``give_up``.
 
         May be called again before the attempt: there will be one for all.
         """

@@ -1,6 +1,6 @@
 """Dropping the head of a log: a durable mark first, then the files that it explains.
 
-Space comes back in whole files. Files of this owner are kept for recycling; those of earlier owners are
+Space is freed in whole files. Files of this owner are retained for recycling; those of earlier owners are
 deleted, because their owners may still write into them. Everything happens as the newest owner, under the
 lock, so that a successor never misses a file that no mark explains.
 """
@@ -55,19 +55,19 @@ class Truncation:
         self._commit = commit
         self._work = work
         self._statistics = statistics
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._older = deque(
             _OlderFile(extent.file.name, extent.first_sequence, extent.end_offset - DATA_OFFSET)
             for extent in recovered.extents
         )
-        self._leaving: set[str] = set()
-        """Files whose removal was begun. Whoever asked may not have learned how that went: such a file may be
-        gone, and is no spare one any more."""
+        self._removing: set[str] = set()
+        """Files whose removal was begun and has no known outcome: such a file may be gone, and is no spare
+        one any more."""
 
-        self._vouched_sequence = 0
+        self._marked_durable_sequence = 0
         self._marked_sequence = self.sequence
-        """Highest that a mark may hold, whether or not whoever asked for it has learned how that went.
-        Belongs to the thread of ``work``."""
+        """Highest that a mark may hold, even if the outcome of its write is unknown. Belongs to the thread
+        of ``work``."""
 
         statistics.log_bytes += sum(file.used_bytes for file in self._older)
 
@@ -80,31 +80,31 @@ class Truncation:
                 dropped. May be repeated.
             OSError: it is unknown whether they are dropped; may be repeated.
         """
-        async with self._turn:
+        async with self._lock:
             durable = self._commit.durable_sequence
             sequence = min(sequence, durable + 1)
             if sequence <= self.sequence:
                 return
-            # A file goes only once the next one is known to begin with a whole record: recovery starts there.
+            # A file goes only if the next one is known to begin with a whole record: recovery starts there.
             # Without, it would start in a spare file, and miss those that were removed behind that.
             begun = min(sequence, durable)
             older = self._count_older(begun)
             own = self._count_own(begun) if older == len(self._older) else 0
             segments = self._commit.used_files[:own]
-            kept = [segment for segment in segments if segment.name not in self._leaving]
-            del kept[self._tail.spare_room() :]
+            spares = [segment for segment in segments if segment.name not in self._removing]
+            del spares[self._tail.spare_capacity() :]
             names = [self._older[index].name for index in range(older)]
-            names += [segment.name for segment in segments if segment not in kept]
+            names += [segment.name for segment in segments if segment not in spares]
 
-            self._leaving.update(names)
+            self._removing.update(names)
             await wait_for_lock(lambda: self._perform(sequence, segments, names))
-            self._leaving.difference_update(names)
+            self._removing.difference_update(names)
             self._forget(older, own)
             self.sequence = self._tail.truncation_sequence = sequence
-            for segment in kept:
+            for segment in spares:
                 self._tail.add_spare(segment)
 
-    async def vouch(self) -> None:
+    async def write_durable_mark(self) -> None:
         """Store, durably, that all records written so far are: damage to the last is no torn tail then.
 
         Raises:
@@ -112,11 +112,11 @@ class Truncation:
             DirectoryLockedError: the lock of the log's owner file is taken: it is not waited for.
             OSError: it is unknown whether it is stored; no harm is done.
         """
-        async with self._turn:
+        async with self._lock:
             durable = self._commit.durable_sequence
-            if durable > self._vouched_sequence and self._commit.used_files:
+            if durable > self._marked_durable_sequence and self._commit.used_files:
                 await self._perform(self.sequence, [], [])
-                self._vouched_sequence = durable
+                self._marked_durable_sequence = durable
 
     async def _perform(self, sequence: int, segments: list[SegmentFile], names: list[str]) -> None:
         # The file of each attempt: while the lock is waited for, the one before is filled, and closed.
@@ -134,16 +134,16 @@ class Truncation:
         segments: list[SegmentFile],
         names: list[str],
     ) -> None:
-        """Runs in a thread, owned and locked, one call behind the other.
+        """Runs in a thread, owned and locked, one call after the other.
 
-        A call before this one may have removed files and failed behind that, or nobody waited for it any
-        more: a mark below its point would leave these files unexplained. So what a mark says is decided here.
+        An earlier call may have removed files and failed after that, or its caller was cancelled: a mark
+        below its point would leave these files unexplained. So what a mark says is decided here.
         """
-        head, turn = self._head, file.mark_turn + 1
+        head, mark_number = self._head, file.mark_number + 1
         self._marked_sequence = sequence = max(sequence, self._marked_sequence)
-        mark = TruncationMark(head.log_id, head.epoch, file.number, turn, sequence, durable)
+        mark = TruncationMark(head.log_id, head.epoch, file.number, mark_number, sequence, durable)
         self._files.write_mark(file, mark)
-        file.mark_turn = turn
+        file.mark_number = mark_number
         for segment in segments:
             self._files.close(segment)
         if names:

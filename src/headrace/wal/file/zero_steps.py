@@ -1,11 +1,11 @@
 """How much of a log file is zeroed at a time.
 
-A step is synced, and records that are written meanwhile wait for the disk behind it. One of 4 MiB held up a
-quiet log for 5 to 15 ms, and since records take 4 KiB at least, a thousand lone events a second need one each
-second: more than one event in a hundred met it. So steps are small, and grow only while so much is written
-that small ones would fall behind.
+A step is synced, and records that are written meanwhile wait for the disk behind it. A step of 4 MiB delayed
+records of an idle log by 5 to 15 ms, and since records take 4 KiB at least, a thousand lone events a second
+need one each second: more than one event in a hundred waited for it. So steps are small, and grow only while
+so much is written that small ones would fall behind.
 
-Plain arithmetic on bytes: what was written during a step says how fast the log is.
+Arithmetic on bytes: what was written during a step says how fast the log is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ZeroSteps:
         return self.size
 
     def end(self, written: int) -> None:
-        """It has ended, and so many were placed by now."""
+        """The step has ended, and ``written`` bytes were placed by now."""
         meanwhile = written - self._written
         if meanwhile * _GROW_SHARE > self.size:
             self.size = min(2 * self.size, self._bytes_max)

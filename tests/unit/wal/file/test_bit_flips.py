@@ -34,7 +34,7 @@ PADDING_STEP = 97
 
 
 def log_of_three_owners(*, closed, rested=False):
-    """Four files; ``closed`` or ``rested``: something vouches for the last record."""
+    """Four files; ``closed`` or ``rested``: a mark says that the last record is durable."""
     images = [
         Image(1, 1, 1).add_many(1, 2).mark(1, 2).close(3),
         Image(2, 2, 3, truncation=2).add(3),
@@ -91,7 +91,7 @@ def judge(files, before, offset, *, closed):
         assert MARK_OFFSETS[0] <= offset < DATA_OFFSET  # a truncation point was lost; nothing else was
         return "older truncation point"
     assert not closed
-    assert sorted(after) == [2, 3, 4, 5]  # nothing later vouches for 6, so it may have been in flight
+    assert sorted(after) == [2, 3, 4, 5]  # nothing later proves 6 durable, so it may have been in flight
     return "torn tail"
 
 

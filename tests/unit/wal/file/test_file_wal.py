@@ -11,7 +11,7 @@ from headrace.limits import KIB, MIB
 from headrace.testing.disk import DiskConfig
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal import WalConfig
-from headrace.wal.file.file_wal import VOUCH_AFTER_S
+from headrace.wal.file.file_wal import DURABLE_MARK_AFTER_S
 from headrace.wal.file.segment_format import parse_name
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
@@ -547,7 +547,7 @@ class TestClose:
             assert "damaged" in inspect_all(machine)[0].problem
             machine.disk.flip_bit(f"{DIRECTORY}/{name}", record.offset + 70)
 
-    @pytest.mark.parametrize("rest_s", [0.0, VOUCH_AFTER_S + 0.5])
+    @pytest.mark.parametrize("rest_s", [0.0, DURABLE_MARK_AFTER_S + 0.5])
     def test_after_a_rest_damage_to_the_last_record_is_corruption_even_if_the_owner_was_killed(self, rest_s):
         machine, history = Machine(), History()
 

@@ -174,10 +174,10 @@ def test_a_record_waits_for_the_next_file_if_that_is_late():
 
 def test_spare_files_are_recycled_first_and_bounded():
     bench = Bench()
-    assert bench.tail.spare_room() == 2
+    assert bench.tail.spare_capacity() == 2
     old = SegmentFile(7, 1, -1, 64 * KIB)
     bench.tail.add_spare(old)
-    assert bench.tail.spare_room() == 1
+    assert bench.tail.spare_capacity() == 1
     bench.tail.start()
     while not bench.recycled:
         if bench.place() is None:
@@ -185,7 +185,7 @@ def test_spare_files_are_recycled_first_and_bounded():
         else:
             bench.work.run_all()
     assert bench.recycled == [(7, 2)]
-    assert bench.tail.spare_room() == 2
+    assert bench.tail.spare_capacity() == 2
 
 
 FULL = OSError(errno.ENOSPC, "full")
@@ -226,7 +226,7 @@ def test_any_other_error_is_typed_and_those_who_wait_are_told():
     assert type(bench.tail.error) is WalWriteError
     assert bench.progress >= 2
     left = []
-    bench.tail.leave(lambda: left.append(True))
+    bench.tail.switch_file(lambda: left.append(True))
     assert left == [True]
 
 

@@ -111,7 +111,7 @@ def test_losing_the_last_file_that_holds_something_is_noticed_although_an_empty_
     async def scenario():
         wal = await place.machine.open()
         await append_some(wal, place.history, contents(0, 9))
-        await wal.close()  # gives the next file time to be made, and vouches for the records
+        await wal.close()  # gives the next file time to be made, and marks the records as durable
 
     place.machine.run(scenario())
     used = [name for name in place.names() if any(place.records_of(name))]

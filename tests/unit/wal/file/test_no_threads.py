@@ -61,7 +61,7 @@ async def test_a_log_whose_close_mark_cannot_be_made_vouches_otherwise_and_close
     tmp_path, refused, monkeypatch, lacking
 ):
     """Everything was written by the loop, so that no writer has started when the log closes."""
-    history, vouched = History(), []
+    history, marked = History(), []
     monkeypatch.setattr(loop_writes, "STALL_S", math.inf)  # a busy machine is slow
     writes = LoopWrites(LoopWritesConfig(mean_s_max=1.0))
     wal = FileWal(str(tmp_path / "log"), CONFIG, loop_writes=writes)
@@ -69,22 +69,22 @@ async def test_a_log_whose_close_mark_cannot_be_made_vouches_otherwise_and_close
     for content in (b"a", b"b"):
         await append_some(wal, history, [content])
     assert len(history.acknowledged) == wal.statistics().loop_writes == 2
-    vouch = Truncation.vouch
+    write_mark = Truncation.write_durable_mark
 
     async def watch(truncation):
-        await vouch(truncation)
-        vouched.append(truncation._vouched_sequence)
+        await write_mark(truncation)
+        marked.append(truncation._marked_durable_sequence)
 
     def refuse(_):
         raise OSError(errno.ENOMEM, "no memory")
 
-    monkeypatch.setattr(Truncation, "vouch", watch)
+    monkeypatch.setattr(Truncation, "write_durable_mark", watch)
     if lacking == "thread":
         refused.append("wal-log")
     else:
         monkeypatch.setattr(frame_memory.FrameMemory, "take", refuse)
     await wal.close()
-    assert vouched == [max(history.acknowledged)]
+    assert marked == [max(history.acknowledged)]
     refused.clear()
     wal = FileWal(str(tmp_path / "log"), CONFIG)
     await wal.open()

@@ -257,13 +257,13 @@ async def test_a_rest_that_waited_behind_a_truncation_does_not_take_its_place(tm
     history.truncation_asked = 11
     truncating = asyncio.ensure_future(wal.truncate(11))
     assert await asyncio.to_thread(filesystem.inside.wait, 120)
-    vouching = asyncio.ensure_future(wal._truncation.vouch())
+    marking = asyncio.ensure_future(wal._truncation.write_durable_mark())
     await asyncio.sleep(0)
     truncating.cancel()
     await asyncio.wait([truncating])
     await asyncio.sleep(0)
     filesystem.gate.set()
-    await vouching
+    await marking
     await wal.close()
     again = FileWal(str(tmp_path / "log"), NO_SPARES)
     await again.open()

@@ -1,4 +1,4 @@
-"""Records that no later one vouches for are durable, or gone, before an owner goes on behind them."""
+"""Records that no later one proves durable are durable, or gone, before an owner goes on behind them."""
 
 from dataclasses import replace
 
