@@ -1,9 +1,9 @@
 """Locations by key without the keys: some forty bytes for each, in a few large objects.
 
-Keys are told apart by 128 bits of a cryptographic hash. They cannot be listed, so this is for tables over
-which nobody iterates.
+Keys are distinguished by 128 bits of a cryptographic hash. They cannot be listed, so this is for tables that
+are never iterated.
 
-Linear hashing: a bucket is a run of records ``hash, location`` of 16 bytes each. While there are too many
+Linear hashing: a bucket is an array of records ``hash, location`` of 16 bytes each. While there are too many
 records, buckets are split in two, one after the other, so no single change takes long.
 """
 
@@ -65,7 +65,7 @@ class CompactLocations:
         return default
 
     def pop(self, key: bytes, default: int) -> int:
-        """Forget ``key``; return its location. Memory is kept for others."""
+        """Forget ``key``; return its location. Its memory is used for other keys."""
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         bucket = self._buckets[self._place(digest)]
         at = _search(bucket, digest)
@@ -125,7 +125,7 @@ def _search(bucket: bytearray, digest: bytes) -> int:
     """Return where the record of a hash begins, -1 if there is none."""
     at = bucket.find(digest)
     while at > 0 and at % _RECORD_BYTES:
-        at = bucket.find(digest, at + 1)  # the bytes of others looked the same
+        at = bucket.find(digest, at + 1)  # the bytes of other records looked the same
     return at
 
 

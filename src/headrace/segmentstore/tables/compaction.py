@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TableCompactor:
-    """Runs at most one compaction per table. A failed one is tried again after a later update."""
+    """Runs at most one compaction per table. A failed one is retried after a later update."""
 
     def __init__(self, access: SegmentAccess, config: TablesConfig) -> None:
         self._access = access
@@ -40,7 +40,7 @@ class TableCompactor:
             self._supervisor.spawn(table.segment.name, self._compact(table))
 
     async def close(self) -> None:
-        """Stop wherever it is: every step leaves a whole table."""
+        """Stop between any two steps: every step leaves a whole table."""
         self._closed = True
         await self._supervisor.stop()
 
@@ -91,7 +91,7 @@ class TableCompactor:
                 return
             self.copied_bytes += len(copies)
         elif not await table.wait_durable(state.tail):
-            # Updates under way may supersede what was left behind: they must be durable before it goes.
+            # Updates in flight may supersede what was not copied: they must be durable before it goes.
             return
         if not table.retired:
             await self._access.truncate(segment, part.end)

@@ -58,8 +58,8 @@ class CompactionRound:
     def survivors(self, state: TableState) -> list[TableEntry]:
         """Return the entries that must move now, in the order of their versions.
 
-        An entry that an update under way supersedes stays behind: the update is in the log before whatever is
-        appended now, so before the truncation too.
+        An entry that an update in flight supersedes does not move: the update is in the log before whatever
+        is appended now, so before the truncation too.
         """
         alive = [
             entry

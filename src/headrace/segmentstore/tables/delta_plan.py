@@ -16,12 +16,12 @@ from headrace.segmentstore.tables.entry_format import REMOVAL, LoggedEntry
 class DeltaWalk:
     """Keeps the newest entry per key of ``[start, end)`` until there are enough of them.
 
-    Removals take a key out of the answer and are not visible in it. So an answer is cut only where it holds
+    Removals take a key out of the answer and are not visible in it. So an answer ends only where it has
     an entry: a client takes an empty one as the end.
 
-    Copies that compaction made are entries like others, although a client may have had them at their former
-    place. To leave out versions below the client's position would be wrong for one that began behind a
-    truncation: it has never seen those, and is told to clear its state in the first answer only.
+    Copies that compaction made are entries like any, although a client may have had them at their former
+    offset. To leave out versions below the client's position would be wrong for one that began behind a
+    truncation: it has never seen those, and only the first answer asks it to clear its state.
     """
 
     def __init__(self, start: int, end: int, count_max: int, page_bytes_max: int, bytes_max: int) -> None:

@@ -32,7 +32,7 @@ ENTRY_FORMAT_VERSION: Final = 1
 
 
 class NoEntryError(DataCorruptionError):
-    """Bytes that were read as they should be are no entry: damage, or no place where one begins."""
+    """Bytes that were read correctly are no entry: damage, or an offset at which no entry begins."""
 
 
 ENTRY_HEADER_BYTES: Final = 17

@@ -1,4 +1,4 @@
-"""One table in use: its state and its appends under way."""
+"""One table in use: its state and its appends in flight."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ class OpenTable:
         self.state = state
         self.key_length = key_length
         self.retired = False
-        """Set once it must not be used for new requests; its appends under way still complete."""
+        """Set once it must not be used for new requests; its appends in flight still complete."""
         self.compacting = False
         self._access = access
         self._appending = 0
         self._given_up = 0
         """Appends that were accepted here and never by the log."""
         self._ended: asyncio.Future[None] | None = None
-        """Done when the next append under way has ended, well or not."""
+        """Done when the next append in flight has ended, well or not."""
 
     @property
     def is_idle(self) -> bool:
         if self._appending or self.compacting:
             return False
         if self.state.in_flight_count and not self.retired:
-            self.settle()  # whoever appended was cancelled: nobody else would
-        # The state of a retired table may be void: what it believes to be under way never comes.
+            self.settle()  # the caller of the append was cancelled: nothing else would
+        # The state of a retired table may be void: what it takes to be in flight may never come.
         return self.retired or not self.state.in_flight_count
 
     @property
     def is_drained(self) -> bool:
-        """Whether no append is under way."""
+        """Whether no append is in flight."""
         return not self._appending
 
     @property
@@ -69,13 +69,13 @@ class OpenTable:
         """
         segment, given_up = self.segment, self._given_up
         while end > segment.accepted_length:
-            # An append under way may still be refused: nobody would ever write these bytes.
+            # An append in flight may still be refused: then these bytes would never come.
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._ended)
             self.settle()
             if self.retired or self._given_up != given_up:
-                return False  # even if the log is that long by now: others may have taken the place
+                return False  # even if the log is that long by now: other bytes may be there
         if end > segment.durable_length:
             # A reader waiting at the tail is woken by exactly that.
             (await self._access.read(segment, end - 1, 1, wait=True)).release()
@@ -87,7 +87,7 @@ class OpenTable:
     async def append(self, batch: Batch, data: bytes) -> bool:
         """Append ``batch`` at the accepted tail, return when it is durable and in the index.
 
-        The place is taken before the first await; the container may still let the append wait for its turn.
+        The offset is reserved before the first await, although the container may queue the append.
 
         Returns:
             False if nothing was appended because an append in front of it was refused or given up: the
@@ -105,7 +105,7 @@ class OpenTable:
             self.retired = True
             return False
         except BaseException:
-            # What was accepted completes whoever listens; what was not must leave the state.
+            # What was accepted completes without a caller; what was not must leave the state.
             if segment.accepted_length < batch.end:
                 self._given_up += 1
                 if not state.retract(batch):
@@ -120,7 +120,7 @@ class OpenTable:
         return True
 
     async def wait_drained(self) -> None:
-        """Wait until no append is under way."""
+        """Wait until no append is in flight."""
         while self._appending:
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""The tables of one container whose index is in memory: opened on first use, forgotten to make room."""
+"""The tables of one container whose index is in memory: opened on first use, forgotten to free memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OpenTables:
         """Least recently used first."""
         self._opening: dict[str, tuple[SegmentState, asyncio.Future[None]]] = {}
         self._retired: dict[str, list[OpenTable]] = {}
-        """Tables no longer used whose appends are under way; their successor waits for them."""
+        """Tables no longer used with appends in flight; their successor waits for these."""
         self.opened_count = 0
 
     def values(self) -> ValuesView[OpenTable]:
@@ -114,7 +114,7 @@ class OpenTables:
         if table is None or table.retired or self._access.find_segment(name) is not table.segment:
             return None
         if table.segment.accepted_length > table.state.tail:
-            return None  # bytes we did not append: take them in
+            return None  # bytes that this table did not append: read them
         self._tables.move_to_end(name)
         table.settle()
         return table
@@ -140,22 +140,22 @@ class OpenTables:
             try:
                 for retired in self._retired.get(name, ()):
                     await retired.wait_drained()
-                self._retired.pop(name, None)  # not before: if we are cancelled the next one has to wait
+                self._retired.pop(name, None)  # not before: after a cancellation the next caller has to wait
                 table = await self._load(segment)
                 self._tables[name] = table
                 self.trim()
                 self._on_opened(table)
             except Exception as error:
-                opened.set_exception(error)  # for all who wait: each would only read the same log again
-                opened.exception()  # nobody need be waiting
+                opened.set_exception(error)  # for all that wait: each would only read the same log again
+                opened.exception()  # it is retrieved, even if no caller waits
                 raise
             finally:
                 del self._opening[name]
-                if not opened.done():  # opened, or cancelled: then another of those who wait opens it
+                if not opened.done():  # opened, or cancelled: then another caller that waits opens it
                     opened.set_result(None)
 
     async def _load(self, segment: SegmentState) -> OpenTable:
-        """Rebuild the index of a table from its log. Nobody appends meanwhile: all requests wait for this."""
+        """Rebuild the index of a table from its log. Nothing is appended meanwhile: all requests wait."""
         index, tail = await self._replay(segment)
         self.opened_count += 1
         return OpenTable(

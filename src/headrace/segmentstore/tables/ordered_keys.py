@@ -1,6 +1,6 @@
 """Keys of one table in ascending order, so that iterators can go on after any key whatever changed meanwhile.
 
-Two levels: a list of short sorted lists, and the first key of each. Adding, removing and finding a place
+Two levels: a list of short sorted lists, and the first key of each. Adding, removing and finding a key
 cost two binary searches and one short move, at any size.
 """
 
@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 BLOCK_KEYS_MAX: Final = 512
-"""A block that grows beyond this is cut in halves."""
+"""A block that grows beyond this is split in halves."""
 
 
 class OrderedKeys:
@@ -52,7 +52,7 @@ class OrderedKeys:
         if at == 0:
             self._firsts[number] = key
         if len(block) > BLOCK_KEYS_MAX:
-            # Keys that come in order fill blocks nearly to the end instead of leaving halves behind.
+            # Keys that come in order fill blocks nearly to the end, and do not leave them half full.
             cut = len(block) - 8 if at == len(block) - 1 else len(block) // 2
             upper = block[cut:]
             del block[cut:]

@@ -1,4 +1,4 @@
-"""What callers may ask of a table: sizes of keys, values and batches, versions, counts, kinds of segments.
+"""Limits of requests to a table: sizes of keys, values and batches, versions, counts, kinds of segments.
 
 Source: protocol, "Size limits" and "Table segments".
 """

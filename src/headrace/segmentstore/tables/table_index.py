@@ -153,7 +153,7 @@ class TableIndex:
     def order_some(self, count: int) -> bool:
         """Put up to ``count`` more keys in order; return whether all are. Changes in between are taken along.
 
-        The first iterator pays for the order; tables nobody iterates over have none.
+        The first iterator pays for the order; tables that are never iterated have none.
         """
         keys = self._keys()
         if self._ordered is None:

@@ -19,9 +19,9 @@ from headrace.segmentstore.tables.entry_format import LoggedEntry, NoEntryError,
 SCAN_BYTES: Final = 256 * KIB
 
 SCAN_ATTEMPTS: Final = 4
-"""How often a scan asks for the same byte: each time the container reads a quarter of what it tried."""
+"""How often a scan tries to read the same byte: after each failure the container reads a quarter of it."""
 
-#: Bytes nobody asked for that are cheaper to read than to leave out.
+#: Bytes between wanted ones that are cheaper to read than to leave out.
 GAP_BYTES_MAX: Final = 4 * KIB
 
 #: A span is closed when it would become longer than this, unless one entry alone is.
@@ -99,12 +99,12 @@ async def scan_log(
 ) -> AsyncIterator[tuple[list[LoggedEntry], bytes]]:
     """Yield the entries in ``[start, end)`` in order, some at a time, with the bytes they were decoded from.
 
-    Both are boundaries of entries. Other work gets its turn between two steps. A read that failed is made
-    again from there: a scan that had to begin anew might never reach the end while storage is slow.
+    Both are boundaries of entries. The scan yields to the loop between two steps. A read that failed is
+    retried from there: a scan that had to begin anew might never reach the end while storage is slow.
 
     Raises:
         StorageReadError: storage did not answer, ``SCAN_ATTEMPTS`` times in a row at the same place.
-        SegmentTruncatedError: the log was cut beyond the place that was reached.
+        SegmentTruncatedError: the log was truncated beyond the offset that was reached.
         NoEntryError: the bytes are no sequence of entries.
         DataCorruptionError: the segment does not have them, or storage is damaged.
     """

@@ -30,7 +30,7 @@ from headrace.segmentstore.tables.table_index import (
 )
 from headrace.segmentstore.tables.table_log import plan_spans, read_exactly, scan_log
 
-#: First byte of continuation tokens, so that another order of iteration can tell its own. The last key
+#: First byte of continuation tokens, so that another order of iteration can have another. The last key
 #: follows.
 _TOKEN_VERSION: Final = b"\x01"
 
@@ -46,7 +46,7 @@ class TableReads:
         self._config = config
         self._tables = tables
 
-    # ---- keys one knows
+    # ---- known keys
 
     async def table_get(
         self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
@@ -147,7 +147,7 @@ class TableReads:
     ) -> tuple[list[TableKey], bytes]:
         """Return up to ``count`` keys in ascending order, and the token to go on with.
 
-        Hash tables go on with ``token``; empty is the start, and comes back with an empty page. Tables with
+        Hash tables go on with ``token``; empty is the start, and is returned with an empty page. Tables with
         keys of fixed length take the inclusive bounds ``from_key`` and ``to_key`` instead; empty is no
         bound. A key that exists during the whole iteration comes exactly once.
 
@@ -213,19 +213,19 @@ class TableReads:
         table = await self._get_ordered(name)
         index = table.state.index
         page: list[bytes] = []
-        room = min(self._config.page_bytes_max, bytes_max)
-        for key in index.page(start, min(count, room // TABLE_ITEM_BYTES + 1), inclusive=inclusive):
+        free_bytes = min(self._config.page_bytes_max, bytes_max)
+        for key in index.page(start, min(count, free_bytes // TABLE_ITEM_BYTES + 1), inclusive=inclusive):
             if to_key and key > to_key:
                 break
             size = TABLE_ITEM_BYTES + len(key)
             if with_values:
                 size += location_value_length(index.find(key))
-            if size > room and page:
+            if size > free_bytes and page:
                 break
             if size > bytes_max:
                 raise AnswerTooLargeError(size, bytes_max)
             page.append(key)
-            room -= size
+            free_bytes -= size
         return table, page, _TOKEN_VERSION + page[-1] if page and not table.key_length else b""
 
     async def _get_ordered(self, name: str) -> OpenTable:
@@ -268,7 +268,7 @@ class TableReads:
                 continue  # compaction went on meanwhile
             except NoEntryError as error:
                 if start == position != segment.start_offset:
-                    # Any number may come from a client; damage to the log is found by whoever replays it.
+                    # Any number may come from a client; damage to the log is found when it is replayed.
                     raise InvalidArgumentError(f"position {position} is not one of table {name!r}") from error
                 raise
             delta.should_clear = position < start

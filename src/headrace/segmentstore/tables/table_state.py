@@ -1,9 +1,9 @@
 """What one table holds, accepted and durable, and whether the conditions of an update hold.
 
 Updates follow each other into the log without waiting: conditions are judged by what is *accepted*, that
-is, the durable index plus the updates whose append is under way. Readers see what is *durable*. An update
-that fails its condition only because of accepted updates is not refused before those are durable: had the
-answer been given, and the log been lost, it would speak of something that never happened.
+is, the durable index plus the updates whose append is in flight. Readers see what is *durable*. An update
+that fails its condition only because of accepted updates is not refused before those are durable: otherwise
+a crash of the host would leave the caller with the answer to an update that never happened.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TableState:
         """Everything below is in the index."""
         self._batches: deque[Batch] = deque()
         self._accepted: dict[bytes, tuple[int, Batch]] = {}
-        """Keys touched by batches under way: their newest location, and the batch it came with."""
+        """Keys touched by batches in flight: their newest location, and the batch it came with."""
 
     @property
     def in_flight_bytes(self) -> int:
@@ -70,7 +70,7 @@ class TableState:
         return self.index.find(key)
 
     def is_touched(self, key: bytes) -> bool:
-        """Whether an update of ``key`` is under way."""
+        """Whether an update of ``key`` is in flight."""
         return key in self._accepted
 
     # ---- conditions
@@ -92,7 +92,7 @@ class TableState:
         return self._judge(items, self.index.find)
 
     def awaited_end(self, items: Sequence[TableEntry] | Sequence[TableKey], expected_length: int) -> int:
-        """Return the length of the log that must be durable before a violation may be told to the caller."""
+        """Return the length of the log that must be durable before the caller is refused for a violation."""
         if expected_length != ANY_LENGTH:
             return self.tail
         ends = [touched[1].end for item in items if (touched := self._accepted.get(item.key)) is not None]

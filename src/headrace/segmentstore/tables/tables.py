@@ -1,4 +1,4 @@
-"""Keys and values kept in segments: what the container offers for its table segments.
+"""Keys and values in segments: what the container offers for its table segments.
 
 All methods run on the container's loop. Updates of many callers to one table are appended one after another
 without waiting for each other; each returns when its own append is durable, and is visible from then on.
@@ -32,8 +32,8 @@ from headrace.segmentstore.tables.table_index import KEY_OVERHEAD_BYTES, REMOVED
 from headrace.segmentstore.tables.table_reads import TableReads
 from headrace.segmentstore.tables.table_state import ANY_LENGTH, Batch
 
-#: All indexes are looked at when they may have grown by this share of the room they have.
-_TRIM_SHARE: Final = 16
+#: Indexes are trimmed when they may have grown by one part in so many of their bound.
+_TRIM_PARTS: Final = 16
 
 
 @dataclass(slots=True)
@@ -112,11 +112,11 @@ class ContainerTables(TableReads):
         return self._tables.is_idle(segment)
 
     def on_evicted(self, segment: SegmentState) -> None:
-        """A table's segment left memory: forget its index."""
+        """A table's segment was evicted: forget its index."""
         self._tables.drop_evicted(segment)
 
     async def close(self) -> None:
-        """End background work. The container ends; its updates under way end with it."""
+        """End background work. The container ends, and its updates in flight with it."""
         await self._compactor.close()
         self._tables.drop_all()
 
@@ -173,7 +173,7 @@ class ContainerTables(TableReads):
         while True:
             table = await self._admit(segment, keys, expected_length)
             state = table.state
-            # A key that is absent, and that no update under way touches, needs no entry.
+            # A key that is absent, and that no update in flight touches, needs no entry.
             present = [key for key in names if state.is_touched(key) or state.index.find(key) != REMOVED]
             if not present:
                 if await self._confirm(table, expected_length):
@@ -196,7 +196,7 @@ class ContainerTables(TableReads):
                 return table
             violation = state.find_durable_violation(items, expected_length)
             if violation is not None:
-                await self._access.check_owner()  # with its successor the conditions may hold
+                await self._access.check_owner()  # under a successor the conditions may hold
                 raise violation
             await table.wait_durable(state.awaited_end(items, expected_length))
 
@@ -214,7 +214,7 @@ class ContainerTables(TableReads):
     def _on_updated(self, table: OpenTable, keys: list[bytes]) -> None:
         self._compactor.start_if_due(table)
         self._growth_bytes += len(keys) * KEY_OVERHEAD_BYTES + sum(map(len, keys))
-        if self._growth_bytes > self._config.index_bytes_max // _TRIM_SHARE:
+        if self._growth_bytes > self._config.index_bytes_max // _TRIM_PARTS:
             self._growth_bytes = 0
             self._tables.trim()
 
