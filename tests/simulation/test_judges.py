@@ -256,7 +256,7 @@ def judge_tables_by_what_is_durable(monkeypatch):
 
 def forget_sources_of_what_was_merged(monkeypatch):
     monkeypatch.setattr(
-        "headrace.segmentstore.storagewriter.segment_flusher.let_go_of_sources", lambda aggregator: []
+        "headrace.segmentstore.storagewriter.segment_flusher.queue_source_deletions", lambda aggregator: []
     )
 
 

@@ -72,7 +72,7 @@ class ChunkFiles:
                 try:
                     verify_blocks(data, chunk.block_bytes, checksums, path, offset)
                 except ChecksumMismatchError:
-                    # A bit that flipped on the way is right the second time.
+                    # A bit that flipped in transfer is right the second time.
                     self._read(fd, path, data, offset)
                     verify_blocks(data, chunk.block_bytes, checksums, path, offset)
                 yield offset, data
@@ -94,8 +94,8 @@ class ChunkFiles:
     def objects(self, on_skipped: Callable[[str, OSError | None], None]) -> Iterator[tuple[str, str]]:
         """Yield (chunk name, path) of every object, directory by directory.
 
-        ``on_skipped`` is told the path of each directory that was not looked into, and why it could not be;
-        None for a symbolic link below the root. None is followed: it may lead back, again and again.
+        ``on_skipped`` is called with the path of each directory that was not read, and with the error; None
+        for a symbolic link below the root. Links are not followed: they may form a cycle.
         """
         pending = [""]
         while pending:

@@ -136,7 +136,7 @@ async def run_history(history, *, supports_append: bool) -> None:
     assert set(provider.objects) == used
     assert {key.removeprefix(CHUNK_PREFIX) for key in rows.keys(CHUNK_PREFIX)} == used
     storage = ChunkedSegmentStorage(provider, rows, epoch + 1, entropy, SMALL)
-    assert await storage.collect_leftovers() == 0
+    assert await storage.collect_orphans() == 0
     for name in list(model):
         await storage.delete(name)
         with pytest.raises(NoSuchSegmentError):

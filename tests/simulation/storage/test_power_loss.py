@@ -105,7 +105,7 @@ def test_committed_segments_survive_a_power_loss_and_the_next_owner_goes_on():
             data = await storage.read_stored(name, info.start_offset, len(content) - info.start_offset)
             assert data == content[info.start_offset :], point
             assert info.length >= len(content)
-        await storage.collect_leftovers()
+        await storage.collect_orphans()
         await storage.write("new", 0, [b"e" * 4000], create=True)
         assert await storage.read_stored("new", 0, 4000) == b"e" * 4000
 

@@ -253,7 +253,7 @@ class WriterWorld:
         """Assert that collecting garbage and orphans of earlier epochs leaves only live objects."""
         while await self.storage.collect_garbage():
             pass
-        await self.storage.collect_leftovers()
+        await self.storage.collect_orphans()
         live = {chunk.name for key in self.rows.keys("s/") for chunk in self.storage.chunks(key[2:])}
         found = set(self.objects.objects)
         assert live <= found

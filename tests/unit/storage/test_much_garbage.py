@@ -166,7 +166,7 @@ async def test_leftovers_that_cannot_be_deleted_push_out_no_orphan(monkeypatch):
         with pytest.raises(StorageWriteError):
             await storage.write("u", 0, [b"given up"], create=True)
     store.provider.inject = lambda call: Fault.FAIL if call.name in left else None
-    assert await storage.collect_leftovers() == 0
+    assert await storage.collect_orphans() == 0
     assert storage.statistics().orphans == 5
     while await storage.collect_garbage():
         pass

@@ -458,7 +458,7 @@ async def test_leftovers_of_older_epochs_are_deleted_and_nothing_else():
         await new.write("t", 0, [b"on its way, or ours to delete"], create=True)
     store.rows.inject = lambda _: None
     foreign |= {name: b"" for name in store.objects.objects if ".E-2-" in name}
-    assert await new.collect_leftovers() == 1
+    assert await new.collect_orphans() == 1
     assert set(store.objects.objects) == {kept, *foreign}
     assert new.statistics().leftovers_deleted == 1
 
@@ -479,7 +479,7 @@ async def test_objects_newer_than_the_log_are_kept_and_so_is_all_that_no_row_nam
     for epoch in range(2, 9):
         storage = store.owner(epoch)
         await storage.write("s", storage.info("s").length, [b"other"])
-        assert await storage.collect_leftovers() == 0
+        assert await storage.collect_orphans() == 0
         assert found <= set(store.objects.objects)
     assert sum("older log" in record.message for record in caplog.records) == 1
     assert await read_all(storage, "s") == b"as of the copy" + 7 * b"other"
@@ -487,18 +487,18 @@ async def test_objects_newer_than_the_log_are_kept_and_so_is_all_that_no_row_nam
     with pytest.raises(WalWriteError):
         await storage.write("t", 0, [b"lost"], create=True)
     store.rows.inject = lambda _: None
-    assert await store.owner(9).collect_leftovers() == 1, "those from now on are deleted again"
+    assert await store.owner(9).collect_orphans() == 1, "those from now on are deleted again"
 
 
 async def test_more_leftovers_than_are_remembered_are_deleted_all(monkeypatch):
-    monkeypatch.setattr("headrace.storage.chunks.garbage_collector._LEFTOVERS_MAX", 3)
+    monkeypatch.setattr("headrace.storage.chunks.garbage_collector._LISTED_MAX", 3)
     store = Store()
     await store.owner(1).write("s", 0, [b"kept"], create=True)
     (kept,) = store.objects.objects
     incarnation = kept.rpartition(".")[2][:8]
     names = [f"t.E-1-O-{offset}.{incarnation}" + "0" * 24 for offset in range(7)]
     store.objects.objects |= {name: bytearray(b"lost") for name in names}
-    assert await store.owner(2).collect_leftovers() == 7
+    assert await store.owner(2).collect_orphans() == 7
     assert set(store.objects.objects) == {kept}
 
 
@@ -512,7 +512,7 @@ async def test_a_leftover_that_cannot_be_deleted_keeps_no_other():
     stuck = left[3]
     store.provider.inject = lambda call: Fault.FAIL if call.name == stuck else None
     new = store.owner(2)
-    await new.collect_leftovers()
+    await new.collect_orphans()
     await new.collect_garbage()  # as far as the one that is stuck
     await new.collect_garbage()
     assert set(store.objects.objects) == {kept, stuck}
@@ -527,10 +527,10 @@ async def test_metadata_that_begins_anew_touches_no_object_it_finds():
     found = dict(store.objects.objects)
     store.rows = FaultyRowStore(MemoryRowStore())
     fresh = store.owner(9)
-    await fresh.collect_leftovers()
+    await fresh.collect_orphans()
     await fresh.write("s", 0, [b"new"], create=True)
     again = store.owner(10)
-    await again.collect_leftovers()
+    await again.collect_orphans()
     await again.collect_garbage()
     assert found.items() <= store.objects.objects.items()
 

@@ -31,7 +31,7 @@ class InactiveChunks:
         self._state = state
 
     async def find_chunks(self, names: Sequence[str]) -> set[str]:
-        """See :meth:`RowArchive.find_chunks`."""
+        """See :meth:`RowCatalogue.find_chunks`."""
         with suppress(DataCorruptionError):  # then no name is known to be absent
             await self._catalogue.load()
         found: set[str] = set()

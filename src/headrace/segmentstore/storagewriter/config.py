@@ -64,7 +64,7 @@ class StorageWriterConfig:
     """Operations taken from the memory log in one batch."""
 
     take_interval_s: float = internal(0.01, simulate=(0.0, 0.005))
-    """Pause between two batches, unless the cache runs out: consecutive appends are joined."""
+    """Pause between two batches, unless the cache is nearly full: consecutive appends are joined."""
 
     take_timeout_s: float = internal(0.25, simulate=(0.01,))
     """How long to wait for operations; a clean stop waits as long for the last ones."""

@@ -1,7 +1,7 @@
-"""What to ask of storage next for one segment: one step, from the head of its queue.
+"""The next step of one segment towards storage, from the head of its queue.
 
 A source of a merge that storage has never seen is *absorbed*: its bytes are written straight to the target,
-together with their neighbours, and storage never knows the source. That is every small transaction. Any other
+together with their neighbours, and storage never has the source. That is every small transaction. Any other
 source is flushed and sealed first and then joined by ``concat``.
 """
 
@@ -82,14 +82,14 @@ _AFTER_FAILURES_BYTES: Final = 1 * KIB
 """A write that failed again and again is not made smaller than this."""
 
 MERGES_MAX: Final = 256
-"""Merges that one write absorbs: all of them are completed in one turn of the loop, tens of us for each."""
+"""Merges that one write absorbs: all are completed in one iteration of the loop, tens of us for each."""
 
 
 def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | None:
     """Return the next step, or None if the queue is empty.
 
     Raises:
-        DataCorruptionError: bytes that the queue speaks of exist nowhere.
+        DataCorruptionError: bytes that the queue refers to exist nowhere.
     """
     if not aggregator.queue:
         return None
@@ -158,17 +158,17 @@ def _gather(aggregator: SegmentAggregator, bytes_max: int) -> WriteStep:
     at = aggregator.claimed
     step = WriteStep(at)
     for item in aggregator.queue:
-        room = bytes_max - step.length
-        if room <= 0:
+        free_bytes = bytes_max - step.length
+        if free_bytes <= 0:
             break
         if type(item) is PendingAppend:
             item.closed = True
-            part = min(item.end - at, room)
+            part = min(item.end - at, free_bytes)
             _add_range(step, segment, at, part)
             at += part
         elif type(item) is PendingMerge:
             size = item.end - item.offset
-            if size > room or len(step.absorbed) == MERGES_MAX or not is_absorbable(item):
+            if size > free_bytes or len(step.absorbed) == MERGES_MAX or not is_absorbable(item):
                 break
             if size:
                 _add_range(step, item.source.segment, 0, size)

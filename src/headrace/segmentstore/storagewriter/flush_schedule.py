@@ -1,8 +1,8 @@
 """The segments of a container that owe something to long-term storage, and which of them to flush now: by
 size, by age, under pressure, on request; failed ones later. What intake, flushing and log cutting share.
 
-Failing and slow segments are *suspects*. They have places of their own to be flushed in, so that however many
-there are, a segment that storage takes without trouble never waits for them.
+Failing and slow segments are *suspects*. They have flush slots of their own, so that however many
+there are, a segment that is flushed without trouble never waits for them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class FlushSchedule:
                 self.update(aggregator, now)
 
     def next_due(self, *, suspect: bool) -> SegmentAggregator | None:
-        """Take the segment that has been due longest, among the suspects or the others."""
+        """Take the segment that has been due longest: a suspect, or one that is none."""
         due = self._due_suspects if suspect else self._due
         while due:
             aggregator = next(iter(due))
@@ -135,7 +135,7 @@ class FlushSchedule:
         """Too many bytes wait: make the largest due, until no more than ``bytes_left_max`` are left."""
         due, due_suspects = self._due, self._due_suspects
         if len(due) >= self._config.flushes_max:
-            return  # more wait for a place than there are; who comes next is decided when more is known
+            return  # more are due than there are slots; which is next is decided when more is known
         idle = [
             (found.pending_bytes, found)
             for found in self._aggregators.values()
@@ -155,7 +155,7 @@ class FlushSchedule:
             self.update(aggregator, now)
 
     def press(self, sequence: int, now: float) -> None:
-        """The log cannot be cut at ``sequence``: make due what stands in the way."""
+        """The log cannot be truncated at ``sequence``: make the segments due that prevent it."""
         for aggregator in self._aggregators.values():
             lowest = aggregator.lowest_sequence
             if lowest is not None and lowest < sequence and not aggregator.is_source:

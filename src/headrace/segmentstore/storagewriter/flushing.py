@@ -1,7 +1,7 @@
 """Works on the segments that are due, several at a time; those that fail are tried later and later.
 
-There are as many places again for *suspects*, segments that failed the last time or take long, so that
-however many of these there are, the others do not wait for them.
+There are as many slots again for *suspects*, segments whose last flush failed or takes long, so that
+the other segments do not wait for them, however many there are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FATAL: Final = (FencedOutError, CorruptionError)
 _WARNING_INTERVAL_S: Final = 5.0
 
 _STEPS_AT_ONCE: Final = 256
-"""Steps of one segment after which others have a turn of the loop: many need not wait for anything."""
+"""Steps of one segment after which it yields to the loop: many steps need not wait for anything."""
 
 _EARLY_S: Final = 1e-3
 """What is due so soon is due now: some loops count whole milliseconds, and wake up that much too early."""
@@ -39,11 +39,11 @@ class Flushing:
     """Takes what the schedule says is due, and has the flusher perform the steps that are planned for it.
 
     Args:
-        flusher: asks storage.
-        schedule: says what is due; told when a segment owes nothing any more.
+        flusher: performs the steps.
+        schedule: says what is due; notified when a segment owes nothing any more.
         config: how many at a time, and how long a failed one waits.
         on_flushed: called when a segment was flushed, or has failed.
-        on_progress: called after bytes were stored, once for all of one turn of the loop.
+        on_progress: called after bytes were stored, once for each iteration of the loop.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Flushing:
         self._config = config
         self._on_flushed = on_flushed
         self._on_progress = on_progress
-        self._progress_unsaid = False
+        self._progress_scheduled = False
         self._wake = asyncio.Event()
         self._active = {False: 0, True: 0}
-        """Flushes under way of segments that are no suspects, and of suspects."""
+        """Flushes that run, of segments that are no suspects and of suspects."""
         self._begun: dict[SegmentAggregator, float] = {}
         """When they began, oldest first; only of those that may turn out to be slow."""
-        self._failures_unsaid = 0
+        self._failures_unreported = 0
         self._next_warning_at = 0.0
         self.flushes = 0
         self.failures = 0
@@ -81,7 +81,7 @@ class Flushing:
         self._wake.set()
 
     def check(self) -> None:
-        """Assert that places are counted right."""
+        """Assert that slots are counted right."""
         assert all(count >= 0 for count in self._active.values())
         assert all(found.busy and not found.suspect for found in self._begun)
 
@@ -102,12 +102,12 @@ class Flushing:
     def _wake_at(self) -> float | None:
         """Return when the next segment is due or the oldest flush slow; None if neither will be."""
         at = self._schedule.wake_at()
-        if self._begun and self._has_place(suspect=True):  # else the end of a flush wakes us
+        if self._begun and self._has_slot(suspect=True):  # else the end of a flush wakes the loop
             at = min(at, next(iter(self._begun.values())) + self._config.slow_flush_s)
         return None if at == inf else at
 
     def _start_flushes(self, tasks: asyncio.TaskGroup, now: float, *, suspect: bool) -> None:
-        while self._has_place(suspect=suspect):
+        while self._has_slot(suspect=suspect):
             aggregator = self._schedule.next_due(suspect=suspect)
             if aggregator is None:
                 return
@@ -149,9 +149,9 @@ class Flushing:
         while aggregator.queue and aggregator.queue[0].sequence <= last:
             if await budget.spend():  # merges that storage has had for long are finished without waiting
                 continue  # whatever happened meanwhile counts
-            is_gone = aggregator.segment.deleted or aggregator.leaves
+            is_gone = aggregator.segment.deleted or aggregator.deleting
             if is_gone and not isinstance(aggregator.queue[0], PendingDelete):
-                # All that is left to do is its deletion, which is on the way. A step could make no progress,
+                # All that is left to do is its deletion, which follows. A step could make no progress,
                 # its bytes having left the cache, and would be planned again and again; and its sources may
                 # be gone already.
                 aggregator.waiting = True
@@ -165,7 +165,7 @@ class Flushing:
             try:
                 await self._flusher.perform(aggregator, step)
             finally:  # also after a failure: a source may have been deleted while the step had it
-                self._settle([*sources_of(step), *self._flusher.take_let_go()], loop.time())
+                self._settle([*sources_of(step), *self._flusher.take_deleted_sources()], loop.time())
             aggregator.failures = 0
             self._report_progress(loop)
 
@@ -174,8 +174,8 @@ class Flushing:
             self._schedule.settle(source, now)
 
     def _find_slow(self, now: float) -> None:
-        """Flushes that take long: let others have their places, as long as there are places of suspects."""
-        while self._begun and self._has_place(suspect=True):
+        """Move flushes that take long to the slots of suspects, as long as one of these is free."""
+        while self._begun and self._has_slot(suspect=True):
             aggregator, began = next(iter(self._begun.items()))
             if began + self._config.slow_flush_s > now:
                 return
@@ -184,11 +184,11 @@ class Flushing:
             self._active[True] += 1
             aggregator.suspect = True
 
-    def _has_place(self, *, suspect: bool) -> bool:
+    def _has_slot(self, *, suspect: bool) -> bool:
         return self._active[suspect] < self._config.flushes_max
 
     def _wait_for(self, target: SegmentAggregator, source: SegmentAggregator, now: float) -> None:
-        """The merge at the head needs its source in storage first: ask for that."""
+        """The merge at the head needs its source in storage first: make the source due."""
         target.waiting = True
         source.waiter = target
         source.urgent = True
@@ -208,18 +208,18 @@ class Flushing:
     def _log_failure(self, aggregator: SegmentAggregator, error: HeadraceError, now: float) -> None:
         """Say so, but not for each of ten thousand segments when storage is away as a whole."""
         if now < self._next_warning_at:
-            self._failures_unsaid += 1
+            self._failures_unreported += 1
             return
         _logger.warning(
             "segment %s: storing failed %d times, next attempt in %.1f s (and %d failures before this): %s",
             aggregator.segment.name,
             aggregator.failures,
             aggregator.not_before - now,
-            self._failures_unsaid,
+            self._failures_unreported,
             error,
         )
         self._next_warning_at = now + _WARNING_INTERVAL_S
-        self._failures_unsaid = 0
+        self._failures_unreported = 0
 
     def _end_flush(self, aggregator: SegmentAggregator, now: float) -> None:
         target, aggregator.waiter = aggregator.waiter, None
@@ -232,11 +232,11 @@ class Flushing:
         self._on_flushed()
 
     def _report_progress(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._on_progress is not None and not self._progress_unsaid:
-            self._progress_unsaid = True
-            loop.call_soon(self._say_progress)
+        if self._on_progress is not None and not self._progress_scheduled:
+            self._progress_scheduled = True
+            loop.call_soon(self._call_on_progress)
 
-    def _say_progress(self) -> None:
-        self._progress_unsaid = False
+    def _call_on_progress(self) -> None:
+        self._progress_scheduled = False
         if self._on_progress is not None:
             self._on_progress()

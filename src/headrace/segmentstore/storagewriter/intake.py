@@ -1,7 +1,7 @@
 """Takes durable operations from the memory log and queues them at their segments.
 
 Nearly all of them are appends that continue the last one of their segment, and only make an item longer.
-Storage is in no hurry: a pause after each take lets the memory log join them before they get here.
+Storage is not urgent: in a pause after each batch the memory log joins them before they are taken.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from headrace.segmentstore.contract import (
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
-from headrace.segmentstore.storagewriter.log_cutting import Acknowledgements
-from headrace.segmentstore.storagewriter.segment_aggregator import let_go_of_sources
+from headrace.segmentstore.storagewriter.log_truncation import Acknowledgements
+from headrace.segmentstore.storagewriter.segment_aggregator import queue_source_deletions
 
 _OWN_PRESSURE: Final = 0.5
-"""From this share of what the cache leaves to this container on, segments are flushed whatever their size and
+"""From this share of the container's part of the cache on, segments are flushed whatever their size and
 age.
 """
 
 _SHARED_PRESSURE: Final = 0.6
-"""The same for what all containers of the process hold together: many of them fill it with little each."""
+"""The same for all containers of the process together: many of them fill the cache with little each."""
 
 _SOURCES_AT_ONCE: Final = 256
-"""Sources that a deleted target lets go of in one turn of the loop: it may have tens of thousands."""
+"""Sources of a deleted target that are deleted before a yield to the loop: it may have tens of thousands."""
 
 
 class Intake:
@@ -45,9 +45,9 @@ class Intake:
 
     Args:
         memory_log: durable operations in order.
-        read_index: tells how full the cache is.
-        schedule: where the operations go; told what has become due by its size, or because too much waits.
-        acknowledgements: told every sequence number.
+        read_index: says how full the cache is.
+        schedule: where the operations go; makes due what is large, or anything if too much waits.
+        acknowledgements: notified of every sequence number.
         config: how much is taken and may wait.
         on_taken: called when there is something new to be flushed or acknowledged.
         on_idle: called when the log had nothing.
@@ -100,7 +100,7 @@ class Intake:
             if self._fresh_bytes >= config.pressure_bytes // (16 if self._is_pressed() else 8):
                 self._relieve(now, grows=True)
             self._on_taken()
-            # A log that is never empty must not keep the loop to itself, nor do lone appends need us at once.
+            # A log that is never empty must not occupy the loop, and lone appends need not be taken at once.
             hurry = len(operations) >= config.take_operations_max or self._is_pressed()
             await asyncio.sleep(0 if hurry else config.take_interval_s)
 
@@ -158,9 +158,9 @@ class Intake:
         if segment.stored_deleted:
             return
         budget = LoopBudget(_SOURCES_AT_ONCE)
-        for source in let_go_of_sources(self._schedule.get(segment, now)):
+        for source in queue_source_deletions(self._schedule.get(segment, now)):
             self._schedule.settle(source, now)
-            await budget.spend()  # no step of the segment is begun meanwhile, since it leaves
+            await budget.spend()  # no step of the segment is begun meanwhile, since it is being deleted
         aggregator = self._schedule.get(segment, now)
         aggregator.add_delete(sequence)
         aggregator.target = None
@@ -187,7 +187,7 @@ class Intake:
         left = enough // 2
         if self._is_pressed():
             # The containers of a process share the cache: it may be full although none of them has much.
-            # What still grows is left more of: writes are larger then, and fewer.
+            # More is left of what still grows: writes are larger then, and fewer.
             enough, left = 0, min(left, waiting * 3 // 4 if grows else waiting // 2)
         if waiting >= enough:
             self._schedule.relieve(now, left)

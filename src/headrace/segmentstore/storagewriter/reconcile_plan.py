@@ -1,8 +1,8 @@
 """Accepting what long-term storage says, and refusing what it cannot say.
 
-After recovery, and after a call whose outcome is unknown, storage may hold more than the segment's state
-says: a former owner, or the call, may have got further. Its committed rows tell how far; they are believed
-once the bytes have been compared with those of the log. What no call can have left behind is an error.
+After recovery, and after a call whose outcome is unknown, storage may have more than the segment's state
+says: a former owner, or the call, may have stored more. Its committed rows say how much; they are believed
+once the bytes have been compared with those of the log. A state that no call can leave behind is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) ->
         DataCorruptionError: storage has bytes or a seal the log does not know, or has lost bytes.
     """
     if segment.deleted or segment.merged:
-        # What storage still holds of it is on its way out; only bytes can matter, to a merge.
+        # What storage still has of it will be deleted; only bytes can matter, to a merge.
         length = info.length if info is not None else segment.stored_length
     elif info is None:
         if segment.stored_length:

@@ -23,7 +23,7 @@ from headrace.limits import MIB
 from headrace.segmentstore.state.segment_state import SegmentState
 
 AGGREGATE_BYTES_MAX: Final = 1 * MIB
-"""Appends are joined up to this size; the log is cut between two items, never within one."""
+"""Appends are joined up to this size; the log is truncated between two items, never within one."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class PendingAppend:
     offset: int
     end: int
     closed: bool = False
-    """A write has taken it. If it grew on, a slow segment that is never quite stored would hold the log."""
+    """A write has taken it. If it grew on, a slow segment might never be stored, nor the log truncated."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class SegmentAggregator:
     """Storage has a row of this segment."""
 
     claimed: int = 0
-    """The length storage tells; bytes of the queue below it are compared, not written."""
+    """The length that storage claims; bytes of the queue below it are compared, not written."""
 
     confirmed: int | None = None
     """Bytes below it are stored as the log has them: written or compared by this owner, or not in its log.
@@ -109,7 +109,7 @@ class SegmentAggregator:
     """Loop time of the oldest operation in the queue."""
 
     target: SegmentAggregator | None = None
-    """Whose queue holds the merge of this one, and who decides when this is flushed."""
+    """The segment whose queue has the merge of this one; it decides when this one is flushed."""
 
     busy: bool = False
     """A flush works on the head of the queue."""
@@ -118,7 +118,7 @@ class SegmentAggregator:
     """To be flushed whatever its size and age."""
 
     suspect: bool = False
-    """Its last flush failed or is slow: it may not take the place of a segment that does neither."""
+    """Its last flush failed or is slow: it uses the slots of suspects only."""
 
     waiting: bool = False
     """The head of the queue waits for a merge source to be flushed."""
@@ -126,7 +126,7 @@ class SegmentAggregator:
     waiter: SegmentAggregator | None = None
     """The target that waits for this source."""
 
-    leaves: bool = False
+    deleting: bool = False
     """Its deletion is being queued, behind those of its sources, which may be gone: no step is begun."""
 
     scheduled_at: float = inf
@@ -162,7 +162,7 @@ class SegmentAggregator:
         return True
 
     def add_merge(self, sequence: int, offset: int, length: int, source: SegmentAggregator) -> None:
-        """Another segment became part of this one. Raises: DataCorruptionError as ``add_append``."""
+        """Another segment was merged into this one. Raises: DataCorruptionError as ``add_append``."""
         self._extend(offset, offset + length)
         source.target = self
         self.changes += 1
@@ -202,7 +202,7 @@ class SegmentAggregator:
         """The segment is gone: nothing else matters. Return the merges whose sources go with it.
 
         A source has to be deleted as of its merge: the log must keep that until storage has forgotten the
-        source, for nothing else in the log speaks of it.
+        source, since nothing else in the log names it.
         """
         merges = self.pending_merges()
         self.clear()
@@ -233,8 +233,8 @@ class SegmentAggregator:
 
     @property
     def _may_be_elsewhere(self) -> bool:
-        """Storage may have joined the segment to its target, or the target be deleted and the log cut behind
-        some of the bytes: only the merge will tell whether any are missing.
+        """Storage may have joined the segment to its target, or the target may be deleted and the log
+        truncated behind some of the bytes: only the merge shows whether any are missing.
         """
         return self.segment.merged
 
@@ -247,8 +247,8 @@ class SegmentAggregator:
 
     @property
     def awaits_log(self) -> bool:
-        """Only an operation that has not come out of the log yet lets what is queued here go on: the merge or
-        the deletion of the segment, or of the one that it becomes part of in the end.
+        """What is queued here waits for an operation that was not taken from the log yet: the merge or the
+        deletion of the segment, or of the one that it becomes part of in the end.
         """
         found = self
         while found.target is not None:
@@ -257,7 +257,7 @@ class SegmentAggregator:
 
     @property
     def is_source(self) -> bool:
-        """The segment was merged: only its target knows when it is to be flushed, and whether at all."""
+        """The segment was merged: its target decides when it is flushed, and whether at all."""
         return self.segment.merged
 
     @property
@@ -329,24 +329,24 @@ class SegmentAggregator:
         assert not any(isinstance(item, PendingDelete) for item in list(self.queue)[1:])
 
 
-def let_go_of_sources(aggregator: SegmentAggregator) -> Iterator[SegmentAggregator]:
+def queue_source_deletions(aggregator: SegmentAggregator) -> Iterator[SegmentAggregator]:
     """Queue the deletion of every source that ``aggregator`` still owes a merge, and of their sources.
 
-    Whoever has the bytes of ``aggregator``, or has deleted them, has done so with theirs. One after another,
-    as the caller asks for them; those whose merge is completed meanwhile are passed over. A source comes
-    behind its own sources: until their deletions are queued its merges are what keeps them in the log.
+    The bytes of ``aggregator`` are stored in its target, or deleted, and theirs with them. One source at a
+    time, as the caller iterates; those whose merge is completed meanwhile are passed over. A source comes
+    behind its own sources: until their deletions are queued, the log retains them because of its merges.
 
     Yields:
         Those sources: they have to be settled.
     """
-    aggregator.leaves = True
+    aggregator.deleting = True
     merges = [(merge, False) for merge in aggregator.pending_merges()]
     while merges:
         merge, own_sources_left = merges.pop()
         source = merge.source
         if source.segment.stored_deleted:
             continue
-        source.leaves = True
+        source.deleting = True
         inner = [] if own_sources_left else source.pending_merges()
         if inner:
             merges.append((merge, True))

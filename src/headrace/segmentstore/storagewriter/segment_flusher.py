@@ -1,5 +1,4 @@
-"""Carries out one step of one segment: asks storage, then tells segment state and read index what is true
-now.
+"""Performs one step of one segment: calls storage, then updates segment state and read index.
 
 Between storage's answer and the last line of a step nothing is awaited, so the rest of the container sees
 either none or all of it.
@@ -29,7 +28,7 @@ from headrace.segmentstore.storagewriter.segment_aggregator import (
     PendingTruncate,
     QueueTotals,
     SegmentAggregator,
-    let_go_of_sources,
+    queue_source_deletions,
 )
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
@@ -37,7 +36,7 @@ _COMPARED_BYTES: Final = 1 * MIB
 
 
 class SegmentFlusher:
-    """The only caller of storage's modifying methods, whose errors it lets through. Steps can be repeated."""
+    """The only caller of storage's modifying methods, whose errors it passes on. Steps can be repeated."""
 
     def __init__(self, storage: ChunkedSegmentStorage, read_index: ReadIndex) -> None:
         self._storage = storage
@@ -48,12 +47,12 @@ class SegmentFlusher:
         self.reconciliations = 0
         """How often storage claimed more than was known to be stored."""
         self.bytes_compared = 0
-        self._let_go: list[SegmentAggregator] = []
+        self._deleted_sources: list[SegmentAggregator] = []
 
-    def take_let_go(self) -> list[SegmentAggregator]:
+    def take_deleted_sources(self) -> list[SegmentAggregator]:
         """Return the sources whose deletion was queued since the last call: they have to be settled."""
-        let_go, self._let_go = self._let_go, []
-        return let_go
+        sources, self._deleted_sources = self._deleted_sources, []
+        return sources
 
     def make_aggregator(self, segment: SegmentState, totals: QueueTotals) -> SegmentAggregator:
         """First contact with a segment: begin with what storage has. Raises: DataCorruptionError."""
@@ -103,7 +102,7 @@ class SegmentFlusher:
             views = self._read_index.read_direct(holder, offset, length)
             if views is None:
                 if segment.deleted:
-                    return  # its deletion is on the way here
+                    return  # its deletion follows
                 raise DataCorruptionError(
                     f"segment {holder.name!r}: [{offset}, {offset + length}) is neither stored nor cached"
                 )
@@ -142,7 +141,7 @@ class SegmentFlusher:
                 f"segment {segment.name!r}: [{step.offset}, {step.end}), which storage claims, is not cached"
             )
         await self._check_claim(segment, step.offset, step.end, segment, step.offset)
-        if not segment.deleted:  # else its deletion is on the way here
+        if not segment.deleted:  # else its deletion follows
             self._advance(aggregator, step.end)
 
     async def _finish_merge(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
@@ -185,7 +184,7 @@ class SegmentFlusher:
 
         Raises:
             DataCorruptionError: they differ.
-            StorageReadError: storage did not answer, or with damaged bytes; ask again.
+            StorageReadError: storage did not answer, or with damaged bytes; retry.
         """
         info = self._storage.info(segment.storage_name)
         assert info is not None
@@ -195,7 +194,7 @@ class SegmentFlusher:
             if self._read_index.read_direct(holder, cached_at, length) is None:
                 continue
             stored = await self._read_back(segment, at, length)
-            # What is stored may leave the cache at any time: ask again rather than hold on to it.
+            # What is stored may be evicted at any time: look again instead of keeping the views.
             cached = self._read_index.read_direct(holder, cached_at, length)
             if cached is None:
                 continue
@@ -214,9 +213,9 @@ class SegmentFlusher:
         assert own is not None
         for at in range(max(0, taken.start_offset - merge.offset), own.length, _COMPARED_BYTES):
             length = min(_COMPARED_BYTES, own.length - at)
-            given = await self._read_back(target, merge.offset + at, length)
-            kept = await self._read_back(source, at, length)
-            different = first_difference(given, [kept])
+            taken_bytes = await self._read_back(target, merge.offset + at, length)
+            own_bytes = await self._read_back(source, at, length)
+            different = first_difference(taken_bytes, [own_bytes])
             if different is not None:
                 raise DataCorruptionError(
                     f"storage has {source.name!r} beside the bytes it gave to {target.name!r}, which "
@@ -227,8 +226,8 @@ class SegmentFlusher:
     async def _read_back(self, segment: SegmentState, offset: int, length: int) -> memoryview:
         """Read what storage claims. Raises: StorageReadError.
 
-        A damaged object is no contradiction: the log has these bytes and keeps them until somebody mends the
-        object; other segments need not suffer for it.
+        A damaged object is no contradiction: the log has these bytes and retains them until the object is
+        repaired; other segments go on.
         """
         try:
             return await self._storage.read_stored(segment.storage_name, offset, length)
@@ -242,7 +241,7 @@ class SegmentFlusher:
         length = merge.end - merge.offset
         info = self._storage.info(source.storage_name)
         if info is None:
-            self.adopt(aggregator)  # did it happen without our knowing?
+            self.adopt(aggregator)  # did an earlier attempt succeed?
             if aggregator.claimed >= merge.end:
                 return
         if info is None or info.length != length:
@@ -280,10 +279,10 @@ class SegmentFlusher:
             await self._storage.delete(name)
         aggregator.in_storage = False
 
-    # ---------------------------------------------------------------------------------- telling
+    # ---------------------------------------------------------------------------------- after a step
 
     def _check_length(self, segment: SegmentState, expected: int) -> None:
-        """What was just stored must be what storage tells. Raises: DataCorruptionError."""
+        """Check that storage reports the length that was just stored. Raises: DataCorruptionError."""
         info = self._storage.info(segment.storage_name)
         if info is None or info.length != expected:
             raise DataCorruptionError(
@@ -301,9 +300,9 @@ class SegmentFlusher:
             self._read_index.on_changed(segment)
 
     def _complete_merge(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
-        """The target has the source's bytes: nobody needs the source any more."""
+        """The target has the source's bytes: the source is not needed any more."""
         source = merge.source
-        self._let_go += let_go_of_sources(source)
+        self._deleted_sources += queue_source_deletions(source)
         source.clear()
         source.in_storage = False
         source.target = None

@@ -1,11 +1,11 @@
-"""Moves durable operations into long-term storage and lets the log be cut behind them.
+"""Moves durable operations into long-term storage, and has the log truncated behind them.
 
 Three loops share the state of one container's segments, all on its event loop: :mod:`.intake` takes
 operations from the memory log and queues them by segment, :mod:`.flushing` works on the segments that are
-due, several at a time, and :mod:`.log_cutting` tells how far the log may be cut. Nothing here is durable:
-after a crash the log is read again, and what storage holds already is recognised by its lengths.
+due, several at a time, and :mod:`.log_truncation` decides how far the log may be truncated. Nothing here is
+durable: recovery reads the log again, and what storage has already is recognised by its lengths.
 
-A segment whose flush fails is retried later and later while the others go on; only the log stays longer.
+A segment whose flush fails is retried after growing pauses while other segments go on; the log gets longer.
 Being fenced out and corruption end the writer, and with it the container.
 """
 
@@ -23,7 +23,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.flushing import FATAL, Flushing
 from headrace.segmentstore.storagewriter.intake import Intake
-from headrace.segmentstore.storagewriter.log_cutting import Acknowledgements, LogCutting
+from headrace.segmentstore.storagewriter.log_truncation import Acknowledgements, LogTruncation
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
@@ -59,15 +59,15 @@ class StorageWriterStatistics:
 
 
 class StorageWriter:
-    """The storage writer of one container. ``run`` is its life; everything happens on the container's loop.
+    """The storage writer of one container: it works while ``run`` does, on the container's loop.
 
     Args:
         memory_log: durable operations in order; this is its only consumer.
-        read_index: holds the bytes until they are stored.
+        read_index: has the bytes until they are stored.
         storage: where they go.
-        acknowledge: told a checkpoint's sequence number once every operation before it is stored.
+        acknowledge: called with a checkpoint's sequence number once every operation before it is stored.
         config: when and how much.
-        on_progress: called after bytes were stored, for whoever waits for memory.
+        on_progress: called after bytes were stored, which frees memory of the cache.
     """
 
     def __init__(
@@ -84,19 +84,19 @@ class StorageWriter:
         self._flusher = SegmentFlusher(storage, read_index)
         self._acknowledgements = Acknowledgements()
         self._schedule = FlushSchedule(config, self._flusher.make_aggregator)
-        self._cutting = LogCutting(
+        self._truncation = LogTruncation(
             acknowledge,
             self._schedule,
             self._acknowledgements,
             config,
             on_pressed=self._wake_flushing,
-            on_looked=self._wake_quiet_waiters,
+            on_looked=self._wake_flush_waiters,
         )
         self._flushing = Flushing(
             self._flusher,
             self._schedule,
             config,
-            on_flushed=self._cutting.on_progress,
+            on_flushed=self._truncation.on_progress,
             on_progress=on_progress,
         )
         self._intake = Intake(
@@ -106,9 +106,9 @@ class StorageWriter:
             self._acknowledgements,
             config,
             on_taken=self._on_taken,
-            on_idle=self._wake_quiet_waiters,
+            on_idle=self._wake_flush_waiters,
         )
-        self._quiet_waiters: list[asyncio.Future[None]] = []
+        self._flush_waiters: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
         self._ended = False
 
@@ -125,13 +125,13 @@ class StorageWriter:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._intake.run())
                 tasks.create_task(self._flushing.run(tasks))
-                tasks.create_task(self._cutting.run())
+                tasks.create_task(self._truncation.run())
                 tasks.create_task(self._collect_garbage())
         except BaseExceptionGroup as group:
             raise _worst_of(group) from None
         finally:
             self._ended = True
-            for waiter in self._quiet_waiters:
+            for waiter in self._flush_waiters:
                 if not waiter.done():
                     waiter.set_exception(ContainerOfflineError("the storage writer has ended"))
 
@@ -149,15 +149,15 @@ class StorageWriter:
         self._schedule.force(asyncio.get_running_loop().time())
         self._flushing.wake()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._quiet_waiters.append(waiter)
+        self._flush_waiters.append(waiter)
         try:
             await waiter
         finally:
-            self._quiet_waiters.remove(waiter)
-            self._schedule.forced = bool(self._quiet_waiters)
+            self._flush_waiters.remove(waiter)
+            self._schedule.forced = bool(self._flush_waiters)
 
     async def end(self) -> None:
-        """End ``run`` now. What is left is recovered from the log."""
+        """End ``run`` now. What is unstored is recovered from the log."""
         if self._running is None:
             self._ended = True
             return
@@ -201,34 +201,34 @@ class StorageWriter:
 
     def _on_taken(self) -> None:
         self._flushing.wake()
-        self._cutting.on_progress()
+        self._truncation.on_progress()
 
     def _wake_flushing(self) -> None:
         self._flushing.wake()
 
-    def _wake_quiet_waiters(self) -> None:
-        """Tell those who wait for everything to be stored, if it is."""
-        if not self._quiet_waiters or not self._intake.idle or len(self._schedule):
+    def _wake_flush_waiters(self) -> None:
+        """Wake callers that wait for everything to be stored, if it is."""
+        if not self._flush_waiters or not self._intake.idle or len(self._schedule):
             return
-        if self._cutting.acknowledgeable() is not None:
+        if self._truncation.acknowledgeable() is not None:
             return
-        for waiter in self._quiet_waiters:
+        for waiter in self._flush_waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     # ---------------------------------------------------------------------------------- garbage
 
     async def _collect_garbage(self) -> None:
-        """Delete what nothing uses any more; once, look for what dead owners left."""
-        looked_for_leftovers = False
+        """Delete garbage; once, look for orphans of former owners."""
+        looked_for_orphans = False
         while True:
             await asyncio.sleep(self._config.garbage_interval_s)
             try:
                 while await self._storage.collect_garbage(_OBJECTS_AT_ONCE) >= _OBJECTS_AT_ONCE:
                     pass  # there may be more: segments can be deleted faster than so many an interval
-                if not looked_for_leftovers:
-                    await self._storage.collect_leftovers()
-                    looked_for_leftovers = True
+                if not looked_for_orphans:
+                    await self._storage.collect_orphans()
+                    looked_for_orphans = True
             except FATAL:
                 raise
             except HeadraceError as error:

@@ -1,4 +1,4 @@
-"""Where appended bytes go: the end of the last chunk, then new chunks of at most the rollover size."""
+"""Where appended bytes go: behind the last chunk, then into new chunks of at most the rollover size."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def plan_append(
     Args:
         layout: what is there.
         length: how many bytes follow, more than none.
-        extends_last: whether the last chunk may grow: it is of this epoch, the provider can append, and no
-            earlier write left bytes behind its end.
+        extends_last: whether the last chunk may grow: it is of this container epoch, the provider can append,
+            and no earlier write left bytes behind its end.
         name_chunk: makes the name of a new chunk from its offset in the segment.
     """
     assert length > 0
@@ -43,10 +43,10 @@ def plan_append(
     begin = 0
     last = layout.last
     if extends_last and last is not None:
-        room = min(length, layout.rollover_bytes - last.length)
-        if room > 0:
-            pieces.append(AppendPiece(last.name, last.length, 0, room, is_new=False))
-            begin = room
+        part = min(length, layout.rollover_bytes - last.length)
+        if part > 0:
+            pieces.append(AppendPiece(last.name, last.length, 0, part, is_new=False))
+            begin = part
     while begin < length:
         part = min(length - begin, layout.rollover_bytes)
         pieces.append(AppendPiece(name_chunk(layout.length + begin), 0, begin, part, is_new=True))
@@ -63,7 +63,7 @@ def apply_append(
     first_chunk, count = layout.first_chunk, layout.chunk_count
     for piece in pieces:
         if piece.is_new:
-            if last is not None:  # it may have grown, and gets a successor
+            if last is not None:  # it may have grown, and is followed by a new one
                 put_chunk_row(rows, last, piece.chunk)
             last = Chunk(piece.chunk, epoch, piece.length, block_bytes, piece.checksums)
             first_chunk = first_chunk or piece.chunk

@@ -1,5 +1,5 @@
-"""A few decoded rows of checksums: one row covers 256 blocks, so whoever reads on and on needs the same one
-many times.
+"""A few decoded rows of checksums: one row covers 256 blocks, so a sequential reader needs the same one many
+times.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class ChecksumGroups:
         Raises:
             DataCorruptionError: the row is missing or damaged.
         """
-        place = chunk, group
-        checksums = self._groups.get(place)
+        key = chunk, group
+        checksums = self._groups.get(key)
         if checksums is not None:
-            self._groups.move_to_end(place)
+            self._groups.move_to_end(key)
             return checksums
-        key = checksum_key(chunk, group)
-        data = self._get(key)
+        row_key = checksum_key(chunk, group)
+        data = self._get(row_key)
         if data is None:
-            raise DataCorruptionError(f"row {key!r} is missing")
-        checksums = self._groups[place] = decode_checksum_row(data, key)
+            raise DataCorruptionError(f"row {row_key!r} is missing")
+        checksums = self._groups[key] = decode_checksum_row(data, row_key)
         if len(self._groups) > GROUPS_MAX:
             self._groups.popitem(last=False)
         return checksums

@@ -27,7 +27,7 @@ def extend_checksums(
 ) -> tuple[list[array[int]], array[int]]:
     """Continue the checksums of a chunk of ``length`` bytes over the bytes that follow.
 
-    Called in the thread that writes them. See ``runtime.checksums`` for what becomes of the loop meanwhile.
+    Called in the thread that writes them. See ``runtime.checksums`` for the effect on the loop.
 
     Returns:
         The groups that became full, in order, and the checksums after the last full group.

@@ -1,10 +1,10 @@
-"""Which chunk holds which byte of one segment, as far as somebody has asked.
+"""Which chunk holds which byte of one segment, as far as that was needed.
 
-Chunks are linked from the first to the last, one row each, so finding one by offset means having followed
-the links once. That is done as far as it is needed, so many rows at a time as the caller allows.
+Chunks are linked from the first to the last, one row each, so a chunk is found by offset only after the
+links were followed once. That is done as far as needed, as many rows at a time as the caller allows.
 
-The last chunk is not in here: it grows, and the layout has it. Every other one is as it will be for ever, so
-appending and linking change nothing here; truncating takes chunks away at the front.
+The last chunk is not in here: it grows, and the layout has it. No other one ever changes, so appending and
+linking change nothing here; truncating removes chunks at the front.
 """
 
 from __future__ import annotations

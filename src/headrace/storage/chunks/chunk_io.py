@@ -1,4 +1,4 @@
-"""What is asked of a provider for the chunks of a plan; reads verify what they return."""
+"""Calls of a provider for the chunks of a plan; reads verify what they return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ChunkIO:
     def __init__(self, provider: ChunkProvider, *, parallel_max: int) -> None:
         self._provider = provider
         self.local = provider.local
-        """What only files can do, asked for here and nowhere else."""
+        """The capability of providers with local files; it is used here only."""
         self._parallel_max = parallel_max
         self.checksum_failures = 0
 
@@ -40,7 +40,7 @@ class ChunkIO:
     async def write(
         self, piece: AppendPiece, buffers: Sequence[memoryview], beside: Callable[[], None] | None = None
     ) -> None:
-        """Write one piece, durably; ``beside`` is called where that is done, once.
+        """Write one piece, durably; ``beside`` is called in the same thread, once.
 
         Raises:
             ChunkExistsError, NoSuchChunkError, ChunkOffsetError, StorageFullError: it did not happen.
@@ -54,8 +54,8 @@ class ChunkIO:
     async def read(self, pieces: Sequence[ReadPiece]) -> memoryview:
         """Return the bytes asked for as one view, or as many of them as lie in front of what cannot be read.
 
-        Several pieces are read at a time. If the first fails, its first block alone is read: no byte is
-        unreadable because of others that lie behind it.
+        Several pieces are read at a time. If the first fails, its first block alone is read: damage makes no
+        byte of a block in front of it unreadable.
 
         Raises:
             NoSuchChunkError, ChunkOffsetError: an object is gone or too short.
@@ -88,9 +88,9 @@ class ChunkIO:
         return await self._read_piece(first)
 
     def read_at_once(self, local: LocalChunks, piece: ReadPiece, buffer: memoryview) -> int:
-        """Read what is at hand of ``piece``; return the size of the blocks that are right.
+        """Read what the page cache has of ``piece``; return the size of the blocks that are right.
 
-        Fewer than all says nothing but that :meth:`read` has to be asked.
+        If these are not all, the rest has to be read by :meth:`read`.
         """
         length, block = piece.length, piece.block_bytes
         done = local.read_at_once(piece.chunk, piece.offset, buffer[:length])
@@ -121,7 +121,7 @@ class ChunkIO:
         try:
             data = await self._fetch(piece)
         except ChecksumMismatchError:
-            # A bit that flipped on the way is right the second time; one that flipped on the medium is not,
+            # A bit that flipped in transfer is right the second time; one that flipped on the medium is not,
             # unless the file was replaced.
             self.checksum_failures += 1
             if self.local is not None:

@@ -1,4 +1,4 @@
-"""Names of chunks: unique for ever, and readable by whoever has only the objects left.
+"""Names of chunks: unique for ever, and readable when only the objects are left.
 
 ``<segment>.E-<epoch>-O-<offset>.<incarnation><random>``: the segment it was created for, the container epoch
 that created it, the offset of its first byte in that segment, eight hex digits naming the metadata it belongs
@@ -42,7 +42,7 @@ class ChunkName:
     offset: int
     incarnation: str
     owner: str
-    """What the owner of that epoch has drawn for all its names."""
+    """Eight random digits that the owner of that epoch has drawn for all its names."""
 
 
 def chunk_name(segment: str, epoch: int, offset: int, incarnation: str, random: bytes) -> str:

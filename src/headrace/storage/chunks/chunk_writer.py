@@ -1,4 +1,4 @@
-"""Brings bytes into objects, behind the committed ones of a segment, so that a commit can make them exist.
+"""Writes bytes into objects, behind the committed ones of a segment, so that a commit can store them.
 
 Knows which chunks may not grow: those of older epochs, those whose objects may be longer than is committed
 because a write to them failed, and those whose objects have lost bytes.
@@ -35,7 +35,7 @@ class Written:
 
 
 class ChunkWriter:
-    """Writes for one epoch. One write of a segment at a time; the caller sees to that, and commits."""
+    """Writes for one container epoch. One write of a segment at a time; the caller serialises and commits."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ChunkWriter:
             self._closed.add(layout.last.name)
 
     def discard(self, written: Written) -> None:
-        """What was written was not committed, and will not be: nobody ever reads its new objects."""
+        """What was written was not committed, and will not be: its new objects are orphans."""
         self._garbage.orphans.extend(written.new_chunks)
 
     def forget(self, chunks: Iterable[str]) -> None:
@@ -80,13 +80,13 @@ class ChunkWriter:
     async def write(self, layout: SegmentLayout, views: list[memoryview], length: int) -> Written:
         """Write the bytes behind the committed ones; return the layout and rows that would commit them.
 
-        On failure nothing is committed; chunks that may hold more than is committed get no more bytes,
-        objects that may exist for nothing are noted for deletion.
+        On failure nothing is committed; chunks that may have more than is committed get no more bytes,
+        objects that may be orphans are noted for deletion.
 
         A last chunk whose object is longer, shorter or gone is no failure: the bytes go into a new one. What
-        is lost was lost before; these bytes are not, and have to become durable all the same, or they would
-        hold the log and the cache until nothing else in the container can be appended to. It is what the
-        next owner would do, which never looks at older chunks.
+        is lost was lost before; these bytes are not, and have to be stored all the same, or the log and the
+        cache would fill up until nothing in the container can be appended to. The next owner would do the
+        same, since it never looks at older chunks.
         """
         if length == 0:
             after = replace(layout, owner_epoch=self._epoch)
@@ -132,7 +132,7 @@ class ChunkWriter:
         touched: list[AppendPiece],
         add_checksums: Callable[[], None],
     ) -> None:
-        """Write one piece; what certainly did not happen is taken from ``touched`` again."""
+        """Write one piece; a write that certainly did not happen is removed from ``touched``."""
         try:
             await self._io.write(piece, part, add_checksums)
         except (ChunkOffsetError, NoSuchChunkError):

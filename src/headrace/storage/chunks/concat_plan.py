@@ -1,7 +1,7 @@
 """Joining a sealed segment to the end of another: by copying if it is small, else by linking its chunks.
 
 Linking costs three rows whatever the size. But a transaction of a kilobyte would leave a chunk of a kilobyte
-in its stream for ever; so what is small is copied behind the target's last chunk and the source's chunks are
+in its stream for ever; so a small source is copied behind the target's last chunk, and its chunks are
 dropped.
 """
 

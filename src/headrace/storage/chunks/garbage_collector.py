@@ -1,4 +1,4 @@
-"""Deletes objects that nothing uses any more, then the rows that remembered them."""
+"""Deletes objects that nothing uses any more, then their rows."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.garbage import (
     GarbagePart,
     GarbageQueue,
-    is_leftover,
     is_of_later_owner,
+    is_orphan,
     plan_commits,
 )
 from headrace.storage.chunks.incarnation import Incarnation
-from headrace.storage.metadata.contract import RowArchive, RowStore
+from headrace.storage.metadata.contract import RowCatalogue, RowStore
 from headrace.storage.metadata.rows import chunk_key
 from headrace.storage.providers.contract import LIST_PAGE_OBJECTS_MAX
 
 _logger = logging.getLogger(__name__)
 
-#: Leftovers remembered while objects are listed, also those that the archive will claim; if there are more,
-#: objects are listed again.
-_LEFTOVERS_MAX: Final = 10_000
+#: Orphans remembered while objects are listed, also those that turn out to be of inactive segments; if there
+#: are more, objects are listed again.
+_LISTED_MAX: Final = 10_000
 
 #: Rows of deleted chunks that go in one commit, as far as its bytes are enough; one chunk may have more of
 #: them than a commit can hold.
 _ROWS_MAX: Final = 1000
 
-_DAMAGE_SAID_MAX: Final = 3
+_DAMAGE_REPORTED_MAX: Final = 3
 
 
 class GarbageCollector:
-    """Empties a GarbageQueue. ``on_deleted`` is told the names of chunks that are gone."""
+    """Empties a GarbageQueue. ``on_deleted`` is called with the names of chunks that are gone."""
 
     def __init__(
         self,
@@ -44,21 +44,21 @@ class GarbageCollector:
         garbage: GarbageQueue,
         config: SegmentStorageConfig,
         on_deleted: Callable[[Sequence[str]], None],
-        archive: RowArchive | None = None,
+        catalogue: RowCatalogue | None = None,
     ) -> None:
         self._io = io
         self._rows = rows
         self._garbage = garbage
         self._config = config
         self._on_deleted = on_deleted
-        self._archive = archive
+        self._catalogue = catalogue
         self.objects_deleted = 0
         self.leftovers_deleted = 0
 
     async def collect(self, objects_max: int = 1000) -> int:
         """Delete up to ``objects_max`` objects that nothing uses any more; return how many were.
 
-        An object that cannot be deleted is tried again in a later call.
+        The deletion of an object that fails is retried in a later call.
         """
         self._report_damaged()
         deleted = await self._delete_orphans(objects_max)
@@ -66,11 +66,11 @@ class GarbageCollector:
         failed: set[int] = set()
         while deleted < objects_max:
             count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
-            parts = self._garbage.next_batch(self._rows.get, loop.time(), count_max, failed)
+            parts = self._garbage.next_parts(self._rows.get, loop.time(), count_max, failed)
             self._report_damaged()
             if not parts and self._garbage.has_unread(loop.time()):
-                await asyncio.sleep(0)  # one look has a bound of its own
-                continue  # all that were looked at were damaged
+                await asyncio.sleep(0)  # one call has a bound of its own
+                continue  # all that were read were damaged
             if not parts:
                 break
             left = await self._io.delete([name for part in parts for name in part.chunks])
@@ -86,12 +86,14 @@ class GarbageCollector:
         return deleted
 
     def _report_damaged(self) -> None:
-        """Name what no object can be deleted for any more. Nobody needs these; they only take space."""
+        """Log the batches that were set aside. Their objects are not needed; they only take space."""
         damaged = self._garbage.take_damaged()
         if not damaged:
             return
-        words = "; ".join(map(str, damaged[:_DAMAGE_SAID_MAX]))
-        more = f"; and {len(damaged) - _DAMAGE_SAID_MAX} more" if len(damaged) > _DAMAGE_SAID_MAX else ""
+        words = "; ".join(map(str, damaged[:_DAMAGE_REPORTED_MAX]))
+        more = (
+            f"; and {len(damaged) - _DAMAGE_REPORTED_MAX} more" if len(damaged) > _DAMAGE_REPORTED_MAX else ""
+        )
         _logger.error(
             "damaged data: garbage is retained, because %d batches of it have damaged rows: %s%s",
             len(damaged),
@@ -100,7 +102,7 @@ class GarbageCollector:
         )
 
     async def _forget(self, parts: Sequence[GarbagePart]) -> None:
-        """Remove the rows of what was deleted: those of many short runs together."""
+        """Remove the rows of what was deleted: those of many small batches together."""
         try:
             for rows in plan_commits(parts, _ROWS_MAX, self._config.commit_bytes_max):
                 await self._rows.commit(rows)
@@ -119,20 +121,20 @@ class GarbageCollector:
         self._on_deleted(part.chunks)
         self.objects_deleted += len(part.chunks)
 
-    async def collect_leftovers(self, incarnation: Incarnation, epoch: int, owner: Callable[[], str]) -> int:
-        """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
+    async def collect_orphans(self, incarnation: Incarnation, epoch: int, owner: Callable[[], str]) -> int:
+        """Delete the orphans of former owners; return how many. Lists all objects.
 
-        Run it once after recovery, in the background: it pauses between pages of the listing. What cannot be
-        deleted is tried again with the orphans, in calls of :meth:`collect`.
+        Call it once after recovery, in the background: it pauses between pages of the listing. Deletions that
+        fail are retried with the orphans of this owner, in calls of :meth:`collect`.
 
         Nothing is deleted, now or later, if there are objects of later owners than this one (``epoch``, and
-        ``owner`` of the objects made here): what no row names then are data that this log has lost.
+        ``owner`` of the objects made here): objects that no row names are data that this log has lost then.
 
         Raises:
             StorageReadError: the listing broke off.
             HeadraceError: later objects cannot be protected now.
         """
-        later, names = await self._list_leftovers(incarnation.name, epoch, owner)
+        later, names = await self._list_orphans(incarnation.name, epoch, owner)
         if later:
             await incarnation.renew()
             _logger.error(
@@ -143,59 +145,59 @@ class GarbageCollector:
             )
             return 0
         deleted = 0
-        if len(names) < _LEFTOVERS_MAX:
+        if len(names) < _LISTED_MAX:
             for start in range(0, len(names), LIST_PAGE_OBJECTS_MAX):
-                deleted += await self._delete_leftovers(names[start : start + LIST_PAGE_OBJECTS_MAX])
+                deleted += await self._delete_listed(names[start : start + LIST_PAGE_OBJECTS_MAX])
                 await asyncio.sleep(self._config.leftovers_pause_s)
             return deleted
-        async for page in self._io.list():  # nearly all may be of inactive segments, and hide the others
+        async for page in self._io.list():  # nearly all may be of inactive segments, and hide orphans
             names = [
                 found.name
                 for found in page
-                if is_leftover(found.name, incarnation=incarnation.name, epoch=epoch, get=self._rows.get)
+                if is_orphan(found.name, incarnation=incarnation.name, epoch=epoch, get=self._rows.get)
             ]
-            deleted += await self._delete_leftovers(names)
+            deleted += await self._delete_listed(names)
             await asyncio.sleep(self._config.leftovers_pause_s)
         return deleted
 
-    async def _list_leftovers(
+    async def _list_orphans(
         self, incarnation: str, epoch: int, owner: Callable[[], str]
     ) -> tuple[str, list[str]]:
-        """Return an object of a later owner, if there is one, and those left over, as many as may be kept."""
+        """Return an object of a later owner, if any, and up to ``_LISTED_MAX`` that may be orphans."""
         names: list[str] = []
         async for page in self._io.list():
             for found in page:
                 name = found.name
                 if is_of_later_owner(name, incarnation=incarnation, epoch=epoch, owner=owner()):
                     return name, []
-                if len(names) < _LEFTOVERS_MAX and is_leftover(
+                if len(names) < _LISTED_MAX and is_orphan(
                     name, incarnation=incarnation, epoch=epoch, get=self._rows.get
                 ):
                     names.append(name)
             await asyncio.sleep(self._config.leftovers_pause_s)
         return "", names
 
-    async def _delete_leftovers(self, names: list[str]) -> int:
-        names = await self._drop_kept(names)
+    async def _delete_listed(self, names: list[str]) -> int:
+        names = await self._drop_inactive(names)
         left = await self._io.delete(names)
         if left:
-            kept = self._garbage.add_orphans(list(left))
+            noted = self._garbage.add_orphans(list(left))
             _logger.warning(
                 "of %d orphans %d could not be deleted, %d of them are retained until the next start: %s",
                 len(names),
                 len(left),
-                len(left) - kept,
+                len(left) - noted,
                 next(iter(left.values())),
             )
         self.leftovers_deleted += len(names) - len(left)
         return len(names) - len(left)
 
-    async def _drop_kept(self, names: list[str]) -> list[str]:
-        """Return those of ``names`` that are nobody's: no row in memory may mean that it was put away."""
-        if not names or self._archive is None:
+    async def _drop_inactive(self, names: list[str]) -> list[str]:
+        """Return those of ``names`` that no row in the catalogue of inactive segments names either."""
+        if not names or self._catalogue is None:
             return names
-        kept = await self._archive.find_chunks(names)
-        return [name for name in names if name not in kept]
+        inactive = await self._catalogue.find_chunks(names)
+        return [name for name in names if name not in inactive]
 
     async def _delete_orphans(self, objects_max: int) -> int:
         orphans = self._garbage.orphans
@@ -206,11 +208,11 @@ class GarbageCollector:
             try:
                 left = await self._io.delete(names)
             except BaseException:
-                self._garbage.add_orphans(names)  # also those that are gone: deleting again is fine
+                self._garbage.add_orphans(names)  # also deleted ones: deleting again is fine
                 raise
             deleted += count - len(left)
             if left:
                 self._garbage.add_orphans(list(left))
-                break  # enough for this time; the others would probably fail as well
+                break  # enough for this call: the next ones would probably fail as well
         self.objects_deleted += deleted
         return deleted

@@ -9,7 +9,7 @@ from headrace.storage.metadata.rows import INCARNATION_KEY, decode_incarnation_r
 
 
 class Incarnation:
-    """Drawn by the first owner of a row store, kept by later ones; see :meth:`renew`.
+    """Drawn by the first owner of a row store, used by later ones; see :meth:`renew`.
 
     Raises:
         DataCorruptionError: its row is damaged.
@@ -23,13 +23,13 @@ class Incarnation:
         self.name = self._draw() if row is None else decode_incarnation_row(row)
 
     async def commit(self) -> None:
-        """Make it durable, before any object is created: or a crash would leave one that is nobody's."""
+        """Make it durable, before any object is created, or a crash could leave one that is never deleted."""
         if not self._committed:
             await self._rows.commit({INCARNATION_KEY: encode_incarnation_row(self.name)})
             self._committed = True
 
     async def renew(self) -> None:
-        """Draw another one, durably: no object so far that no row names is garbage to anybody any more."""
+        """Draw another one, durably: no object made so far counts as an orphan any more."""
         name = self._draw()
         await self._rows.commit({INCARNATION_KEY: encode_incarnation_row(name)})
         self.name = name

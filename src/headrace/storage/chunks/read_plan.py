@@ -15,7 +15,7 @@ from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
 from headrace.storage.metadata.rows import CHECKSUM_GROUP_BLOCKS, full_group_count
 
 Locate = Callable[[int], tuple[Chunk, int]]
-"""Tells which chunk holds a byte of the segment, and at which offset in the segment that chunk starts."""
+"""Returns the chunk that holds a byte of the segment, and where in the segment that chunk starts."""
 
 
 @dataclass(slots=True)
@@ -77,12 +77,12 @@ def check_range(layout: SegmentLayout, offset: int, length: int) -> None:
 
 
 def plan_at_once(
-    layout: SegmentLayout, locate: Locate, offset: int, length: int, room: int, groups: ChecksumGroups
+    layout: SegmentLayout, locate: Locate, offset: int, length: int, bytes_max: int, groups: ChecksumGroups
 ) -> ReadPiece | None:
-    """Return the whole blocks of one chunk that hold ``[offset, offset + length)``, as far as ``room`` goes.
+    """Return the blocks of one chunk that hold ``[offset, offset + length)``, up to ``bytes_max`` bytes.
 
-    None if it holds no block, or nothing is stored there. A piece ends where a block ends, so somebody who
-    reads on from the end of a piece cut short has no byte read twice.
+    None if that is less than a block, or nothing is stored there. A piece ends where a block ends, so a
+    caller that reads on from the end of a shorter piece reads no byte twice.
 
     Raises:
         DataCorruptionError: checksums are missing or damaged.
@@ -94,8 +94,8 @@ def plan_at_once(
     begin = offset - start
     first = begin // block
     last = (begin + length - 1) // block
-    end = min((last + 1) * block, first * block + room // block * block, chunk.length)
-    if chunk.length <= first * block + room and last >= (chunk.length - 1) // block:
+    end = min((last + 1) * block, first * block + bytes_max // block * block, chunk.length)
+    if chunk.length <= first * block + bytes_max and last >= (chunk.length - 1) // block:
         end = chunk.length  # the last block is a short one
     if end <= begin:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class StoredSegmentInfo:
-    """What long-term storage knows about a segment. Lengths in bytes."""
+    """What long-term storage has of a segment. Lengths in bytes."""
 
     name: str
     length: int

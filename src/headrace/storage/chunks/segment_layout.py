@@ -3,12 +3,12 @@
 ::
 
     first chunk                                  last chunk
-    |------------|----------|-------- ... -------|-----~~~~~     ~ bytes nobody committed: they do not exist
+    |------------|----------|-------- ... -------|-----~~~~~     ~ not committed: they do not exist
     ^ first_chunk_start   ^ start_offset         ^ last_start
                                                        ^ length
 
 Two rows, however many chunks there are: its own and that of its last chunk. Nothing that changes a segment
-needs the chunks in between; who reads finds them in a :class:`ChunkIndex`.
+needs the chunks in between; a read finds them in a :class:`ChunkIndex`.
 
 A layout is never changed in place. Plans build a new one together with the rows that make it true.
 """

@@ -8,11 +8,11 @@ from types import TracebackType
 
 
 class SegmentLocks:
-    """Locks by name; those that nobody holds do not exist."""
+    """Locks by name; only those that are held exist."""
 
     def __init__(self) -> None:
         self._held: dict[str, deque[asyncio.Future[None]]] = {}
-        """Who waits, by name of what is held."""
+        """The callers that wait, by the name of the held lock."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -29,22 +29,22 @@ class SegmentLocks:
         if waiting is None:
             self._held[name] = deque()
             return
-        turn = asyncio.get_running_loop().create_future()
-        waiting.append(turn)
+        granted = asyncio.get_running_loop().create_future()
+        waiting.append(granted)
         try:
-            await turn
+            await granted
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release(name)  # it was handed to us at the moment in which we gave up
+            if granted.done() and not granted.cancelled():
+                self.release(name)  # it was granted at the moment of the cancellation
             raise
 
     def release(self, name: str) -> None:
-        """Hand the lock to whoever has waited longest."""
+        """Grant the lock to the caller that has waited longest."""
         waiting = self._held[name]
         while waiting:
-            turn = waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            granted = waiting.popleft()
+            if not granted.done():
+                granted.set_result(None)
                 return
         del self._held[name]
 

@@ -1,4 +1,4 @@
-"""Tells which rows are those of one segment: all that must be kept, together, for it to be found again."""
+"""The rows of one segment: all that are needed, together, to find its bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def walk_rows(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the rows of ``segment`` and of its chunks, with their keys; none if there is no such segment.
 
-    None either if it has more than ``chunks_max`` chunks: nobody looks at these then.
+    None either if it has more than ``chunks_max`` chunks: their rows are not read then.
 
     Raises:
         DataCorruptionError: one is damaged or missing.

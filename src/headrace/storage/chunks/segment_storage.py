@@ -1,11 +1,11 @@
-"""Segments in long-term storage: carries out what the plans decide, in the order that no crash can break.
+"""Segments in long-term storage: performs what the plans decide, in an order that is safe for a crash.
 
 Every modification is: write objects (durable), then commit rows (durable), then use the new layout. Until the
 commit nothing of it exists; what a failed or crashed attempt leaves in objects lies beyond every committed
 length or in objects no row names. Objects are deleted only after the commit that forgets them.
 
 A chunk is appended to only by the epoch that created it, and never again after a write to it failed: its
-object may be longer than we know. Modifications of one segment run one at a time; reads run at any time on
+object may be longer than is known. Modifications of one segment run one at a time; reads run at any time on
 the layout they found.
 """
 
@@ -39,13 +39,13 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.garbage import GarbageQueue
 from headrace.storage.chunks.garbage_collector import GarbageCollector
 from headrace.storage.chunks.incarnation import Incarnation
-from headrace.storage.chunks.kept_layouts import KeptLayouts
+from headrace.storage.chunks.layout_cache import LayoutCache
 from headrace.storage.chunks.read_plan import ReadPiece, check_range, plan_at_once, plan_read
 from headrace.storage.chunks.segment_info import StoredSegmentInfo
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout, walk_chunks
 from headrace.storage.chunks.segment_locks import SegmentLocks
 from headrace.storage.chunks.truncate_plan import check_truncate, plan_delete, plan_truncate
-from headrace.storage.metadata.contract import RowArchive, RowStore
+from headrace.storage.metadata.contract import RowCatalogue, RowStore
 from headrace.storage.metadata.joint_store import JointRowStore
 from headrace.storage.metadata.rows import (
     GARBAGE_PREFIX,
@@ -60,7 +60,7 @@ _logger = logging.getLogger(__name__)
 _READ_ATTEMPTS = 3
 
 ORPHANS_MAX = 10_000
-"""Objects made for nothing that are remembered for deletion; the next owner finds others."""
+"""Orphans of this owner that are remembered for deletion; the next owner finds others."""
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class SegmentStorageStatistics:
 class ChunkedSegmentStorage:
     """The segments of one container, as owned by one container epoch. Used on the container's loop.
 
-    A modifying call that was cancelled, or failed with an unknown outcome, may have happened: ``info`` tells.
+    A modifying call that was cancelled, or failed with an unknown outcome, may have happened: see ``info``.
     Cancel one only when the owner ends.
     """
 
@@ -118,7 +118,7 @@ class ChunkedSegmentStorage:
         epoch: int,
         entropy: Entropy,
         config: SegmentStorageConfig | None = None,
-        archive: RowArchive | None = None,
+        catalogue: RowCatalogue | None = None,
     ) -> None:
         self._config = config or SegmentStorageConfig()
         self._rows = JointRowStore(rows, self._config.commit_bytes_max)
@@ -128,10 +128,10 @@ class ChunkedSegmentStorage:
             parallel_max=self._config.read_parallel_max,
         )
         self._locks = SegmentLocks()
-        self._layouts = KeptLayouts(rows.get, epoch, self._config)
+        self._layouts = LayoutCache(rows.get, epoch, self._config)
         self._checksums = ChecksumGroups(rows.get)
         self._garbage = GarbageQueue(
-            runs_max=self._config.garbage_runs_max,
+            batches_max=self._config.garbage_runs_max,
             orphans_max=ORPHANS_MAX,
             delay_s=self._config.garbage_delay_s,
         )
@@ -146,14 +146,14 @@ class ChunkedSegmentStorage:
             block_bytes=self._config.block_bytes,
         )
         self._collector = GarbageCollector(
-            self._io, rows, self._garbage, self._config, self._writer.forget, archive
+            self._io, rows, self._garbage, self._config, self._writer.forget, catalogue
         )
         self._statistics = SegmentStorageStatistics()
 
     # ---------------------------------------------------------------------------------- what is there
 
     def info(self, segment: str) -> StoredSegmentInfo | None:
-        """Return what storage holds of a segment, or None. Raises: DataCorruptionError."""
+        """Return what storage has of a segment, or None. Raises: DataCorruptionError."""
         layout = self._layouts.find(segment)
         if layout is None:
             return None
@@ -185,11 +185,11 @@ class ChunkedSegmentStorage:
         ]
 
     def is_idle(self, segment: str) -> bool:
-        """Whether nothing changes the segment just now, or is about to."""
+        """Whether no call changes the segment, or waits to."""
         return segment not in self._locks
 
     def forget(self, segment: str) -> None:
-        """The rows of an idle segment were put away: unknown here until they are back in the row store."""
+        """The rows of a segment were evicted: it is unknown here until they are in the row store again."""
         self._layouts.forget(segment)
 
     def statistics(self) -> SegmentStorageStatistics:
@@ -228,7 +228,7 @@ class ChunkedSegmentStorage:
             NoSuchSegmentError: storage does not know the segment.
             SegmentTruncatedError: ``offset`` lies below the stored start offset.
             InvalidArgumentError: the range ends beyond the stored length.
-            StorageReadError: the store did not answer; ask again.
+            StorageReadError: the store did not answer; retry.
             DataCorruptionError: an object of the segment is missing, too short, or not what was written.
         """
         pieces = await self._plan_read(segment, offset, length)
@@ -256,13 +256,13 @@ class ChunkedSegmentStorage:
     ) -> tuple[int, int, FileSpan | None]:
         """Read the blocks that hold ``length`` bytes from ``offset`` on, as far as that takes no waiting.
 
-        Nothing is cut off at the end if ``buffer`` is larger than ``length`` by two blocks, or by one if
+        Nothing is left out at the end if ``buffer`` is larger than ``length`` by two blocks, or by one if
         ``length`` is whole blocks.
 
         Returns:
             ``(begin, end, span)``: ``buffer[begin:end]`` are the bytes from ``offset`` on, ``buffer[:begin]``
-            those in front; ``span`` is where else the former lie, for this turn of the loop, if that is an
-            open file. An empty range says nothing but that :meth:`read_some` has to be asked. Never raises.
+            those in front; ``span`` is where the former lie in an open file, if they do, for this iteration
+            of the loop. If the range is empty, :meth:`read_some` has to be called. Never raises.
         """
         local = self._io.local
         if local is None:
@@ -274,7 +274,7 @@ class ChunkedSegmentStorage:
             locate = self._layouts.locator(*found)
             piece = plan_at_once(found[0], locate, offset, length, len(buffer), self._checksums)
         except HeadraceError:
-            return 0, 0, None  # read_some will say it
+            return 0, 0, None  # read_some will raise it
         if piece is None:
             return 0, 0, None
         end = self._io.read_at_once(local, piece, buffer)
@@ -301,7 +301,7 @@ class ChunkedSegmentStorage:
             rows: Rows = {}
             layout.put_segment_row(rows)
             await self._commit(rows, segment)
-            self._layouts.keep(layout)
+            self._layouts.put(layout)
 
     async def write(
         self,
@@ -321,7 +321,7 @@ class ChunkedSegmentStorage:
             NoSuchSegmentError, SegmentSealedError, OffsetMismatchError, StorageFullError, ThrottledError:
                 nothing happened.
             FencedOutError: a newer owner has the segment.
-            StorageWriteError: ``info`` tells whether it happened.
+            StorageWriteError: ``info`` shows whether it happened.
         """
         views = [memoryview(buffer) for buffer in buffers]
         length = sum(map(len, views))
@@ -338,7 +338,7 @@ class ChunkedSegmentStorage:
                 raise OffsetMismatchError(segment, offset, layout.length)
             written = await self._writer.write(layout, views, length)
             await self._commit_written(written, written.rows, segment)
-            self._layouts.keep(written.after)
+            self._layouts.put(written.after)
         self._statistics.writes += 1
         self._statistics.bytes_written += length
 
@@ -352,10 +352,10 @@ class ChunkedSegmentStorage:
             rows: Rows = {}
             after.put_segment_row(rows)
             await self._commit(rows, segment)
-            self._layouts.keep(after)
+            self._layouts.put(after)
 
     async def truncate(self, segment: str, offset: int) -> None:
-        """Drop the bytes below ``offset``. Fine if they are gone already; allowed on sealed segments.
+        """Drop the bytes below ``offset``. Fine if they are dropped already; allowed on sealed segments.
 
         If damage hides which chunk holds ``offset``, all of them stay until a truncation to the last chunk.
 
@@ -369,20 +369,20 @@ class ChunkedSegmentStorage:
             if offset <= layout.start_offset:
                 return
             check_truncate(layout, offset)
-            index = await self._find_kept(layout, offset)
-            self._garbage.check_room()
+            index = await self._find_first_retained(layout, offset)
+            self._garbage.check_capacity()
             after, rows, garbage = plan_truncate(layout, index, offset, epoch=self._epoch)
             await self._commit(rows, segment, garbage=garbage)
-            self._layouts.keep(after)
+            self._layouts.put(after)
 
-    async def _find_kept(self, layout: SegmentLayout, offset: int) -> ChunkIndex | None:
-        """Return an index that knows the first chunk that a truncation keeps; None if damage hides it."""
+    async def _find_first_retained(self, layout: SegmentLayout, offset: int) -> ChunkIndex | None:
+        """Return an index that has the first chunk behind a truncation; None if damage hides it."""
         try:
             return (await self._layouts.reach(layout.segment, offset, offset + 1))[1]
         except CorruptionError as error:
             damage = str(error)
-        # A truncation is what takes readers past damage, and may not be what it stops: it stands in the log,
-        # and would end each owner anew. Nothing is dropped whose place nobody knows.
+        # A truncation is the way to skip damage, so damage must not make it fail: it stands in the log, and
+        # would end each owner anew. No chunk is dropped whose offset is unknown.
         _logger.error(
             "damaged data: %s; %r is truncated to %d, its chunks are retained", damage, layout.segment, offset
         )
@@ -391,18 +391,18 @@ class ChunkedSegmentStorage:
     async def concat(self, target: str, offset: int, source: str) -> None:
         """Add all of the sealed ``source`` at the end of ``target``, at ``offset``; forget the source.
 
-        Damage of the source's objects is no reason to fail: it goes with them.
+        Damage of the source's objects is no reason to fail: they are linked as they are.
 
         Raises:
             NoSuchSegmentError: for either of them.
             SegmentSealedError, SegmentNotSealedError, OffsetMismatchError, InvalidArgumentError,
             StorageFullError, ThrottledError, FencedOutError: nothing happened.
-            StorageWriteError, StorageReadError: ``info`` tells whether it happened.
+            StorageWriteError, StorageReadError: ``info`` shows whether it happened.
         """
         async with self._locks.hold(target, source):
             into, content = self._layouts.get_owned(target), self._layouts.get_owned(source)
             check_concat(into, offset, content)
-            self._garbage.check_room()
+            self._garbage.check_capacity()
             data = await self._read_to_copy(content)
             if data is not None:
                 forget, garbage = plan_delete(content)
@@ -415,13 +415,13 @@ class ChunkedSegmentStorage:
                 await self._commit(rows, target, source)
                 self._statistics.concats_linked += 1
             self._layouts.forget(source)
-            self._layouts.keep(after)
+            self._layouts.put(after)
 
     async def _read_to_copy(self, source: SegmentLayout) -> memoryview | None:
         """Return the bytes of a source that is to be copied; None if it has to be linked.
 
         Raises:
-            StorageReadError: the store did not answer; ask again.
+            StorageReadError: the store did not answer; retry.
         """
         small = 0 < source.length <= self._config.concat_copy_bytes_max
         if not small or not self._io.supports_append:
@@ -430,9 +430,9 @@ class ChunkedSegmentStorage:
             return await self.read_stored(source.segment, 0, source.length)
         except CorruptionError as error:
             damage = str(error)
-        # Linked, the damage stays where it is, for whoever reads it to find and for somebody to mend; the
-        # merge does not need these bytes, and the rest of the container not this merge. The last chunk gets
-        # no more bytes: they would share a block with the damage.
+        # If the source is linked, a reader finds the damage, and an operator may repair it; the merge does
+        # not need these bytes, and the container goes on. The last chunk gets no more bytes: they would share
+        # a block with the damage.
         _logger.error("damaged data: %s; %r is joined as it is", damage, source.segment)
         self._writer.close_last(source)
         return None
@@ -440,7 +440,7 @@ class ChunkedSegmentStorage:
     async def delete(self, segment: str) -> None:
         """Forget a segment; its objects are deleted later. Raises: NoSuchSegmentError, ThrottledError."""
         async with self._locks.hold(segment):
-            self._garbage.check_room()
+            self._garbage.check_capacity()
             rows, garbage = plan_delete(self._layouts.get_owned(segment))
             await self._commit(rows, segment, garbage=garbage)
             self._layouts.forget(segment)
@@ -450,18 +450,18 @@ class ChunkedSegmentStorage:
     async def collect_garbage(self, objects_max: int = 1000) -> int:
         """Delete up to ``objects_max`` objects that nothing uses any more; return how many were.
 
-        An object that cannot be deleted is tried again in a later call.
+        The deletion of an object that fails is retried in a later call.
         """
         self._load_garbage()
         return await self._collector.collect(objects_max)
 
-    async def collect_leftovers(self) -> int:
-        """Delete the objects that crashed writes of older epochs left; return how many. Lists all objects.
+    async def collect_orphans(self) -> int:
+        """Delete the orphans of former owners; return how many. Lists all objects.
 
-        Run it once after recovery, in the background: it pauses between pages of the listing. Deletes nothing
-        if the log is older than its objects, see :meth:`GarbageCollector.collect_leftovers`.
+        Call it once after recovery, in the background: it pauses between pages of the listing. It deletes
+        nothing if the log is older than its objects, see :meth:`GarbageCollector.collect_orphans`.
         """
-        return await self._collector.collect_leftovers(
+        return await self._collector.collect_orphans(
             self._incarnation, self._epoch, lambda: self._writer.owner
         )
 
@@ -476,9 +476,9 @@ class ChunkedSegmentStorage:
     async def _commit_written(
         self, written: Written, rows: Rows, *segments: str, garbage: GarbageRow | None = None
     ) -> None:
-        """Commit what was just written; objects made for it are for nothing if that did certainly not happen.
+        """Commit what was just written; its new objects are orphans if the commit certainly did not happen.
 
-        The next attempt makes others: a store that is refused often would fill up otherwise.
+        The next attempt makes others: with many refused commits the store would fill up otherwise.
         """
         try:
             await self._commit(rows, *segments, garbage=garbage)
@@ -489,25 +489,24 @@ class ChunkedSegmentStorage:
     async def _commit(self, rows: Rows, *segments: str, garbage: GarbageRow | None = None) -> None:
         """Commit ``rows``, with a GarbageRow for what they drop.
 
-        On failure the layouts of ``segments`` are built from their rows again when next needed, whichever
-        truth these tell; chunks just written stay as they are, for the commit may yet turn out to have
-        happened.
+        On failure the layouts of ``segments`` are built from their rows again when next needed, whatever
+        these say; chunks just written stay as they are, since the commit may turn out to have happened.
         """
         self._load_garbage()
-        run = None
+        batch = None
         if garbage is not None:
-            run = self._garbage.reserve(garbage, rows, asyncio.get_running_loop().time())
+            batch = self._garbage.reserve(garbage, rows, asyncio.get_running_loop().time())
         try:
             await self._rows.commit(rows)
         except BaseException:
             for segment in segments:
-                layout = self._layouts.find(segment)  # the one it was made from may have left memory
+                layout = self._layouts.find(segment)  # the one it was made from may have been evicted
                 if layout is not None:
                     self._layouts.forget(segment)
                     self._writer.close_last(layout)
-            if run is not None:
-                self._garbage.resync(run.number, self._rows.get, run.not_before)
+            if batch is not None:
+                self._garbage.resync(batch.number, self._rows.get, batch.not_before)
             raise
         self._statistics.commits += 1
-        if run is not None:
-            self._garbage.add(run)
+        if batch is not None:
+            self._garbage.add(batch)

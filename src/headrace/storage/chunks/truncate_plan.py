@@ -1,4 +1,4 @@
-"""Dropping a segment's head, or all of it: metadata first, objects later and by others."""
+"""Dropping a segment's head, or all of it: metadata here, objects later by the garbage collector."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def plan_truncate(
 ) -> tuple[SegmentLayout, Rows, GarbageRow | None]:
     """Drop the bytes below ``offset``: the new layout, its rows, and the chunks that became garbage.
 
-    Chunks that end at or before ``offset`` go; a chunk that ends behind it stays whole. ``offset`` lies above
-    the start offset (the caller has answered others), and ``index`` knows its chunk unless that is the last;
-    without an index no chunk goes, and the first ones may end below the new start.
+    Chunks that end at or before ``offset`` are dropped; a chunk that ends behind it stays whole. ``offset``
+    lies above the start offset, which the caller has checked, and ``index`` has its chunk unless that is the
+    last; without an index no chunk is dropped, and the first ones may end below the new start.
 
     Raises:
         InvalidArgumentError: ``offset`` lies beyond the stored length.

@@ -34,15 +34,15 @@ class RowStore(Protocol):
         """
 
 
-class RowArchive(Protocol):
-    """Rows of segments that are out of use, put away by the owner of the row store and brought back by it."""
+class RowCatalogue(Protocol):
+    """Rows of inactive segments: moved here from the row store at eviction, and back at activation."""
 
     async def find_chunks(self, names: Sequence[str]) -> set[str]:
-        """Return those of the chunks that have a row, put away or in the row store. Others never will again.
+        """Return those of the chunks that have a row, here or in the row store. Others never will again.
 
-        Rows go from the one to the other at any time: of each chunk it has to be told for one moment whether
-        either has its row. What cannot be known counts as a row.
+        Rows move between the two at any time: the answer for a chunk has to be true of both at one moment. A
+        row that may exist counts as one.
 
         Raises:
-            StorageReadError: it cannot be known now; ask again.
+            StorageReadError: it cannot be known now; retry.
         """

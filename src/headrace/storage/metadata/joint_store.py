@@ -1,8 +1,8 @@
 """Joins commits that are asked for at the same time: a thousand small flushes cost a few commits, not a
 thousand.
 
-While one commit is under way, those that are asked for meanwhile gather, and go together when it has
-ended. Nobody waits for company: a commit that is alone leaves at the end of the loop's turn.
+While one commit is in flight, those requested meanwhile gather, and are made together when it has ended. A
+commit that is alone is made at the end of the loop's iteration.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from headrace.storage.metadata.rows import size_of
 
 @dataclass(slots=True)
 class JointCommit:
-    """Changes that go together. The first who asked performs it; the others wait for what it tells them."""
+    """A commit batch. The first caller performs it; the others, its followers, wait for its outcome."""
 
     changes: dict[str, bytes | None]
     size: int
     followers: list[asyncio.Future[None]] = field(default_factory=list)
 
-    def tell(self, error: BaseException | None) -> None:
-        """Let the followers know how it ended. Each commit of theirs happened if, and only if, this did."""
+    def notify(self, error: BaseException | None) -> None:
+        """Notify the followers how it ended. Each commit of theirs happened if, and only if, this one did."""
         if isinstance(error, asyncio.CancelledError):
             error = StorageWriteError("the commit batch of these rows was stopped; they may be durable")
         for follower in self.followers:
@@ -39,7 +39,7 @@ class JointCommit:
 
 @dataclass(slots=True)
 class JointStatistics:
-    """Counts since creation: commits that were asked for, and those that were made."""
+    """Counts since creation: commits that were requested, and those that were made."""
 
     asked: int = 0
     made: int = 0
@@ -48,18 +48,18 @@ class JointStatistics:
 class JointRowStore:
     """A RowStore in front of another. Commits are made one at a time, in the order of the first in each.
 
-    Whoever is cancelled while somebody else performs its commit leaves it as it is: it may happen.
+    The commit of a follower that is cancelled may still happen.
 
     Args:
         rows: where the commits are made.
-        bytes_max: joint ones are no larger than this; one that is larger by itself goes alone.
+        bytes_max: joint ones are no larger than this; a single one that is larger is made alone.
     """
 
     def __init__(self, rows: RowStore, bytes_max: int) -> None:
         self._rows = rows
         self._bytes_max = bytes_max
         self._gathering: JointCommit | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.statistics = JointStatistics()
 
     def get(self, key: str) -> bytes | None:
@@ -72,7 +72,7 @@ class JointRowStore:
         """See ``RowStore.commit``.
 
         Raises:
-            StorageWriteError: the outcome is unknown; somebody else was stopped while performing it.
+            StorageWriteError: the outcome is unknown; the caller that performed it was cancelled.
         """
         self.statistics.asked += 1
         size = size_of(changes)
@@ -90,9 +90,9 @@ class JointRowStore:
         self._gathering = joint
         error: BaseException | None = None
         try:
-            if not self._turn.locked():
+            if not self._lock.locked():
                 await asyncio.sleep(0)
-            async with self._turn:
+            async with self._lock:
                 if self._gathering is joint:
                     self._gathering = None
                 self.statistics.made += 1
@@ -103,4 +103,4 @@ class JointRowStore:
         finally:
             if self._gathering is joint:
                 self._gathering = None
-            joint.tell(error)
+            joint.notify(error)

@@ -1,7 +1,7 @@
 """Rows of chunk metadata, byte for byte.
 
 Everything is big-endian; a name is a 16-bit length and that many bytes of UTF-8. Each row begins with its
-version and ends with the crc32c of all bytes before, so that a damaged row is recognised whoever kept it.
+version and ends with the crc32c of all bytes before, so that a damaged row is recognised wherever it was.
 
 =================  ===================================  ===================================================
 Key                Row                                  Life

@@ -1,7 +1,7 @@
-"""What the filesystem provider does in its threads: one function for each thing that blocks.
+"""What the filesystem provider does in its threads: one function for each blocking call.
 
-They share no state with the loop: each opens the file by its path, works and closes it, so a caller that has
-left leaves nothing behind. Here ``OSError`` becomes an error of ours.
+They share no state with the loop: each opens the file by its path, works and closes it, so nothing is left
+open after a cancelled caller. Here ``OSError`` becomes a ``HeadraceError``.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from headrace.storage.providers.written_window import StaleRange
 
 _VECTORS_MAX: Final = 1024
 _WRITE_BACK_BYTES: Final = 4 * MIB
-"""So much is written before the disk is set to work on it, beside the copying of the next."""
+"""After so many bytes the system is asked to write them back, while the next ones are copied."""
 
 _LIST_OBJECTS: Final = 250
-"""Objects listed and directories looked into in one go of a thread, which shares the interpreter with the
+"""Objects listed and directories read by one call of a thread, which shares the interpreter with the
 loop."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _AT_ONCE: Final = os.O_NONBLOCK
-"""Opening what should be a chunk file. It changes nothing for a file; a pipe in its place, without anybody at
-its other end, would keep the thread for ever. What is read from one, or written at an offset, is an OSError.
+"""Opening what should be a chunk file. It changes nothing for a file; a pipe in its place whose other end is
+not open would block the thread for ever. Reading from a pipe, or writing at an offset, raises an OSError.
 """
 
 
 class Wanted:
-    """Whether the caller of a create still waits; the loop says no, the thread looks.
+    """Whether the caller of a create still waits; set by the loop, read by the thread.
 
     If it looks before that, the file is there when its caller deletes it.
     """
@@ -78,7 +78,7 @@ def create_file(
         ChunkExistsError: there is one.
         StorageFullError: there is no space; nothing is left of it.
         StorageWriteError: it is there or not, whole or in part. Or its directory is gone although it was
-            there: a file system that was taken away would leave nothing else of what is written now.
+            there: if a file system was unmounted, what is written now would be hidden later.
     """
     try:
         descriptor = _open_new(files, path, proof, may_make=bool(unsynced))
@@ -148,7 +148,7 @@ def append_file(
                     beside()
                 files.fdatasync(descriptor)
             except OSError as error:
-                # What was there before is durable; cutting off what we added restores exactly that.
+                # What was there before is durable; removing what was added restores exactly that.
                 if error.errno in _FULL and _succeeds(files.ftruncate, descriptor, offset):
                     raise StorageFullError(f"{name}: {error}") from error
                 raise
@@ -172,12 +172,12 @@ def _closing(files: Filesystem, descriptor: int) -> Iterator[None]:
 
 
 def close_quietly(files: Filesystem, descriptor: int) -> None:
-    """Close a file of which nothing more is wanted; whether that fails changes nothing then."""
+    """Close a file that is not needed any more; a failure changes nothing then."""
     _succeeds(files.close, descriptor)
 
 
 def _write_all(files: Filesystem, descriptor: int, buffers: Sequence[Buffer], offset: int) -> None:
-    """Write everything; what is much is on its way to the disk when this returns."""
+    """Write everything; large amounts are being written back when this returns."""
     pending = [memoryview(buffer) for buffer in buffers if len(buffer)]
     is_large = sum(map(len, pending)) >= _WRITE_BACK_BYTES
     first = 0
@@ -200,7 +200,7 @@ def _write_all(files: Filesystem, descriptor: int, buffers: Sequence[Buffer], of
 
 
 def drop_from_cache(files: Filesystem, root: str, stale: Sequence[StaleRange]) -> int:
-    """Have the system forget pages of chunks below ``root``; return how many bytes that were at most.
+    """Drop pages of chunks below ``root`` from the page cache; return how many bytes that were at most.
 
     Files that are gone, and failures, are passed over: this changes where bytes are read from, not what they
     are.
@@ -219,31 +219,31 @@ def drop_from_cache(files: Filesystem, root: str, stale: Sequence[StaleRange]) -
     return dropped
 
 
-class KeptDescriptor:
-    """A descriptor on its way from the thread that opened it to the loop, which may have lost interest.
+class DescriptorHandover:
+    """A descriptor that the thread that opened it gives to the loop, whose caller may have been cancelled.
 
-    Opening may hang like any other call, so the loop does not open files itself.
+    Opening may stall like any other call, so the loop does not open files itself.
     """
 
-    __slots__ = ("_descriptors", "_files", "_left")
+    __slots__ = ("_abandoned", "_descriptors", "_files")
 
     def __init__(self, files: Filesystem) -> None:
         self._files = files
         self._descriptors: list[int] = []
-        self._left = False
+        self._abandoned = False
 
-    def give(self, descriptor: int) -> None:
-        """In the thread: hand it over, or close it if nobody waits any more."""
+    def put(self, descriptor: int) -> None:
+        """In the thread: hand it over, or close it if it was abandoned."""
         self._descriptors.append(descriptor)
-        if self._left:
-            self.leave()
+        if self._abandoned:
+            self.abandon()
 
     def take(self) -> int:
         return self._descriptors.pop()
 
-    def leave(self) -> None:
-        """On the loop: never mind. Whichever side comes second closes it."""
-        self._left = True
+    def abandon(self) -> None:
+        """On the loop: it is not needed. The second of the two sides closes it."""
+        self._abandoned = True
         try:
             descriptor = self._descriptors.pop()
         except IndexError:
@@ -259,11 +259,11 @@ def read_file(
     done: int,
     offset: int,
     length: int,
-    kept: KeptDescriptor | None,
+    handover: DescriptorHandover | None,
 ) -> tuple[memoryview, int]:
     """Read what is missing behind the first ``done`` bytes of ``view``; an empty one is made here.
 
-    So a read that waits for its turn takes no memory. The file's descriptor goes to ``kept``, if given.
+    So a read that waits for a thread takes no memory. The file's descriptor goes to ``handover``, if given.
 
     Returns:
         The memory, and how many bytes were read now: fewer than missing only at the end of the file.
@@ -286,10 +286,10 @@ def read_file(
         raise NoSuchChunkError(name) from None
     except OSError as error:
         raise StorageReadError(f"{name}: {error}") from error
-    if kept is None:
+    if handover is None:
         close_quietly(files, descriptor)
     else:
-        kept.give(descriptor)
+        handover.put(descriptor)
     return view, done - begun
 
 
@@ -313,12 +313,12 @@ def delete_file(files: Filesystem, name: str, path: str) -> None:
 
 
 def list_some(files: Filesystem, root: str, pending: list[str], prefix: str) -> list[ChunkObject]:
-    """Take paths from ``pending`` until a page is full, or many directories were looked into; what is met in
-    one is added to ``pending``. The page may be empty then.
+    """Take paths from ``pending`` until a page is full, or many directories were read; the entries of one are
+    added to ``pending``. The page may be empty then.
 
     ``pending`` has at most the names of the directories on one path, so it is as long as the longest of
     these. Links to directories are not followed: what lies there may have another name, under which it would
-    be taken for a leftover and deleted.
+    be taken for an orphan and deleted.
     """
     page: list[ChunkObject] = []
     looks = 0

@@ -8,8 +8,8 @@
    empty part becomes ``%empty``.
 3. The file gets the suffix ``.chunk``. A directory whose name would end so has its last letter encoded;
    so has one in the root whose name would be ``PRESENT``, which is a file there.
-4. A part longer than 200 characters is cut into directories that end in ``%``. A rest that begins with ``.``
-   has that dot encoded as well.
+4. A part longer than 200 characters is split into directories that end in ``%``. A rest that begins with
+   ``.`` has that dot encoded as well.
 
 Source: docs/formats/chunk-names.md.
 """
@@ -27,7 +27,7 @@ _EMPTY: Final = "%empty"
 _PIECE_CHARS_MAX: Final = 200
 """File systems allow 255 bytes; the suffix and a ``%`` have to fit too."""
 
-_PATHS_KEPT: Final = 2048
+_PATHS_CACHED: Final = 2048
 """A chunk is written many times, and read many times."""
 
 _SAFE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.#=")
@@ -36,7 +36,7 @@ _QUOTED: Final = [chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in ran
 _HEX: Final = re.compile(rb"%([0-9A-F]{2})")
 
 
-@lru_cache(_PATHS_KEPT)
+@lru_cache(_PATHS_CACHED)
 def encode_chunk_path(name: str) -> str:
     """Return the path of a chunk's file, relative to the root, with ``/`` between its parts."""
     parts = [_quote(part) for part in name.split("/")]
@@ -87,7 +87,7 @@ def _quote(part: str) -> str:
 
 
 def _quote_dot(piece: str) -> str:
-    """Let no directory entry be ``.`` or ``..``, or hidden."""
+    """Encode a leading dot: no directory entry is ``.`` or ``..``, or hidden."""
     return "%2E" + piece[1:] if piece.startswith(".") else piece
 
 

@@ -1,7 +1,7 @@
-"""The threads that touch chunk files, apart by what they do, so that what hangs holds up only its like.
+"""The threads that touch chunk files, one pool for each kind of call: a stall delays its own kind only.
 
-On a file system that is mounted over a network a call may hang for minutes. Hung writes then must not keep
-anybody from reading, and neither may the deletion of a million objects.
+On a file system that is mounted over a network a call may stall for minutes. Stalled writes must not delay
+reads then, and neither may the deletion of a million objects.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ T = TypeVar("T")
 class ChunkThreads:
     """Three bounded pools, which belong to it. Used on one event loop.
 
-    What is performed raises no ``OSError``; one that comes all the same is the system's, which gives no
-    thread: then nothing was performed, and whoever asked is told what the provider's contract has for that.
+    What is performed raises no ``OSError``; if there is one, the system gave no thread: then nothing was
+    performed, and the caller gets the error that the provider's contract has for that.
     """
 
     def __init__(self, writes: BlockingWork, reads: BlockingWork, chores: BlockingWork) -> None:
@@ -41,7 +41,7 @@ class ChunkThreads:
 
     @classmethod
     def shared(cls, pool: BlockingWork) -> Self:
-        """Do everything in one pool: for tools, and for storage that does not hang."""
+        """Do everything in one pool: for tools, and for storage that does not stall."""
         return cls(pool, pool, pool)
 
     async def write(self, fn: Callable[..., T], *args: Any) -> T:
@@ -59,21 +59,21 @@ class ChunkThreads:
             raise StorageReadError(str(error)) from error
 
     async def remove(self, fn: Callable[..., T], *args: Any) -> T:
-        """Perform a deletion, which nobody waits for impatiently. Raises: as :meth:`write`."""
+        """Perform a deletion, which is not urgent. Raises: as :meth:`write`."""
         try:
             return await perform(self._chores, fn, *args)
         except OSError as error:
             raise StorageWriteError(str(error)) from error
 
     async def look(self, fn: Callable[..., T], *args: Any) -> T:
-        """Perform a look at files that nobody waits for impatiently. Raises: as :meth:`read`."""
+        """Perform a look at files, which is not urgent. Raises: as :meth:`read`."""
         try:
             return await perform(self._chores, fn, *args)
         except OSError as error:
             raise StorageReadError(str(error)) from error
 
     def begin(self, fn: Callable[..., Any], args: tuple[Any, ...], done: Done) -> None:
-        """Perform something that nobody waits for; ``done(result, error)`` is called on the loop behind it.
+        """Perform ``fn`` without a caller that waits; ``done(result, error)`` is called on the loop after it.
 
         Raises:
             MailboxFullError, ClosedError: it was not begun.
@@ -98,10 +98,10 @@ class ChunkThreads:
         }
 
 
-class Errand:
-    """A call for a thread to make, unless whoever asked for it has left before.
+class CancellableCall:
+    """A call for a thread to make, unless its caller was cancelled before.
 
-    Without this, a store that hung for an hour would first have to answer everything that was given up in
+    Without this, a store that stalled for an hour would first have to answer all calls that were cancelled in
     that hour; and what waits in the queue would keep its buffers.
     """
 
@@ -117,11 +117,11 @@ class Errand:
 
 async def perform(pool: BlockingWork, fn: Callable[..., T], *args: Any) -> T:
     """Perform ``fn(*args)`` in ``pool``; if the caller is cancelled before a thread takes it, never."""
-    errand = Errand(fn, args)
-    del args  # or the frame, which a traceback may keep for a while, would have the buffers
+    cancellable = CancellableCall(fn, args)
+    del args  # or this frame, which a traceback may keep for a while, would have the buffers
     try:
-        result: T = await pool.run(errand)
+        result: T = await pool.run(cancellable)
     except asyncio.CancelledError:
-        errand.call = None
+        cancellable.call = None
         raise
     return result

@@ -9,7 +9,7 @@ from headrace.runtime.settings import internal, tunable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkThreadsConfig:
-    """How many calls of each kind are under way at the same time; further ones wait for a thread."""
+    """How many calls of each kind are made at the same time; further ones wait for a thread."""
 
     writes: int = tunable(
         4, low=1, high=256, simulate=(1, 2), help="Threads that create chunk files and append to them."

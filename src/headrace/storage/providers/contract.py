@@ -1,4 +1,4 @@
-"""The contract of a chunk provider: named objects in long-term storage, the only door to it.
+"""The contract of a chunk provider: named objects in long-term storage. All access goes through it.
 
 An object is created once, grows at its end if the provider can append, and is deleted; nothing else.
 Providers do not fence, lock or remember: names are unique per container epoch, so two owners never write one
@@ -12,14 +12,14 @@ returned                    it happened and is durable
 any RequestError            it did not happen; what the object holds did not change
 StorageFullError            it did not happen; the object holds what it held (a failed create: no object)
 StorageWriteError           unknown: the object may exist, may hold none, some or all of the bytes
-StorageReadError            the read did not happen; ask again
-cancelled                   as StorageWriteError: the work may go on behind the caller's back
+StorageReadError            the read did not happen; retry
+cancelled                   as StorageWriteError: the work may go on after the caller was cancelled
                             (an object that a cancelled create makes may be removed again)
 ==========================  ============================================================================
 
 An unknown outcome is no failure, and such a call is never retried on the same object: its first attempt may
 still be in flight, and may undo what it did. A provider that retries requests by itself, or whose library
-does, has to tell its own object from another's before it raises ChunkExistsError.
+does, has to distinguish its own object from another's before it raises ChunkExistsError.
 
 A store that cannot append says so (``supports_append``); append is emulated only where what an object held
 stays durable whatever becomes of the call. A store that takes fewer names than these encodes them.
@@ -43,7 +43,7 @@ CHUNK_NAME_BYTES_MAX: Final = 1024
 
 @dataclass(slots=True)
 class ChunkObject:
-    """One object as the provider sees it: ``length`` in bytes, including bytes nobody ever committed."""
+    """One object as the provider sees it: ``length`` in bytes, including bytes that were never committed."""
 
     name: str
     length: int
@@ -65,8 +65,9 @@ class ChunkProvider(Protocol):
     ) -> None:
         """Create the object with this content, durably.
 
-        The buffers must not change until the call returns. ``beside`` is called once before that, wherever
-        the work is done, which may be another thread; if the call fails, perhaps never. It must not raise.
+        The buffers must not change until the call returns. ``beside`` is called once before that, in the
+        thread that does the work, which may be another one; if the call fails, perhaps never. It must not
+        raise.
 
         Raises:
             ChunkExistsError: an object of that name exists; it was not touched.
@@ -116,7 +117,7 @@ class ChunkProvider(Protocol):
         """
 
     async def close(self) -> None:
-        """Let go of descriptors and connections. Idempotent."""
+        """Release descriptors and connections. Idempotent."""
 
 
 def check_chunk_name(name: str) -> None:

@@ -5,7 +5,7 @@ in threads (:mod:`.chunk_threads`) and share no state with the loop. Only the lo
 reads of what is in the page cache: those are tried without blocking first, because a hop to a thread costs
 twice as much as a warm read.
 
-What was written longest ago leaves the page cache (:mod:`.written_window`); what readers fetch comes back.
+What was written longest ago is dropped from the page cache (:mod:`.written_window`).
 
 Directories are never removed: one per stream that ever had a chunk here.
 """
@@ -26,7 +26,7 @@ from headrace.runtime.filesystem import Filesystem, OsFilesystem
 from headrace.runtime.open_file import OpenFile
 from headrace.runtime.settings import internal, tunable
 from headrace.storage.providers.chunk_files import (
-    KeptDescriptor,
+    DescriptorHandover,
     Wanted,
     append_file,
     close_quietly,
@@ -79,14 +79,14 @@ class ChunkFilesStatistics:
     """Counts since creation."""
 
     bytes_dropped: int = 0
-    """Of what was written, that the system was told to forget: later reads of them go to the medium."""
+    """Written bytes that were dropped from the page cache: later reads of them go to the medium."""
 
 
 class FilesystemChunkProvider:
     """Files below ``root``, which must exist. Belongs to one event loop.
 
-    While there is no file ``proof``, if one is named, no directory is made: that of another file system would
-    be there if it were mounted.
+    While there is no file ``proof``, if one is named, no directory is made: its absence means that a file
+    system is not mounted.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class FilesystemChunkProvider:
         self._threads = threads
         self._config = config or FilesystemProviderConfig()
         self._open: OrderedDict[str, OpenFile] = OrderedDict()
-        self._opening: dict[str, set[KeptDescriptor]] = {}
-        """Descriptors that threads may still hand over. A deletion takes them out: they are not kept."""
+        self._opening: dict[str, set[DescriptorHandover]] = {}
+        """Descriptors that threads may still hand over. A deletion removes them: they are closed then."""
         self._synced_directories: set[str] = set()
         self._written = WrittenWindow(self._config.written_cache_bytes)
         self._dropping: frozenset[str] = frozenset()
-        """Chunks of which something is leaving the page cache, in a thread."""
-        # The simulated disk has no page cache to ask.
+        """Chunks of which something is being dropped from the page cache, in a thread."""
+        # The simulated disk has no page cache.
         self._reads_at_once = bool(_RWF_NOWAIT) and isinstance(filesystem, OsFilesystem)
         self._statistics = ChunkFilesStatistics()
 
@@ -154,7 +154,7 @@ class FilesystemChunkProvider:
     async def delete(self, name: str) -> None:
         self._forget(name)
         await self._threads.remove(delete_file, self._files, name, self._path(name))
-        self._forget(name)  # a read may have opened it meanwhile, or a late write have noted it
+        self._forget(name)  # a read may have opened it meanwhile, or a late write noted it
 
     def _note_written(self, name: str, offset: int, length: int) -> None:
         self._written.note(name, offset, length)
@@ -186,31 +186,31 @@ class FilesystemChunkProvider:
     async def _read_in_thread(
         self, name: str, view: memoryview, done: int, offset: int, length: int
     ) -> tuple[memoryview, int]:
-        kept: KeptDescriptor | None = None
+        handover: DescriptorHandover | None = None
         if self._reads_at_once and name not in self._open:
-            kept = KeptDescriptor(self._files)
-            self._opening.setdefault(name, set()).add(kept)
+            handover = DescriptorHandover(self._files)
+            self._opening.setdefault(name, set()).add(handover)
         path = self._path(name)
         try:
             answer = await self._threads.read(
-                read_file, self._files, name, path, view, done, offset, length, kept
+                read_file, self._files, name, path, view, done, offset, length, handover
             )
-            if kept is not None and kept in self._opening.get(name, ()):
-                self._keep(name, kept.take())
+            if handover is not None and handover in self._opening.get(name, ()):
+                self._cache_file(name, handover.take())
         finally:
-            if kept is not None:
-                kept.leave()
-                self._stop_opening(name, kept)
+            if handover is not None:
+                handover.abandon()
+                self._stop_opening(name, handover)
         return answer
 
-    def _stop_opening(self, name: str, kept: KeptDescriptor) -> None:
+    def _stop_opening(self, name: str, handover: DescriptorHandover) -> None:
         opening = self._opening.get(name, set())
-        opening.discard(kept)
+        opening.discard(handover)
         if not opening:
             self._opening.pop(name, None)
 
     def _read_cached(self, name: str, offset: int, length: int) -> tuple[memoryview, int]:
-        """Return memory for the bytes, and how many are in it; none if that is for the thread to do."""
+        """Return memory for the bytes, and how many are in it; none if a thread has to read them."""
         if name not in self._open or length > self._config.read_at_once_bytes_max:
             return memoryview(b""), 0
         view = memoryview(bytearray(length))
@@ -232,12 +232,12 @@ class FilesystemChunkProvider:
         return done
 
     def open_file(self, name: str) -> OpenFile | None:
-        # What was read a moment ago may have left the page cache since, and would come from the disk again.
+        # What was just read may have been dropped from the page cache since: it would be read from the disk.
         return None if name in self._dropping else self._open.get(name)
 
     def reopen(self, name: str) -> None:
-        for kept in self._opening.pop(name, ()):
-            kept.leave()  # so that the thread closes it, if it still reads
+        for handover in self._opening.pop(name, ()):
+            handover.abandon()  # so that the thread closes it, if it still reads
         file = self._open.pop(name, None)
         if file is not None:
             self._close_file(file)
@@ -256,7 +256,7 @@ class FilesystemChunkProvider:
     # ---------------------------------------------------------------------------------- ending
 
     async def close(self) -> None:
-        self._reads_at_once = False  # reads that end behind this keep no descriptor
+        self._reads_at_once = False  # reads that end after this keep no descriptor
         self._close_files()
 
     def _close_files(self) -> None:
@@ -284,8 +284,8 @@ class FilesystemChunkProvider:
         lineage.append(self._root)
         return lineage
 
-    def _keep(self, name: str, descriptor: int) -> None:
-        """Keep a descriptor for the next read, unless another read was faster."""
+    def _cache_file(self, name: str, descriptor: int) -> None:
+        """Keep a descriptor open for the next read, unless another read was faster."""
         if not self._reads_at_once or name in self._open:
             close_quietly(self._files, descriptor)
             return

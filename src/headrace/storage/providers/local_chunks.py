@@ -1,4 +1,4 @@
-"""What only a provider whose objects are files of this machine can do, asked for by ``ChunkProvider.local``.
+"""What only a provider whose objects are files of this machine can do: see ``ChunkProvider.local``.
 
 A store without it serves the same reads, each by a call that waits.
 """
@@ -11,12 +11,12 @@ from headrace.runtime.open_file import OpenFile
 
 
 class LocalChunks(Protocol):
-    """Objects whose bytes may be at hand. Nothing here waits or raises; all calls on the event loop."""
+    """Objects whose bytes may be in the page cache. No call waits or raises; all run on the event loop."""
 
     def read_at_once(self, name: str, offset: int, buffer: memoryview) -> int:
-        """Copy what can be had without waiting from ``offset`` on; return how many bytes that were.
+        """Copy what can be read without waiting from ``offset`` on; return how many bytes that were.
 
-        0 says nothing about the object, only that ``read`` of the provider has to be asked.
+        0 says nothing about the object: ``read`` of the provider has to be called.
         """
 
     def open_file(self, name: str) -> OpenFile | None:

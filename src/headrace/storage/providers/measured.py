@@ -1,4 +1,4 @@
-"""Counts what is asked of a chunk provider."""
+"""Counts the calls of a chunk provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ProviderStatistics:
     bytes_read: int = 0
     reads: int = 0
     reads_at_once: int = 0
-    """Reads answered without leaving the loop, as far as the provider was asked for that."""
+    """Reads answered on the loop, without a thread."""
 
 
 class MeasuredChunkProvider(ChunkProviderWrapper):

@@ -85,7 +85,7 @@ class MemoryChunkProvider:
             yield found[start : start + LIST_PAGE_OBJECTS_MAX]
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
     def _get(self, name: str) -> bytearray:
         try:

@@ -1,6 +1,6 @@
 """Gives every call of a chunk provider a timeout, and retries reads that fail.
 
-So a reader of history does not learn that a store refused one request in a thousand.
+So a reader of history does not notice that a store refused one request in a thousand.
 
 Writes are not retried here. When the outcome of one is unknown, what the object holds is no proof: bytes
 that a failed sync left in memory have the right length too, and a stalled write may end later and remove its

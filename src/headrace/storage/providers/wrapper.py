@@ -1,4 +1,4 @@
-"""What every wrapper of a chunk provider begins with: all calls passed on as they are."""
+"""The base of wrappers of a chunk provider: all calls are passed on as they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.storage.providers.local_chunks import LocalChunks
 
 
 class ChunkProviderWrapper:
-    """A provider that is another one, as far as a subclass changes nothing."""
+    """A provider that behaves as another one, as far as a subclass changes nothing."""
 
     def __init__(self, provider: ChunkProvider) -> None:
         self.provider = provider

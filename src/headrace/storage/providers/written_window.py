@@ -1,10 +1,10 @@
-"""Which bytes of which chunks were written last, and which have become old enough to leave the page cache.
+"""Which bytes of which chunks were written last, and which are old enough to be dropped from the page cache.
 
-What a store writes stays in the page cache until the system needs the memory, though hardly anybody reads it:
-readers at the tail are served from memory of our own, and those far behind come for what was written long
-ago. So a writer takes every free page once, and on a virtual machine that gives free memory back to its host
-a page taken for the first time costs ten times what it costs to fill it. With a window, the pages of what is
-old are used again for what is new.
+What a store writes stays in the page cache until the system needs the memory, though it is hardly ever read:
+readers at the tail are served from the cache of the process, and readers far behind need what was written
+long ago. So a writer takes every free page once, and on a virtual machine that returns free memory to its
+host a page taken for the first time costs ten times what it costs to fill it. With a window, the pages of old
+bytes are used again for new ones.
 
 Pure bookkeeping, with bounds of its own; what it forgets is left to the system.
 """
@@ -16,7 +16,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 CHUNKS_MAX: Final = 10_000
-"""More chunks at a time are not followed: the oldest are handed out early."""
+"""Of more chunks than these the oldest are handed out early."""
 
 STALE_MAX: Final = 1000
 """Ranges handed out at a time."""
@@ -25,7 +25,7 @@ _STEP_BYTES: Final = 4 << 20
 """So much at least of a long range is handed out at once."""
 
 _SLACK: Final = 16
-"""What is handed out makes room for one part in so many of the window: few and large rounds."""
+"""One part in so many of the window is freed at a time: few and large rounds."""
 
 
 class StaleRange(NamedTuple):
@@ -63,7 +63,7 @@ class WrittenWindow:
             self.bytes -= known[1] - known[0]
         self._ranges[name] = (begin, end)
         self.bytes += end - begin
-        if len(self._ranges) > 2 * CHUNKS_MAX:  # nobody took what is stale for a long time
+        if len(self._ranges) > 2 * CHUNKS_MAX:  # what is stale was not taken for a long time
             self.forget(next(iter(self._ranges)))
 
     def forget(self, name: str) -> None:
@@ -72,7 +72,7 @@ class WrittenWindow:
         self.bytes -= end - begin
 
     def take_stale(self) -> list[StaleRange]:
-        """Return the oldest ranges, if the window is over, so that there is room for a while."""
+        """Return the oldest ranges, if the window is exceeded, so that it is not for a while."""
         stale: list[StaleRange] = []
         if not self.is_over:
             return stale

@@ -96,7 +96,7 @@ async def test_chunks_of_inactive_segments_are_not_left_over(bench):
     of_nobody = chunk_name("s/gone.99", 1, 0, incarnation, bytes(12))
     await bench.chunks.create(of_nobody, [memoryview(b"x")])
     container = await bench.start()
-    await container.tiers.storage.collect_leftovers()
+    await container.tiers.storage.collect_orphans()
     assert of_nobody not in {found.name async for page in bench.chunks.list() for found in page}
     for name in (A, B):
         assert await read_all(container, name) == name.encode()
@@ -105,7 +105,7 @@ async def test_chunks_of_inactive_segments_are_not_left_over(bench):
 async def test_more_chunks_of_inactive_segments_than_are_remembered_hide_nothing_that_is_left_over(
     bench, monkeypatch
 ):
-    monkeypatch.setattr("headrace.storage.chunks.garbage_collector._LEFTOVERS_MAX", 3)
+    monkeypatch.setattr("headrace.storage.chunks.garbage_collector._LISTED_MAX", 3)
     container = bench.container
     inactive = [f"s/a{number}" for number in range(5)]
     await fill(container, *inactive)
@@ -116,7 +116,7 @@ async def test_more_chunks_of_inactive_segments_than_are_remembered_hide_nothing
     for name in leftovers:
         await bench.chunks.create(name, [memoryview(b"x")])
     container = await bench.start()
-    assert await container.tiers.storage.collect_leftovers() == 5
+    assert await container.tiers.storage.collect_orphans() == 5
     assert not {found.name async for page in bench.chunks.list() for found in page} & leftovers
     for name in inactive:
         assert await read_all(container, name) == name.encode()
@@ -152,7 +152,7 @@ async def test_nothing_is_left_over_of_a_segment_while_the_catalogue_cannot_be_r
 
     with monkeypatch.context() as patch:
         patch.setattr(container.tables, "table_get", read_damage)
-        await container.tiers.storage.collect_leftovers()
+        await container.tiers.storage.collect_orphans()
     assert await read_all(container, A) == b"s/a"
 
 
@@ -197,7 +197,7 @@ async def test_a_segment_with_chunks_of_others_leaves_and_its_rows_stay(bench):
     await bench.evict(A)
     assert any(key.startswith(f"{CHUNK_PREFIX}s/b.") for key in container.state.storage_rows)
     container = await bench.start()
-    await container.tiers.storage.collect_leftovers()
+    await container.tiers.storage.collect_orphans()
     assert await read_all(container, A) == b"s/as/b"
     await bench.evict(A)
 

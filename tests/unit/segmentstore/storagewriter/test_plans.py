@@ -20,7 +20,7 @@ from headrace.segmentstore.storagewriter.flush_plan import (
     plan_step,
 )
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
-from headrace.segmentstore.storagewriter.log_cutting import CHECKPOINTS_MAX, Acknowledgements
+from headrace.segmentstore.storagewriter.log_truncation import CHECKPOINTS_MAX, Acknowledgements
 from headrace.segmentstore.storagewriter.segment_aggregator import (
     AGGREGATE_BYTES_MAX,
     PendingDelete,
@@ -28,7 +28,7 @@ from headrace.segmentstore.storagewriter.segment_aggregator import (
     PendingSeal,
     PendingTruncate,
     SegmentAggregator,
-    let_go_of_sources,
+    queue_source_deletions,
 )
 
 CONFIG = StorageWriterConfig(flush_bytes=100, write_bytes_max=1000, flush_age_s=2.0, pressure_bytes=400)
@@ -245,7 +245,7 @@ def test_sources_that_are_let_go_hold_the_log_from_their_merges_on():
     source.clear()
     source.add_merge(4, 7, 0, inner)
     found.add_merge(9, 0, 7, source)
-    assert list(let_go_of_sources(found)) == [inner, source]
+    assert list(queue_source_deletions(found)) == [inner, source]
     assert (source.lowest_sequence, inner.lowest_sequence) == (9, 4)
     assert source.target is inner.target is None
 
@@ -258,10 +258,10 @@ def test_a_source_holds_the_log_for_its_own_sources_until_all_of_them_are_let_go
     source.add_merge(4, 7, 0, inner[0])
     source.add_merge(5, 7, 0, inner[1])
     found.add_merge(9, 0, 7, source)
-    let_go = let_go_of_sources(found)
+    let_go = queue_source_deletions(found)
     assert next(let_go) is inner[1]
     assert source.lowest_sequence == 4
-    assert source.leaves
+    assert source.deleting
     assert next(let_go) is inner[0]
     assert next(let_go) is source
     assert source.lowest_sequence == 9

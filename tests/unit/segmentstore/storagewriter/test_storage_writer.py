@@ -352,7 +352,7 @@ async def test_bytes_stored_by_a_former_owner_are_compared_before_the_log_is_cut
     world = make_world()
     world.append("s", b"0123456789" * 100)
     world.checkpoint()
-    world.writer._cutting._acknowledge = lambda _: asyncio.Event().wait()
+    world.writer._truncation._acknowledge = lambda _: asyncio.Event().wait()
     async with running(world):
         await asyncio.sleep(5.0)
     world.restart()
@@ -686,14 +686,14 @@ async def test_without_a_checkpoint_nothing_is_acknowledged():
 async def test_a_failed_acknowledgement_is_repeated():
     world = make_world()
     failures = [WalWriteError(), ThrottledError(), ContainerOfflineError()]
-    acknowledge = world.writer._cutting._acknowledge
+    acknowledge = world.writer._truncation._acknowledge
 
     async def unreliable(sequence):
         if failures:
             raise failures.pop()
         await acknowledge(sequence)
 
-    world.writer._cutting._acknowledge = unreliable
+    world.writer._truncation._acknowledge = unreliable
     world.append("s", b"x")
     world.checkpoint()
     await world.run_until_stored()
@@ -1102,7 +1102,7 @@ async def test_thousand_sources_of_a_source_of_a_deleted_target_are_not_forgotte
                 break
             await asyncio.sleep(0)
         assert find(sources[0]).target is not None, "others have their turn before it is let go of"
-        world.writer._cutting.on_progress()
+        world.writer._truncation.on_progress()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert world.acknowledged < behind

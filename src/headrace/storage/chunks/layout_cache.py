@@ -1,7 +1,7 @@
-"""The layouts that one owner keeps in memory: those used last; others are built from their rows again.
+"""The layouts that one owner caches: those used last; others are built from their rows again.
 
-So are the indexes of their chunks, which may be long: portion by portion, in the turns of the loop of those
-who need them. Whatever happens to a segment in between, the next portion is read for what it is then.
+So are the indexes of their chunks, which may be long: a batch of rows in each iteration of the loop, for the
+callers that need them. The segment may change in between: each batch is read for what it is then.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from headrace.storage.chunks.segment_locks import SegmentLocks
 _CHUNKS_MAX: Final = 64
 
 
-class KeptLayouts:
+class LayoutCache:
     """What the segments of one container look like, to the owner of ``epoch``. Used on its loop.
 
     ``get_row`` returns a row by its key, or None.
     """
 
     __slots__ = (
+        "_batch_lock",
         "_chunks",
         "_config",
         "_epoch",
         "_get_row",
         "_indexes",
-        "_kept",
-        "_portion",
+        "_layouts",
         "_rows_left",
         "_walks",
     )
@@ -48,34 +48,34 @@ class KeptLayouts:
         self._get_row = get_row
         self._epoch = epoch
         self._config = config
-        self._kept: OrderedDict[str, SegmentLayout] = OrderedDict()
+        self._layouts: OrderedDict[str, SegmentLayout] = OrderedDict()
         self._indexes: dict[str, ChunkIndex] = {}
-        """Of those kept, as far as they were needed: smaller than the rows in memory they are made of."""
+        """Of cached layouts, as far as they were needed: smaller than the rows they are made of."""
 
         self._walks = SegmentLocks()
-        """Segments whose chunks somebody is going through: one at a time, the others profit from it."""
+        """Segments whose links a caller follows: one at a time; callers that wait use what it has found."""
 
-        self._portion = asyncio.Lock()
-        """Held by whoever goes on in the next turn of the loop: those that are under way take turns."""
+        self._batch_lock = asyncio.Lock()
+        """Held by the caller that reads rows in the next iteration of the loop: callers alternate."""
 
         self._rows_left = config.walk_rows_max
-        """Rows that may still be looked at in this turn of the loop, by all together."""
+        """Rows that all callers together may still read in this iteration of the loop."""
 
         self._chunks: OrderedDict[str, Chunk] = OrderedDict()
         """Chunks read last. None of them is the last of its segment, so none ever changes."""
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._layouts)
 
     def find(self, segment: str) -> SegmentLayout | None:
-        """Return the layout of a segment; None if storage does not know it. Raises: DataCorruptionError."""
-        layout = self._kept.get(segment)
+        """Return the layout of a segment; None if storage has none. Raises: DataCorruptionError."""
+        layout = self._layouts.get(segment)
         if layout is not None:
-            self._kept.move_to_end(segment)
+            self._layouts.move_to_end(segment)
             return layout
         layout = load_layout(segment, self._get_row)
         if layout is not None:
-            self.keep(layout)
+            self.put(layout)
         return layout
 
     def get(self, segment: str) -> SegmentLayout:
@@ -100,7 +100,7 @@ class KeptLayouts:
             )
 
     def new(self, segment: str, rollover_bytes: int) -> SegmentLayout:
-        """Return the layout of a segment without a byte; nothing is kept. Raises: InvalidArgumentError."""
+        """Return the layout of a segment without a byte; it is not cached. Raises: InvalidArgumentError."""
         if rollover_bytes < 0:
             raise InvalidArgumentError(f"rollover size {rollover_bytes} is negative")
         size = min(rollover_bytes or self._config.rollover_bytes, self._config.rollover_bytes)
@@ -121,7 +121,7 @@ class KeptLayouts:
         async with self._walks.hold(segment):
             index = self._find_index(self.get(segment))
             while True:
-                async with self._portion:
+                async with self._batch_lock:
                     await asyncio.sleep(0)
                     layout = self.get(segment)
                     if self._extend(index, layout, begin, end):
@@ -134,15 +134,15 @@ class KeptLayouts:
         return (layout, index) if self._extend(index, layout, begin, end) else None
 
     def _extend(self, index: ChunkIndex, layout: SegmentLayout, begin: int, end: int) -> bool:
-        """Go on with the rows that are left to this turn of the loop; say whether that was enough."""
+        """Go on with the rows that are left to this iteration of the loop; say whether that was enough."""
         left = index.extend(layout, begin, end, self._get_row, self._rows_left)
         if left != self._rows_left:
             if self._rows_left == self._config.walk_rows_max:
-                asyncio.get_running_loop().call_soon(self._begin_turn)
+                asyncio.get_running_loop().call_soon(self._on_iteration)
             self._rows_left = max(0, left)
         return left >= 0
 
-    def _begin_turn(self) -> None:
+    def _on_iteration(self) -> None:
         self._rows_left = self._config.walk_rows_max
 
     def _find_index(self, layout: SegmentLayout) -> ChunkIndex:
@@ -174,14 +174,14 @@ class KeptLayouts:
             self._chunks.popitem(last=False)
         return chunk
 
-    def keep(self, layout: SegmentLayout) -> None:
-        """This is what the segment looks like now; the one used longest ago may leave for it."""
-        self._kept[layout.segment] = layout
-        self._kept.move_to_end(layout.segment)
-        if len(self._kept) > self._config.layouts_max:
-            self.forget(next(iter(self._kept)))
+    def put(self, layout: SegmentLayout) -> None:
+        """Set the layout of a segment; the one used longest ago may be evicted for it."""
+        self._layouts[layout.segment] = layout
+        self._layouts.move_to_end(layout.segment)
+        if len(self._layouts) > self._config.layouts_max:
+            self.forget(next(iter(self._layouts)))
 
     def forget(self, segment: str) -> None:
-        """Only its rows tell what the segment looks like. Fine if it was not kept."""
-        self._kept.pop(segment, None)
+        """Drop the layout of a segment; its rows have it. Fine if it was not cached."""
+        self._layouts.pop(segment, None)
         self._indexes.pop(segment, None)

@@ -1,4 +1,4 @@
-"""Tells the log how far it may be cut, and has flushed what keeps it from being cut for too long."""
+"""Acknowledges how far the log may be truncated, and flushes segments that have prevented it for too long."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from headrace.segmentstore.storagewriter.segment_aggregator import SegmentAggreg
 _logger = logging.getLogger(__name__)
 
 _PRESS_INTERVAL_MIN_S: Final = 0.01
-"""However young a waiting checkpoint may be, so long nothing new happens between two looks at it."""
+"""Least time between two looks at a waiting checkpoint, however young it is."""
 
 CHECKPOINTS_MAX: Final = 4096
-"""More are thinned out: with storage so far behind, cutting a little less exactly costs nothing."""
+"""Of more, every second one is forgotten: with storage so far behind, exactness is worth nothing."""
 
 
 class _Waiting(NamedTuple):
@@ -32,8 +32,8 @@ class _Waiting(NamedTuple):
 
 
 class Acknowledgements:
-    """Sequence numbers on their way to being acknowledged: decides how far the log may be cut, to the newest
-    metadata checkpoint behind which nothing is still needed.
+    """The sequence numbers taken and not acknowledged: decides how far the log may be truncated, to the
+    newest metadata checkpoint with nothing before it that is still needed.
     """
 
     def __init__(self) -> None:
@@ -105,12 +105,12 @@ class Acknowledgements:
         assert [*before, self._bytes_taken] == sorted([*before, self._bytes_taken])
 
 
-class LogCutting:
+class LogTruncation:
     """Acknowledges the newest checkpoint with everything before it stored.
 
     Args:
-        acknowledge: told that checkpoint's sequence number.
-        schedule: what is not stored; told what stands before a checkpoint that has waited too long.
+        acknowledge: called with that checkpoint's sequence number.
+        schedule: what is unstored; makes due what stands before a checkpoint that has waited too long.
         acknowledgements: the sequence numbers.
         config: how often, how long.
         on_pressed: called when something has become due.
@@ -135,7 +135,7 @@ class LogCutting:
         self._on_looked = on_looked
         self._progress = asyncio.Event()
         self._blocker: SegmentAggregator | None = None
-        """The segment whose oldest operation kept the log from being cut, when that was last looked at."""
+        """The segment whose oldest operation prevented a truncation of the log, at the last look."""
         self._blocked_checkpoint: int | None = None
         self._blocked_since = 0.0
         self._hurried = False
@@ -170,7 +170,7 @@ class LogCutting:
             await asyncio.sleep(interval / 20 if self._schedule.forced else interval)
 
     def acknowledgeable(self) -> int | None:
-        """Return the checkpoint up to which the log may be cut, if there is a new one."""
+        """Return the checkpoint up to which the log may be truncated, if there is a new one."""
         first = self._acknowledgements.first_checkpoint
         if first is None:
             return None
