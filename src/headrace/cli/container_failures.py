@@ -39,7 +39,7 @@ class ContainerFailures:
             print_json(document)
 
     def add(self, container_id: int, error: Exception) -> None:
-        """Keep a failure that was shown already."""
+        """Add a failure that was shown already."""
         self._failures.append((container_id, error))
 
     def raise_worst(self) -> None:

@@ -1,4 +1,4 @@
-"""What ``headrace inspect cache`` prints: statistics of a running server, asked through its REST door."""
+"""What ``headrace inspect cache`` prints: statistics of a running server, from its REST interface."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def print_fields(fields: Sequence[tuple[str, object]]) -> None:
 
 
 def progress(text: str) -> None:
-    """Tell a person what goes on, on stderr."""
+    """Report progress on stderr."""
     print(text, file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""The door to a running system: connect to its controllers, then ask for streams, writers and readers.
+"""Entry to a running system: connect to its controllers, then ask for streams, writers and readers.
 
 async with connect("tcp://localhost:9090") as client:
     await client.create_stream("demo", "orders")

@@ -1,4 +1,4 @@
-"""The other opinion: the same totals with pandas, straight from the files, and every difference named."""
+"""The expected totals: computed with pandas from the files; every difference is named."""
 
 from __future__ import annotations
 

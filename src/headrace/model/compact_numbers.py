@@ -1,7 +1,7 @@
 """Numbers of variable length and self-describing revisions: the serialised form that clients exchange.
 
 Stream cuts, positions and the states of reader groups travel in this form. The leading bits of a number
-tell its length; a writer always uses the shortest. An object is an envelope::
+give its length; a writer always uses the shortest. An object is an envelope::
 
     offset  size  field
     0       1     envelope format, always 0

@@ -80,15 +80,15 @@ def _family(segment_id: int, graph: StreamGraph) -> tuple[set[int], set[int]]:
 
 
 def roll(
-    position: Mapping[int, int], graph: StreamGraph, *, keep: Mapping[int, int] | None = None
+    position: Mapping[int, int], graph: StreamGraph, *, fixed: Mapping[int, int] | None = None
 ) -> Position:
     """Replace completely read segments by their successors, as long as all predecessors have been read.
 
     A merge waits for its slower half, also if that half is still in front of a predecessor: the finished one
-    stays in the position, at its end. Segments in ``keep`` are never replaced: a batch or a query ends there.
+    stays in the position, at its end. Those in ``fixed`` are never replaced: a batch or a query ends there.
     """
     rolled = dict(position)
-    stay = keep or {}
+    stay = fixed or {}
     waiting = sorted(rolled)
     while waiting:
         segment_id = waiting.pop()
@@ -123,7 +123,7 @@ def advance(
             0 is no limit.
         end: never pass this cut.
     """
-    start = roll(position, graph, keep=end)
+    start = roll(position, graph, fixed=end)
     limits = {segment_id: _limit(segment_id, offset, graph, end) for segment_id, offset in start.items()}
     available = {
         segment_id: limits[segment_id] - offset

@@ -1,4 +1,4 @@
-"""The door for Spark: ``format("headrace")`` for batch and streaming, reading and writing.
+"""Entry for Spark: ``format("headrace")`` for batch and streaming, reading and writing.
 
 Spark makes a new one in short-lived processes for every question, so it holds options only, and imports the
 rest when it is asked for it.

@@ -114,12 +114,12 @@ class DataPlane:
         if not files.exists(chunk_root(self._config.data_dir)):
             make_chunk_root(files, self._config.data_dir)
         self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
-        kept = replace(self._config.chunk_files, descriptors_max=self._descriptors.chunk_files_max)
+        chunk_files = replace(self._config.chunk_files, descriptors_max=self._descriptors.chunk_files_max)
         self._chunk_files = FilesystemChunkProvider(
             chunk_root(self._config.data_dir),
             files,
             self._chunk_threads,
-            kept,
+            chunk_files,
             proof=proof_of(self._config.data_dir),
         )
         return self._chunk_files

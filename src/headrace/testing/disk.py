@@ -156,7 +156,7 @@ class SimulatedDisk:
             callback()
 
     def restore_power(self) -> None:
-        """Come back with what a power loss leaves."""
+        """Restore power, with what the power loss left."""
         assert not self.powered
         survival = self.config.survival
         if survival is None:
@@ -232,7 +232,7 @@ class SimulatedDisk:
     # ---- what the file system does with it
 
     def begin(self, operation: str, path: str, **fields: object) -> None:
-        """Account for a call and let it meet its fate.
+        """Account for a call and apply planned faults to it.
 
         Raises:
             PowerLossError: there is no power.

@@ -157,7 +157,7 @@ class SimulatedDirectory:
         self.changes.clear()
 
     def lose_changes(self) -> None:
-        """Do nothing: names are in the file system's log, which tries again or stops altogether."""
+        """Do nothing: names are in the file system's log, which tries again or fails for good."""
 
     def sync_partly(self, entropy: SeededEntropy) -> None:
         """Leave what an interrupted sync leaves: the first few changes."""

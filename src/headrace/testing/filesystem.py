@@ -388,7 +388,7 @@ def _size_of(entry: SimulatedFile | SimulatedDirectory) -> int:
 
 
 def _report_losses(handle: _Handle) -> None:
-    """Tell a descriptor of a sync that failed, though it was that of another one. What is new is durable."""
+    """Report a failed sync of one descriptor to another one. What is new is durable."""
     if handle.report_losses():
         raise _error(errno.EIO, handle.path)
 

@@ -382,7 +382,7 @@ class SimulatedLoop(NumberedLoop):
     def set_debug(self, enabled: bool) -> None:
         assert not enabled  # its checks measure real time
 
-    # ---- the doors to the world
+    # ---- the real world
 
     async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any

@@ -96,10 +96,10 @@ class SimulatedNetwork:
         self.trace.add("network", "unblock", source=source, target=target)
         self._wake()
 
-    def partition(self, some: list[str], others: list[str]) -> None:
+    def partition(self, some: list[str], rest: list[str]) -> None:
         """Let nothing move between two groups of hosts, in either direction."""
         for one in some:
-            for other in others:
+            for other in rest:
                 self.block(one, other)
                 self.block(other, one)
 

@@ -213,7 +213,7 @@ def _bury(loop: SimulatedLoop) -> None:
 
 
 def _close(task: SimulatedTask) -> None:
-    """End the coroutine of a task that will not run any more. Idempotent."""
+    """End the coroutine of a task that is never executed again. Idempotent."""
     for _ in range(_FINALLY_BLOCKS_MAX):
         if (innermost := _innermost_open(task.get_coro())) is None:
             return

@@ -1,6 +1,6 @@
 """A write-ahead log in memory that takes time, fails and dies on purpose, for simulations of what is above.
 
-Fault model. A write takes a while; several may be in the air. The n-th write may fail without effect, or
+Fault model. A write takes a while; several may be in flight. The n-th write may fail without effect, or
 take effect and be called a failure, or be refused for lack of space; the process may die right before it or
 right after it. What was acknowledged stays.
 """

@@ -222,11 +222,11 @@ class ReadIndexModel(RuleBasedStateMachine):
 
     @rule()
     def storage_hangs(self) -> None:
-        self.world.storage.hold()
+        self.world.storage.stall()
 
     @rule()
     def storage_answers(self) -> None:
-        self.world.storage.let_go()
+        self.world.storage.resume()
         self.run(settle())
         self.run(self._finish_readings(wait=False))
 
@@ -266,7 +266,7 @@ class ReadIndexModel(RuleBasedStateMachine):
         """Read a segment from start to end, as a batch reader does."""
         segment = self.pick(choice)
         world = self.world
-        world.storage.let_go()
+        world.storage.resume()
         world.storage.failures = 0
         if self.pending.get(segment) and any(
             source.storage_name not in world.storage.segments for _, source in self.pending[segment]

@@ -141,7 +141,7 @@ class TableMoments:
         )
 
     def table_at(self, disk: Disk, length: int) -> Mapping[bytes, Found]:
-        """Return what a table held when its log had that length, which it had at some moment."""
+        """Return the entries of a table when its log had that length, which it had at some moment."""
         return next(moment.table for moment in self.all if moment.disk is disk and moment.length == length)
 
 

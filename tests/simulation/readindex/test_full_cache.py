@@ -142,12 +142,12 @@ def test_a_log_with_more_merged_and_deleted_bytes_than_the_cache_holds_is_recove
         container = world.containers[0]
         piece = bytes(256 * KIB)
         for number in range(12):  # the log is not cut: there is no checkpoint before 64 MiB
-            for fate in ("merged", "deleted"):
-                name = f"s#{fate}{number}"
+            for ending in ("merged", "deleted"):
+                name = f"s#{ending}{number}"
                 await container.create(name, {})
                 for _ in range(4):
                     await container.append(container.find_segment(name), piece)
-                if fate == "merged":
+                if ending == "merged":
                     await container.merge(container.find_segment("s"), name)
                 else:
                     await container.delete(container.find_segment(name))

@@ -1,6 +1,6 @@
 """One container used directly with every verb, by several clients, while its owners end in every way.
 
-Tens of calls per millisecond of a core: no wire, no second container. What it must keep is everything that
+Tens of calls per millisecond of a core: no wire, no second container. What must survive is everything that
 ``container_model`` knows, over every ending, and in the end storage alone must have it, exactly.
 """
 
@@ -160,13 +160,13 @@ async def _compete(world: ContainerWorld, owner: Owner, clients: list[asyncio.Ta
         host.kill()
         await world.end(owner, "kill")
         return
-    others = start_clients(world, rival, f"{life}r")
+    rival_clients = start_clients(world, rival, f"{life}r")
     await wait_for(owner, clients, sim.entropy.random())
-    await wait_for(rival, others, sim.entropy.random())
+    await wait_for(rival, rival_clients, sim.entropy.random())
     await world.end(owner, ("kill", "restart")[sim.entropy.randbelow(2)])
     await _see_off(owner, clients, fenced=True)
     await world.end(rival, "kill")
-    await _see_off(rival, others)
+    await _see_off(rival, rival_clients)
 
 
 async def _finish(world: ContainerWorld) -> None:

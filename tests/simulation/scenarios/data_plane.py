@@ -33,7 +33,7 @@ LIVES: Final = 4
 CLIENTS: Final = 4
 STEPS: Final = 24
 
-#: More than a container may keep in memory, with what else it has.
+#: More than the active segments of a container, with its own.
 _STREAMS_MANY: Final = 24
 
 #: Virtual seconds in which clients of a store that nothing disturbs must have their answers.

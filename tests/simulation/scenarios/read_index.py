@@ -1,7 +1,7 @@
 """Read indexes of two containers on one small cache, called directly: whatever changes what is cached, and
 readers of every kind in between.
 
-Storage is the stand-in of ``read_index_world``: it holds answers back, fails, is slow, damaged, or has bytes
+Storage is the stand-in of ``read_index_world``: it stalls, fails, is slow, damaged, or has bytes
 at hand. Every byte that is answered is compared with what was appended, at once or after it was lent for a
 while; every refusal must follow from the segment; in the end no read waits without reason, and all memory of
 the cache is free.
@@ -223,10 +223,10 @@ class Turmoil:
     # ---- what storage does
 
     async def _hang(self, home: _Container) -> None:
-        home.world.storage.hold()
+        home.world.storage.stall()
 
     async def _answer(self, home: _Container) -> None:
-        home.world.storage.let_go()
+        home.world.storage.resume()
 
     async def _warm(self, home: _Container) -> None:
         storage = home.world.storage
@@ -249,7 +249,7 @@ class Turmoil:
     async def _time(self, _: _Container) -> None:
         """Let so much time pass that stalled reads exceed their timeout."""
         for other in self.homes:
-            other.is_troubled |= other.world.storage.is_held
+            other.is_troubled |= other.world.storage.is_stalled
         await asyncio.sleep(choose(self.entropy, (0.5, 2 * _STORAGE_TIMEOUT_S)))
 
     # ---- what readers do
@@ -367,7 +367,7 @@ class Turmoil:
         for home in self.homes:
             storage = home.world.storage
             storage.failures = storage.short_answers = storage.bytes_per_s = 0
-            storage.let_go()
+            storage.resume()
         await asyncio.sleep(10 * _STORAGE_TIMEOUT_S)
         for home in self.homes:
             for target in list(home.merges):

@@ -1,5 +1,5 @@
-"""Tables over segments in memory, called directly: every verb, callers that give up, and all that can befall
-a table in between.
+"""Tables over segments in memory, called directly: every verb, callers that give up, and all that can happen
+to a table in between.
 
 The log takes nothing for a while, and then one change after the other; tables are dropped, evicted, deleted
 and created anew; reads are blocked or fail. ``table_moments`` judges each answer and each refusal by the
@@ -293,7 +293,7 @@ class Upheaval:
             return ANY_LENGTH
         return (segment.accepted_length, segment.durable_length, 5)[kind]
 
-    # ---- what befalls them
+    # ---- what happens to them
 
     def _commit(self, _: str) -> None:
         self.access.commit(1 + self.entropy.randbelow(3))
@@ -468,16 +468,16 @@ async def _all_changes(tables: ContainerTables, name: str, position: int, count:
 
 
 async def upheaval(sim: Simulation, reduction: Reduction = ALL) -> Upheaval:
-    """Do everything to tables, step by step; then let them come to rest, and look."""
+    """Do everything to tables, step by step; then let all calls end, and look."""
     entropy = SeededEntropy(f"tables-{sim.seed}")
     with replaced({(table_log, "SCAN_BYTES"): 40}):
         world = Upheaval(entropy, reduction.without)
         for _ in range(min(choose(entropy, (STEPS // 4, STEPS)), reduction.steps)):
             world.step()
-            turns = choose(entropy, (0, 0, 1, 2, 3, 8, -1))
-            if turns < 0:
+            iterations = choose(entropy, (0, 0, 1, 2, 3, 8, -1))
+            if iterations < 0:
                 await asyncio.sleep(_MOMENT_S)
-            for _ in range(turns):
+            for _ in range(iterations):
                 await asyncio.sleep(0)
             world.judge()
         await world.finish()

@@ -98,7 +98,7 @@ class World:
         await self.container.start()
 
     async def kill(self):
-        """Leave without a word: nothing is flushed; what the storage layer has begun may still happen."""
+        """Kill it: nothing is flushed; what the storage layer has begun may still happen."""
         self.container.log.fail(NoSuchSegmentError("killed"))
         self.container.tiers.read_index.close()
         await self.container.tiers.supervisor.stop()

@@ -98,11 +98,11 @@ class SegmentClient:
                 client = await self._connected()
                 reply = await client.call(CreateSegment(client.new_request_id(), self.segment, 0, 0, ""))
             except ConnectionLostError:
-                await self._come_back()
+                await self._retry_elsewhere()
                 continue
             if isinstance(reply, (SegmentCreated, SegmentAlreadyExists)):
                 return
-            await self._come_back()
+            await self._retry_elsewhere()
 
     async def append(self, data: bytes) -> bool:
         """Append once, however often it takes; return False if the segment is sealed."""
@@ -113,14 +113,14 @@ class SegmentClient:
                 result = await self._append_once(operation, data)
             except ConnectionLostError as error:
                 self._history.fail(operation, error)
-                await self._come_back()
+                await self._retry_elsewhere()
                 continue
             if result is not None:
                 self._history.succeed(operation, result)
                 return True
             if operation.reason == "SegmentSealed":
                 return False
-            await self._come_back()
+            await self._retry_elsewhere()
 
     async def read(self, offset: int) -> bytes:
         """Read what is there at ``offset``; empty if the answer was no, or never came."""
@@ -164,7 +164,7 @@ class SegmentClient:
     async def read_all(self) -> bytes:
         """Read from the start to the end, again and again until everything answers."""
         while (facts := await self.info()) is None:
-            await self._come_back()
+            await self._retry_elsewhere()
         content = b""
         offset = facts.start_offset
         while offset < facts.length:
@@ -225,12 +225,12 @@ class SegmentClient:
             reply = await client.call(request(client.new_request_id()))
         except ConnectionLostError as error:
             self._history.fail(operation, error)
-            await self._come_back()
+            await self._retry_elsewhere()
             return None
         if type(reply) in _REFUSALS:
             self._refuse(operation, reply)
         if isinstance(reply, WrongHost):
-            await self._come_back()
+            await self._retry_elsewhere()
         return reply
 
     def _refuse(self, operation: Operation, reply: Command) -> None:
@@ -238,7 +238,7 @@ class SegmentClient:
         assert reason is not None, f"{operation} was answered by {reply}"
         self._history.refuse(operation, reason)
 
-    async def _come_back(self) -> None:
+    async def _retry_elsewhere(self) -> None:
         """Try elsewhere, after a pause: the owner may have changed."""
         self.close()
         self._address = self._addresses[self._entropy.randbelow(len(self._addresses))]

@@ -73,7 +73,7 @@ class StoreClient:
             try:
                 await self._step()
             except ConnectionLostError:
-                await self._connection.come_back()
+                await self._connection.retry_elsewhere()
             if self._entropy.randbelow(2):
                 await asyncio.sleep(self._entropy.random() * pause_s_max)
         self._connection.leave()

@@ -200,7 +200,7 @@ class StoreConnection:
             self._history.on_transient_left(name)
         self._transients.clear()
 
-    async def come_back(self) -> None:
+    async def retry_elsewhere(self) -> None:
         """Try elsewhere, perhaps at once: the owner may have changed."""
         self.leave()
         self._address = self._addresses[self._entropy.randbelow(len(self._addresses))]

@@ -79,13 +79,13 @@ class FakeStorage:
         self._gate.set()
 
     @property
-    def is_held(self) -> bool:
+    def is_stalled(self) -> bool:
         return not self._gate.is_set()
 
-    def hold(self) -> None:
+    def stall(self) -> None:
         self._gate.clear()
 
-    def let_go(self) -> None:
+    def resume(self) -> None:
         self._gate.set()
 
     async def read_some(self, segment: str, offset: int, length: int) -> bytes:
@@ -312,7 +312,7 @@ class World:
     async def close(self) -> None:
         self.index.close()
         await self.index.wait_freed()
-        self.storage.let_go()
+        self.storage.resume()
         await self.supervisor.stop()
         self.cache.check()
         assert self.task_failures == []

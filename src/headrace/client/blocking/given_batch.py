@@ -38,7 +38,7 @@ def own_batch(events: Any, routing_keys: Any) -> tuple[Any, Any, int]:
 
 
 def own_list(events: Any) -> tuple[list[bytes], int]:
-    """Return a list of one's own of at least one event, and the bytes they take with their headers.
+    """Return a copy of a list of at least one event, and the bytes they take with their headers.
 
     Raises:
         InvalidArgumentError: an event is empty, or not bytes.

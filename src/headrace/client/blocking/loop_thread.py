@@ -117,5 +117,5 @@ async def _next(items: AsyncIterator[T]) -> T:
 
 async def _gather_all(loop: asyncio.AbstractEventLoop) -> None:
     me = asyncio.current_task()
-    others = [task for task in asyncio.all_tasks(loop) if task is not me]
-    await asyncio.gather(*others, return_exceptions=True)
+    unfinished = [task for task in asyncio.all_tasks(loop) if task is not me]
+    await asyncio.gather(*unfinished, return_exceptions=True)

@@ -140,7 +140,7 @@ class BlockingWriter:
     def write_many(self, events: Any, routing_keys: Any = None) -> BlockingAck:
         """Take many events without an object per event; see :meth:`EventWriter.write_many`.
 
-        Framing and routing happen on the loop's thread. The caller's lists are his again at once.
+        Framing and routing happen on the loop's thread. The caller may change its lists at once.
 
         Raises:
             InvalidArgumentError: an event is null, empty or too large, or keys are no strings or differ in

@@ -1,7 +1,7 @@
 """Keeps connections to segment stores and gives flows the least used one.
 
 Appends and reads use different connections to the same host: an acknowledgement of a hundred bytes should
-not stand behind megabytes of history.
+not wait behind megabytes of history.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ReconnectPolicy:
 
 
 class Reconnects:
-    """Failures in a row of one flow. Told what happened, it answers how long to wait."""
+    """Failures in a row of one flow, and how long to wait after each."""
 
     __slots__ = ("_failures", "_policy", "_since")
 

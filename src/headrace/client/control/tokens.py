@@ -1,4 +1,4 @@
-"""Delegation tokens: what a segment store wants to see instead of credentials, fetched and renewed here.
+"""Delegation tokens, which a segment store takes instead of credentials, fetched and renewed here.
 
 Without credentials the client uses no tokens and makes no call for them. A token is a signed JWT; only its
 expiry is read here, the store checks the rest.

@@ -164,7 +164,7 @@ class EventReader:
         if block is not None:
             batch = cutter.cut(block)
             if source.has_news:
-                self._ready[segment_id] = None  # behind the others
+                self._ready[segment_id] = None  # at the end of the order
             return batch
         if source.error is not None:
             self._on_input_error(segment_id, source, source.error)

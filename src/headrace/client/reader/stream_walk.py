@@ -54,7 +54,7 @@ class Start:
 
 
 class StreamWalk:
-    """Told what ended and what follows, it says what to read next. Mutated by one owner."""
+    """Decides what to read next from what ended and what follows. Mutated by one owner."""
 
     def __init__(
         self, start: Mapping[int, int], ranges: Mapping[int, KeyRange], end: Mapping[int, int] | None = None

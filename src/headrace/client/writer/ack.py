@@ -34,8 +34,7 @@ class Ack:
     def add_done_callback(self, callback: Callable[[Ack], None]) -> None:
         """Call ``callback(self)`` once it is settled, or at once if it is.
 
-        What it raises goes to the loop's exception handler: it is no business of the connection that brings
-        the news.
+        What it raises goes to the loop's exception handler: the connection that settles it must not fail.
         """
         if self.done():
             self._call(callback)

@@ -245,7 +245,7 @@ def gather_frames(data: memoryview, ends: Any, chosen: Any) -> tuple[memoryview,
 
 
 def cut_into_blocks(ends: Any, bytes_max: int) -> Iterator[tuple[int, int]]:
-    """Cut a run of framed events into blocks of at most ``bytes_max`` bytes; a larger event is a block alone.
+    """Cut framed events into blocks of at most ``bytes_max`` bytes; a larger event is a block alone.
 
     Args:
         ends: where each event ends, ascending (a sequence or a numpy array).

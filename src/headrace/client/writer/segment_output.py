@@ -72,7 +72,7 @@ class OutputOwner(Protocol):
 
     @property
     def is_loaded(self) -> bool:
-        """So much waits for the servers already that a wait for company makes nothing later."""
+        """So much waits for the servers already that waiting for more events delays nothing."""
 
     def on_durable(self, event_count: int, size_bytes: int) -> None:
         """So much is durable: release its part of the window."""

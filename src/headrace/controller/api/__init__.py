@@ -1,1 +1,1 @@
-"""Thin doors to the controller: parse, call, render."""
+"""Interfaces of the controller: parse, call, render."""

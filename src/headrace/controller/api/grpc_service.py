@@ -1,4 +1,4 @@
-"""The gRPC door: threads that take calls and hand each to a coroutine on the controller's loop.
+"""The gRPC interface: threads that take calls and hand each to a coroutine on the controller's loop.
 
 The threads decide nothing. A call that the controller refuses leaves with the status code of its error;
 any other exception is a bug of ours, is logged and answered as INTERNAL.

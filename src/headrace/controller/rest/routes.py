@@ -1,4 +1,4 @@
-"""The REST door: the paths under ``/v1``, ``/ping``, and what each verb does.
+"""The routes of the REST interface: the paths under ``/v1``, ``/ping``, and what each verb does.
 
 Everything is carried out by the same code as the gRPC calls. Error answers have no body. Source: protocol,
 "REST interface".

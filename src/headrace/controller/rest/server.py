@@ -1,7 +1,7 @@
 """Serves the REST interface on the controller's loop.
 
-The web libraries are imported when it begins to answer: a process without one does not pay for them, and one
-that starts has better things to do first.
+The web libraries are imported when it begins to answer: a process without one does not pay for them, and they
+do not delay a start.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ NO_SCALING: Final = ScalingPolicy()
 
 
 class SegmentCalls:
-    """The controller's hands on the data plane. Segments are given by their qualified names."""
+    """The controller's calls to the data plane. Segments are given by their qualified names."""
 
     def __init__(self, access: SegmentAccess, entropy: Entropy) -> None:
         self._access = access
@@ -100,7 +100,7 @@ class SegmentCalls:
         await self._each(offsets, truncate)
 
     async def update_policy(self, segments: Iterable[str], policy: ScalingPolicy) -> None:
-        """Tell every segment that still takes appends what to measure."""
+        """Set what to measure in every segment that still takes appends."""
         rate = 0 if policy.kind is ScalingKind.FIXED else policy.target_rate
 
         async def update(segment: str) -> None:

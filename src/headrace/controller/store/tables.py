@@ -287,7 +287,7 @@ class TableStore:
 
 
 def take_joined(waiting: deque[_Update]) -> list[_Update]:
-    """Take the longest run of updates from the front that one segment operation can carry.
+    """Take as many updates from the front as one segment operation can carry.
 
     All put or all delete, no row twice, bounded in count and bytes. An update that does both goes alone.
     """

@@ -84,7 +84,7 @@ class EpochHistory:
         ]
 
     def check(self) -> None:
-        """Assert that every epoch is whole and every segment lives in one run of epochs."""
+        """Assert that every epoch is whole and every segment lives in consecutive epochs."""
         for record in self.records:
             record.check()
             for segment in record.segments:
@@ -115,14 +115,14 @@ def scaled_epoch(active: EpochRecord, plan: ScalePlan) -> EpochRecord:
         SegmentRecord(make_segment_id(next_number + index, epoch), created_ms, key_range)
         for index, key_range in enumerate(plan.ranges)
     ]
-    leaving = set(plan.sealed)
-    sealed = [segment for segment in active.segments if segment.segment_id in leaving]
-    kept = [segment for segment in active.segments if segment.segment_id not in leaving]
+    replaced = set(plan.sealed)
+    sealed = [segment for segment in active.segments if segment.segment_id in replaced]
+    remaining = [segment for segment in active.segments if segment.segment_id not in replaced]
     return EpochRecord(
         epoch,
         epoch,
         created_ms,
-        sorted_segments([*kept, *created]),
+        sorted_segments([*remaining, *created]),
         splits=_count_divided(sealed, created),
         merges=_count_divided(created, sealed),
     )

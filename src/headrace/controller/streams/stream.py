@@ -226,5 +226,5 @@ def rolled_epochs(row: StreamRow, history: EpochHistory) -> list[EpochRecord]:
 
 
 def sorted_cut(cut: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Return a cut in the form rows keep it."""
+    """Return a cut in the form of rows."""
     return tuple(sorted(cut.items()))

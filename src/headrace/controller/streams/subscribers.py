@@ -63,7 +63,7 @@ class Subscribers:
         def change(row: SubscribersRow) -> SubscribersRow:
             if name not in row.subscribers:
                 return row
-            return SubscribersRow({each: kept for each, kept in row.subscribers.items() if each != name})
+            return SubscribersRow({each: value for each, value in row.subscribers.items() if each != name})
 
         await self._change(stream, change)
 

@@ -1,4 +1,4 @@
-"""Keeps what writers say about time: neither time nor position of a writer goes back.
+"""What writers say about time: neither time nor position of a writer goes back.
 
 Watermarks are made of these marks. Source: protocol, "Writer time and watermarks".
 """

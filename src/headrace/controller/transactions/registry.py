@@ -2,7 +2,7 @@
 
 Any number of controllers may change them. So what a controller remembers is good for two things: to make a
 change that is written under the version it was computed from, and to say that a transaction is finished,
-since none ever comes back. Everything else is read.
+since none is ever reopened. Everything else is read.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class TxnIds:
                 value = encode_counter(first + BLOCK)
                 await self._store.update(COUNTERS, [Write(TXN_COUNTER_KEY, value, version)])
             except (MetadataConflictError, UnknownOutcomeError):
-                continue  # a block whose fate is unknown is left unused
+                continue  # a block is left unused if the outcome of its write is unknown
             return first
         raise MetadataConflictError("too many controllers take transaction ids at once")
 

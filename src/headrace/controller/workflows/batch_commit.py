@@ -67,7 +67,7 @@ class BatchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch of one sink. ``query`` names the run whose batches are numbered."""
+    """One batch of one sink. ``query`` names the execution whose batches are numbered."""
 
     sink: str
     query: str

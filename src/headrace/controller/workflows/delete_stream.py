@@ -70,8 +70,8 @@ async def _delete_content(context: ControllerContext, stream: Stream) -> None:
     if not await _segments_are_deleted(context, stream):
         history = await stream.history()
         gone = set() if row.truncation is None else segments_before(history, dict(row.truncation))
-        kept = [segment.segment_id for segment in history.segments() if segment.segment_id not in gone]
-        await context.segments.delete(stream.segments(kept))
+        present = [segment.segment_id for segment in history.segments() if segment.segment_id not in gone]
+        await context.segments.delete(stream.segments(present))
     keys = [epoch_key(row.uid, epoch) for epoch in range(row.epoch.epoch)]
     keys += [sink_key(row.uid, sink) for sink in await context.sinks.names(row.uid)]
     keys += [subscribers_key(row.uid), marks_key(row.uid), sink_names_key(row.uid)]

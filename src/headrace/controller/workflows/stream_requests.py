@@ -1,4 +1,4 @@
-"""What one may ask of a stream as a whole, whichever door the request came through: each waits for its
+"""What one may ask of a stream as a whole, through whichever interface: each waits for its
 workflow.
 """
 

@@ -284,7 +284,7 @@ async def test_a_segment_that_merely_leaves_memory_is_not_called_missing(world):
 
 async def test_closing_ends_waiting_and_storage_reads(world):
     tail, stored = world.create("tail"), world.create_stored("stored", 1000)
-    world.storage.hold()
+    world.storage.stall()
     reading = [
         asyncio.ensure_future(world.read(tail, 0, 10, wait=True)),
         asyncio.ensure_future(world.read(stored, 0, 10)),
@@ -296,7 +296,7 @@ async def test_closing_ends_waiting_and_storage_reads(world):
             await read
     with pytest.raises(ContainerOfflineError):
         await world.read(tail, 0, 10, wait=True)
-    world.storage.let_go()
+    world.storage.resume()
     await settle()
     assert world.cache.statistics().used_bytes == 0
 
@@ -348,12 +348,12 @@ async def test_reading_history_does_not_evict_the_tail():
 
 async def test_readers_of_the_same_range_share_one_storage_read(world):
     segment = world.create_stored("s", 200 * KIB)
-    world.storage.hold()
+    world.storage.stall()
     reads = [
         asyncio.ensure_future(world.read(segment, offset, 30 * KIB)) for offset in (0, 0, 10 * KIB, 63 * KIB)
     ]
     await settle()
-    world.storage.let_go()
+    world.storage.resume()
     first, again, inside, last = await asyncio.gather(*reads)
     assert first == again == pattern(0, 30 * KIB)
     assert inside == pattern(10 * KIB, 30 * KIB)
@@ -391,35 +391,35 @@ async def test_a_replayed_merge_costs_no_look_at_all_those_that_storage_has_not_
 
 async def test_a_read_that_begins_before_one_under_way_stops_where_that_begins(world):
     segment = world.create_stored("s", 200 * KIB)
-    world.storage.hold()
+    world.storage.stall()
     later = asyncio.ensure_future(world.read(segment, 40 * KIB, 8 * KIB))
     await settle()
     earlier = asyncio.ensure_future(world.read(segment, 32 * KIB, 100 * KIB))
     await settle()
-    world.storage.let_go()
+    world.storage.resume()
     assert await earlier == pattern(32 * KIB, 8 * KIB)
     assert await later == pattern(40 * KIB, 8 * KIB)
 
 
 async def test_cancelling_one_reader_does_not_disturb_who_shares_its_read(world):
     segment = world.create_stored("s", 100 * KIB)
-    world.storage.hold()
+    world.storage.stall()
     first = asyncio.ensure_future(world.read(segment, 0, 1000))
     second = asyncio.ensure_future(world.read(segment, 0, 1000))
     await settle()
     first.cancel()
     await settle()
-    world.storage.let_go()
+    world.storage.resume()
     assert await second == pattern(0, 1000)
 
 
 async def test_a_failed_storage_read_reaches_all_its_readers_and_is_tried_again_next_time(world):
     segment = world.create_stored("s", 100 * KIB)
-    world.storage.hold()
+    world.storage.stall()
     world.storage.failures = 1
     reads = [asyncio.ensure_future(world.read(segment, offset, 1000)) for offset in (0, 500)]
     await settle()
-    world.storage.let_go()
+    world.storage.resume()
     for read in reads:
         with pytest.raises(StorageReadError):
             await read
@@ -428,11 +428,11 @@ async def test_a_failed_storage_read_reaches_all_its_readers_and_is_tried_again_
 
 async def test_a_short_answer_of_storage_is_what_there_is_and_who_shared_it_reads_on(world):
     segment = world.create_stored("s", 100 * KIB)
-    world.storage.hold()
+    world.storage.stall()
     world.storage.short_answers = 1
     reads = [asyncio.ensure_future(world.read(segment, offset, 2 * KIB)) for offset in (0, 3 * KIB, 30 * KIB)]
     await settle()
-    world.storage.let_go()
+    world.storage.resume()
     first, second, third = [await read for read in reads]
     assert first == pattern(0, len(first))
     assert second == pattern(3 * KIB, len(second))
@@ -485,10 +485,10 @@ async def test_a_replayed_merge_that_storage_has_completed_frees_the_source_and_
 async def test_storage_that_does_not_answer_is_given_up_and_its_place_is_free_again():
     world = World(fetches_max=1, storage_timeout_s=0.01)
     segment = world.create_stored("s", 10 * KIB)
-    world.storage.hold()
+    world.storage.stall()
     with pytest.raises(StorageReadError):
         await world.read(segment, 0, 1000)
-    world.storage.let_go()
+    world.storage.resume()
     assert await world.read(segment, 0, 1000) == pattern(0, 1000)
     await world.close()
 
@@ -596,11 +596,11 @@ async def test_what_replay_lets_go_of_makes_room_at_once(monkeypatch):
 
 async def test_a_segment_truncated_while_it_is_read_is_reported(world):
     segment = world.create_stored("s", 10 * KIB)
-    world.storage.hold()
+    world.storage.stall()
     reading = asyncio.ensure_future(world.read(segment, 0, 1000))
     await settle()
     world.truncate(segment, 5 * KIB)
-    world.storage.let_go()
+    world.storage.resume()
     with pytest.raises(SegmentTruncatedError):
         await reading
 
@@ -608,7 +608,7 @@ async def test_a_segment_truncated_while_it_is_read_is_reported(world):
 async def test_readers_above_a_truncation_are_answered_although_they_share_a_fetch_with_one_below_it():
     world = World(fetches_max=1, read_ahead=False)
     segment, other = world.create_stored("s", 100 * KIB), world.create_stored("x", 1000)
-    world.storage.hold()
+    world.storage.stall()
     first = asyncio.ensure_future(world.read(other, 0, 10))  # has the only place
     await settle()
     offsets = [0, 39_999, 40_000, 50_000]
@@ -617,7 +617,7 @@ async def test_readers_above_a_truncation_are_answered_although_they_share_a_fet
     assert world.index.statistics().fetches.shared == 3
     world.truncate(segment, 40_000)
     world.truncate_in_storage(segment, 40_000)
-    world.storage.let_go()
+    world.storage.resume()
     await first
     below, just_below, *above = await asyncio.gather(*readings, return_exceptions=True)
     for error, offset in ((below, 0), (just_below, 39_999)):
@@ -640,11 +640,11 @@ async def test_storage_that_begins_behind_the_start_of_a_segment_is_not_asked_fo
 
 async def test_a_segment_deleted_while_it_is_read_is_reported_and_nothing_is_cached(world):
     segment = world.create_stored("s", 10 * KIB)
-    world.storage.hold()
+    world.storage.stall()
     reading = asyncio.ensure_future(world.read(segment, 0, 1000))
     await settle()
     world.delete(segment)
-    world.storage.let_go()
+    world.storage.resume()
     with pytest.raises(NoSuchSegmentError):
         await reading
     await settle()
@@ -654,13 +654,13 @@ async def test_a_segment_deleted_while_it_is_read_is_reported_and_nothing_is_cac
 async def test_at_most_so_many_storage_reads_run_at_a_time():
     world = World(fetches_max=3)
     segments = [world.create_stored(f"s{number}", 1000) for number in range(10)]
-    world.storage.hold()
+    world.storage.stall()
     reads = [asyncio.ensure_future(world.read(segment, 500, 1000)) for segment in segments]
     await settle()
     assert len(world.storage.reads) == 3
     statistics = world.index.statistics().fetches
     assert (statistics.in_flight, statistics.queued) == (3, 7)
-    world.storage.let_go()
+    world.storage.resume()
     assert await asyncio.gather(*reads) == [pattern(500, 500)] * 10
     await world.close()
 
@@ -798,7 +798,7 @@ async def test_lent_memory_outlives_segment_and_container():
 async def test_a_read_of_bytes_on_their_way_waits_for_those():
     world = World(BlockCache(CacheConfig(bytes_max=32 * MIB)))
     segment = world.create_stored("s", 4 * MIB)
-    world.storage.hold()
+    world.storage.stall()
     first = asyncio.ensure_future(world.read(segment, 0, MIB))
     await settle()
     world.storage.warm_bytes = 4 * MIB
@@ -852,7 +852,7 @@ async def test_reading_ahead_leaves_half_of_the_places_to_readers():
     for position in range(0, 3 * MIB, MIB):
         await world.read_exactly(ahead, position, MIB)
         await settle()
-    world.storage.hold()
+    world.storage.stall()
     world.storage.reads.clear()
     reading = asyncio.ensure_future(world.read_exactly(ahead, 3 * MIB, 8 * MIB))
     await settle()
@@ -860,7 +860,7 @@ async def test_reading_ahead_leaves_half_of_the_places_to_readers():
     foreground = asyncio.ensure_future(world.read(other, 0, 1000))
     await settle()
     assert world.storage.reads[-1][0] == other.storage_name
-    world.storage.let_go()
+    world.storage.resume()
     await asyncio.gather(reading, foreground)
     await world.close()
 
@@ -1204,14 +1204,14 @@ async def test_a_read_that_races_with_the_join_waits_for_the_merge_and_finds_its
 async def test_a_read_under_way_when_the_merge_completes_is_answered_from_the_target(world):
     target, source = world.create("t"), world.create_stored("x", 100 * KIB)
     world.begin_merge(target, source)
-    world.storage.hold()
+    world.storage.stall()
     reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
     await settle()
     world.join_in_storage(target, source)
     world.complete_merge(target, source)
     del world.bytes[source]
     await settle()
-    world.storage.let_go()
+    world.storage.resume()
     assert await reading == pattern(10 * KIB, 1000)
 
 
@@ -1219,7 +1219,7 @@ async def test_a_read_under_which_a_merge_within_a_merge_completes_is_answered_f
     target, middle, source = world.create("t"), world.create("m"), world.create_stored("x", 100 * KIB)
     world.begin_merge(middle, source)
     world.begin_merge(target, middle)
-    world.storage.hold()
+    world.storage.stall()
     reading = asyncio.ensure_future(world.read(target, 10 * KIB, 1000))
     await settle()
     for into, merged in ((middle, source), (target, middle)):
@@ -1227,7 +1227,7 @@ async def test_a_read_under_which_a_merge_within_a_merge_completes_is_answered_f
         world.complete_merge(into, merged)
         del world.bytes[merged]
         await settle()
-    world.storage.let_go()
+    world.storage.resume()
     assert await reading == pattern(10 * KIB, 1000)
     names = [name for name, _, _ in world.storage.reads]
     assert names == [source.storage_name, middle.storage_name, target.storage_name]

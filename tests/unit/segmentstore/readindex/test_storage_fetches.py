@@ -42,7 +42,7 @@ async def test_reading_ahead_goes_in_pieces_and_stops_at_what_is_stored():
 async def test_reading_ahead_leaves_out_what_is_cached_or_on_its_way():
     setting = Setting()
     setting.index.insert_history(2 * MIB, memoryview(pattern(2 * MIB, 1000)))
-    setting.storage.hold()
+    setting.storage.stall()
     foreground = asyncio.ensure_future(setting.fetches.fetch(setting.index, 3 * MIB + 500, 4 * MIB))
     await settle()
     setting.fetches.fetch_ahead(setting.index, 2 * MIB, 5 * MIB)
@@ -54,7 +54,7 @@ async def test_reading_ahead_leaves_out_what_is_cached_or_on_its_way():
         (3 * MIB + 500, 4 * MIB),
         (4 * MIB, 5 * MIB),
     ]
-    setting.storage.let_go()
+    setting.storage.resume()
     assert await foreground == pattern(3 * MIB + 500, MIB - 500)
     await settle()
     setting.index.check()
@@ -63,7 +63,7 @@ async def test_reading_ahead_leaves_out_what_is_cached_or_on_its_way():
 
 async def test_reading_ahead_takes_half_of_the_places_and_none_while_readers_wait_for_one():
     setting = Setting(fetches_max=4)
-    setting.storage.hold()
+    setting.storage.stall()
     setting.fetches.fetch_ahead(setting.index, 0, 16 * MIB)
     await settle()
     assert setting.ranges() == [(0, MIB), (MIB, 2 * MIB)]
@@ -73,20 +73,20 @@ async def test_reading_ahead_takes_half_of_the_places_and_none_while_readers_wai
     ]
     await settle()
     assert setting.fetches.statistics.queued == 1
-    setting.storage.let_go()
+    setting.storage.resume()
     await asyncio.gather(*readers)
     await settle()
-    setting.storage.hold()
+    setting.storage.stall()
     setting.fetches.fetch_ahead(setting.index, 8 * MIB, 16 * MIB)
     await settle()
     assert setting.ranges()[-2:] == [(8 * MIB, 9 * MIB), (9 * MIB, 10 * MIB)]
-    setting.storage.let_go()
+    setting.storage.resume()
     await settle()
 
 
 async def test_nothing_is_read_ahead_while_readers_wait_for_a_place():
     setting = Setting(fetches_max=2)
-    setting.storage.hold()
+    setting.storage.stall()
     readers = [
         asyncio.ensure_future(setting.fetches.fetch(setting.index, offset * MIB, offset * MIB + 10))
         for offset in range(3)
@@ -94,7 +94,7 @@ async def test_nothing_is_read_ahead_while_readers_wait_for_a_place():
     await settle()
     setting.fetches.fetch_ahead(setting.index, 8 * MIB, 16 * MIB)
     assert setting.fetches.statistics.ahead_reads == 0
-    setting.storage.let_go()
+    setting.storage.resume()
     await asyncio.gather(*readers)
 
 
@@ -109,7 +109,7 @@ async def test_a_spawner_that_is_stopped_leaves_nothing_behind():
 
 async def test_stopping_the_spawner_ends_who_waits():
     setting = Setting()
-    setting.storage.hold()
+    setting.storage.stall()
     reader = asyncio.ensure_future(setting.fetches.fetch(setting.index, 0, 10))
     await settle()
     await setting.supervisor.stop()
@@ -120,13 +120,13 @@ async def test_stopping_the_spawner_ends_who_waits():
 
 async def test_what_arrives_after_its_segment_left_is_thrown_away():
     setting = Setting()
-    setting.storage.hold()
+    setting.storage.stall()
     reader = asyncio.ensure_future(setting.fetches.fetch(setting.index, 0, 10))
     await settle()
     setting.fetches.forget(setting.index, ContainerOfflineError("gone"))
     with pytest.raises(ContainerOfflineError):
         await reader
-    setting.storage.let_go()
+    setting.storage.resume()
     await settle()
     assert setting.index.entries.count == 0
     assert setting.supervisor.statistics().failed == 0
@@ -135,7 +135,7 @@ async def test_what_arrives_after_its_segment_left_is_thrown_away():
 def test_waiting_for_a_place_and_reading_take_no_longer_than_their_limit_together():
     async def ask_all(_):
         setting = Setting(fetches_max=2)
-        setting.storage.hold()
+        setting.storage.stall()
         time = asyncio.get_running_loop().time
         begun_s = time()
 
@@ -147,7 +147,7 @@ def test_waiting_for_a_place_and_reading_take_no_longer_than_their_limit_togethe
         assert max(await asyncio.gather(*[ask(number * MIB) for number in range(10)])) < 30.1
         statistics = setting.fetches.statistics
         assert (statistics.queued, statistics.in_flight, statistics.failures) == (0, 0, 10)
-        setting.storage.let_go()
+        setting.storage.resume()
         assert await setting.fetches.fetch(setting.index, 5, 6) == pattern(5, 1)
 
     simulate(0, ask_all)

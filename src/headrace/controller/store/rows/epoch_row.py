@@ -1,4 +1,4 @@
-"""One generation of a stream's segments: which segments divide the key space, since when.
+"""One stream epoch: which segments divide the key space, since when.
 
 An epoch is immutable once written. Its *reference* is the epoch itself, except for the duplicates that a
 rolling transaction makes: they refer to the epoch they repeat.

@@ -19,7 +19,7 @@ class ScopeState(IntEnum):
     CLOSED = 3
     """Takes nothing new: its recursive deletion is in progress."""
     DELETING = 4
-    """Found empty; its table is being deleted, or turns out not to be empty."""
+    """Found empty; its table is being deleted, unless it is not empty after all."""
 
 
 @dataclass(frozen=True, slots=True)

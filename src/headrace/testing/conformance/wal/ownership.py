@@ -109,11 +109,11 @@ class OwnershipRules(WalKit):
     async def test_owners_that_overlap_hand_the_log_on_whole(self) -> None:
         owners: list[Wal] = []
         expected: list[bytes] = []
-        for turn in range(5):
+        for round_number in range(5):
             wal = await self.open_wal()
             assert await read_contents(wal) == expected
             owners.append(wal)
-            appended = await append_all(wal, numbered(7, start=100 * turn))
+            appended = await append_all(wal, numbered(7, start=100 * round_number))
             assert appended.errors == [None] * 7
             expected += appended.contents
             for former in owners[:-1]:
