@@ -13,7 +13,7 @@ import struct
 import time
 
 from headrace.wire import commands as c
-from headrace.wire.append_block import AppendRun, take_run, wanted
+from headrace.wire.append_block import AppendBatch, take_batch, wanted
 from headrace.wire.frames import HEAD, RECEIVE_BUFFER_BYTES, FrameDecoder, decode_payload, encode
 
 WRITER = bytes(range(16))
@@ -32,7 +32,7 @@ def shape_b(data: bytes, number: int) -> bytes:
 def parse(stream: bytes, target: bytearray) -> int:
     """Take runs out of a receive buffer and copy their payload into a frame, as the server does."""
     decoder = FrameDecoder.for_server()
-    run = AppendRun()
+    batch = AppendBatch()
     source = memoryview(stream)
     frame = memoryview(target)
     taken = at = 0
@@ -43,13 +43,13 @@ def parse(stream: bytes, target: bytearray) -> int:
         decoder.buffer_updated(size)
         at += size
         while True:
-            after = take_run(decoder.buffer, decoder.view, decoder.begin, decoder.end, run)
+            after = take_batch(decoder.buffer, decoder.view, decoder.begin, decoder.end, batch)
             if after == decoder.begin:
                 break
             decoder.begin = after
-            taken += len(run.numbers)
+            taken += len(batch.numbers)
             place = 0
-            for piece in run.pieces:
+            for piece in batch.pieces:
                 end = place + len(piece)
                 frame[place:end] = piece
                 place = end

@@ -1,4 +1,4 @@
-"""Puts one append together from the frames that carry it, and many appends of one writer into one run.
+"""Reassembles appends from the frames that carry them, and collects appends of one writer into a batch.
 
 An append arrives in one of three shapes::
 
@@ -27,17 +27,17 @@ APPEND_BLOCK_END: Final = TYPE_IDS[AppendBlockEnd]
 _PADDING: Final = TYPE_IDS[Padding]
 _PARTIAL_EVENT: Final = TYPE_IDS[PartialEvent]
 
-RUN_BYTES_MAX: Final = 256 * KIB
-"""A run takes no further block once it holds this much; a single block may be larger."""
+BATCH_BYTES_MAX: Final = 256 * KIB
+"""A batch accepts no further append once it has this many bytes; a single append may be larger."""
 
-RUN_COUNT_MAX: Final = 1024
+BATCH_COUNT_MAX: Final = 1024
 
-_RUN_EVENTS: Final = 0x7FFF_FFFF
-"""So does one that claims more events than this: with those of one more append they fit 32 bits."""
+_BATCH_EVENTS: Final = 0x7FFF_FFFF
+"""The same for events: with those of one more append they fit 32 bits."""
 
 _END_HEAD: Final = struct.Struct(">ii16sii")  # type, length, writer, size of whole events, size of data
 _END_TAIL: Final = struct.Struct(">iqq")  # events, last event number, request id
-_END_TAIL_OLD: Final = struct.Struct(">iq")  # the same from peers that know no request id here
+_END_TAIL_OLD: Final = struct.Struct(">iq")  # the same from peers that send no request id here
 
 _BLOCK_HEAD_BYTES: Final = 24  # type, length, writer
 _END_HEAD_BYTES: Final = 32
@@ -74,8 +74,8 @@ def reassemble(block: memoryview, size_of_whole_events: int, tail: memoryview) -
     return [piece for piece in pieces if piece]
 
 
-class AppendRun:
-    """Consecutive plain appends of one writer, in the order they arrived. Reused; views die with the buffer.
+class AppendBatch:
+    """Consecutive plain appends of one writer, in order of arrival. Reused; views are valid as the buffer is.
 
     ``numbers[i]`` and ``request_ids[i]`` are the last event number and the request id of append ``i``;
     numbers increase strictly. ``pieces`` hold the payload of all appends, ``size`` its bytes.
@@ -99,28 +99,28 @@ class AppendRun:
         self.event_count = 0
 
     def check(self) -> None:
-        """Assert the invariants of a run."""
-        assert len(self.numbers) == len(self.request_ids) <= RUN_COUNT_MAX
+        """Assert the invariants of a batch."""
+        assert len(self.numbers) == len(self.request_ids) <= BATCH_COUNT_MAX
         assert self.size == sum(len(piece) for piece in self.pieces)
         assert all(a < b for a, b in zip(self.numbers, self.numbers[1:], strict=False))
         assert len(self.numbers) <= self.event_count < 1 << 32
 
 
-def take_run(buffer: bytearray, view: memoryview, begin: int, end: int, run: AppendRun) -> int:
-    """Parse plain appends of one writer out of ``buffer[begin:end]`` into ``run``; return where the next
+def take_batch(buffer: bytearray, view: memoryview, begin: int, end: int, batch: AppendBatch) -> int:
+    """Parse plain appends of one writer out of ``buffer[begin:end]`` into ``batch``; return where the next
     frame begins.
 
-    A run ends in front of an incomplete append, another writer, another command, an event number that does
-    not increase, and damage. If it is empty (``begin`` is returned) the first append is not complete, see
-    :func:`wanted`.
+    A batch ends in front of an incomplete append, another writer, another command, an event number that does
+    not increase, and an illegal append. If it is empty (``begin`` is returned) the first append is not
+    complete, see :func:`wanted`.
 
     This is the hottest loop of a server: about ten interpreted calls per append, no object but the views.
 
     Raises:
-        ProtocolError: the first append of the run is illegal.
+        ProtocolError: the first append of the batch is illegal.
     """
-    run.clear()
-    pieces, numbers, request_ids = run.pieces, run.numbers, run.request_ids
+    batch.clear()
+    pieces, numbers, request_ids = batch.pieces, batch.numbers, batch.request_ids
     unpack_head, unpack_tail = _END_HEAD.unpack_from, _END_TAIL.unpack_from
     writer = b""
     size = event_count = number_last = 0
@@ -144,7 +144,7 @@ def take_run(buffer: bytearray, view: memoryview, begin: int, end: int, run: App
             if writer_id != writer:
                 if numbers:
                     break
-                run.writer_id = writer = writer_id
+                batch.writer_id = writer = writer_id
 
             # The end: its tail, then three numbers behind it.
             if not 0 <= tail_size <= length - 36 <= _END_PAYLOAD_BYTES_MAX:
@@ -183,13 +183,13 @@ def take_run(buffer: bytearray, view: memoryview, begin: int, end: int, run: App
             number_last = number
             event_count += events
             begin = after
-            if size >= RUN_BYTES_MAX or len(numbers) >= RUN_COUNT_MAX or event_count > _RUN_EVENTS:
+            if size >= BATCH_BYTES_MAX or len(numbers) >= BATCH_COUNT_MAX or event_count > _BATCH_EVENTS:
                 break
     except ProtocolError:
         if not numbers:
             raise
-    run.size = size
-    run.event_count = event_count
+    batch.size = size
+    batch.event_count = event_count
     return begin
 
 

@@ -1,7 +1,7 @@
-"""The number of every command, the version that brought it, and which replies a request may get.
+"""The number of every command, the version that introduced it, and which replies a request may get.
 
-Reading this file answers "what is frame 59?" and "what can come back?". Any request about a segment may also
-be answered by WrongHost, AuthTokenCheckFailed, OperationUnsupported or ErrorMessage. Format:
+Reading this file answers "what is frame 59?" and "which replies can it get?". Any request about a segment may
+also be answered by WrongHost, AuthTokenCheckFailed, OperationUnsupported or ErrorMessage. Format:
 ``docs/formats/wire.md``.
 """
 
@@ -15,10 +15,10 @@ from headrace.wire.commands.kinds import Command, Reply, Request
 from headrace.wire.layouts import Layout
 
 VERSION: Final = 17
-"""The version this implementation speaks."""
+"""The version of this implementation."""
 
 VERSION_OLDEST: Final = 5
-"""The oldest version whose peers can be talked to."""
+"""The oldest version of a compatible peer."""
 
 
 @dataclass(frozen=True, slots=True)

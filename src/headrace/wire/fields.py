@@ -183,7 +183,7 @@ class _TableKey:
         outer, size = _TWO_INT32.unpack_from(payload, at)
         _end_of(payload, at + 4, outer)
         if size == 0:
-            # Peers disagree on whether a version follows an empty key, so what comes next cannot be told.
+            # Peers disagree on whether a version follows an empty key, so what follows cannot be decoded.
             raise ProtocolError("a table key has at least one byte")
         end = _end_of(payload, begin, size)
         after = _end_of(payload, end, 8)
@@ -285,7 +285,7 @@ class _ChunkInfo:
 
 class ListOf:
     """A counted list. A count the rest of the payload cannot hold is refused before anything is built, and
-    so is one above a bound: whoever builds a million elements does nothing else for a second.
+    so is one above a bound: building a million elements takes the loop a second.
     """
 
     size_bytes_min = 4

@@ -8,7 +8,7 @@ bytes   type   meaning
 8..     bytes  payload
 ======  =====  ===================================================
 
-:class:`FrameDecoder` owns the receive buffer of a connection: bytes are received straight into it and
+:class:`FrameDecoder` owns the receive buffer of a connection: bytes are received into it and
 commands are taken out of it; data of a command are views of the buffer. Format: ``docs/formats/wire.md``.
 """
 
@@ -29,16 +29,16 @@ HEAD: Final = struct.Struct(">ii")
 HEAD_BYTES: Final = 8
 
 IDLE_BUFFER_BYTES: Final = 16 * KIB
-"""Room of a receive buffer that has not been filled for a while."""
+"""Capacity of a receive buffer that has not been filled for a while."""
 
 RECEIVE_BUFFER_BYTES: Final = 256 * KIB
-"""Room of a receive buffer under load."""
+"""Capacity of a receive buffer under load."""
 
 RECEIVE_SLACK_BYTES: Final = 64 * KIB
-"""Room behind a command that is larger than the buffer, so that what follows it arrives in the same read."""
+"""Capacity behind a command that is larger than the buffer, for bytes that arrive in the same read."""
 
 _SHRINK_EVERY: Final = 64
-"""How many times a buffer runs empty before it is asked whether all of it was needed."""
+"""How many times a buffer is emptied before its size is reconsidered."""
 
 SERVER_PAYLOAD_BYTES_MAX: Final = WIRE_FRAME_BYTES_MAX - HEAD_BYTES
 CLIENT_PAYLOAD_BYTES_MAX: Final = WIRE_PAYLOAD_BYTES_MAX
@@ -99,15 +99,15 @@ class FrameDecoderStatistics:
 
 
 class FrameDecoder:
-    """Cuts received bytes into frames, whatever their chunking.
+    """Splits received bytes into frames, however they arrive.
 
     Receive into :meth:`get_buffer`, report with :meth:`buffer_updated` (or copy with :meth:`feed`), then take
     frames until there is none. Every view handed out is valid until the next ``get_buffer`` or ``feed``.
 
     The buffer grows from ``IDLE_BUFFER_BYTES`` to ``buffer_bytes`` when it is filled, further only for a
-    frame that does not fit, and in steps: memory stays within four times of what was received, whatever a
-    head announces. It shrinks again when nothing has needed its size for a while. A head that cannot be right
-    is refused before anything of its payload is waited for. After a ProtocolError the decoder stays broken.
+    frame that does not fit, and in steps: memory stays within four times the received bytes, whatever a
+    head announces. It shrinks again when its size was not needed for a while. An illegal head is refused
+    before its payload is received. After a ProtocolError every further call raises it.
 
     A parser that walks the buffer itself reads ``buffer[begin:end]``, moves ``begin`` and sets ``wanted``.
     """
@@ -142,14 +142,14 @@ class FrameDecoder:
         self._error: ProtocolError | None = None
         self._idle_bytes = min(IDLE_BUFFER_BYTES, buffer_bytes)
         self._emptied = 0
-        self._most = 0  # bytes in the buffer, since it was last asked whether it is too large
+        self._most = 0  # bytes in the buffer at most, since its size was last reconsidered
         self._statistics = FrameDecoderStatistics()
         self.buffer = bytearray(self._idle_bytes)
         self.view = memoryview(self.buffer)
         self.begin = 0
         self.end = 0
         self.wanted = HEAD_BYTES
-        """Bytes from ``begin`` on without which nothing can be taken."""
+        """Bytes from ``begin`` on that are needed before anything can be taken."""
 
     @classmethod
     def for_server(cls, buffer_bytes: int = RECEIVE_BUFFER_BYTES) -> FrameDecoder:
@@ -164,43 +164,43 @@ class FrameDecoder:
     # -------------------------------------------------------------------------------------- bytes in
 
     def get_buffer(self) -> memoryview:
-        """Return room for at least one byte. Ends the life of all views handed out before."""
+        """Return the free part of the buffer, at least one byte. Invalidates all views handed out before."""
         begin, end = self.begin, self.end
         if begin == end:
             begin = end = self.begin = self.end = 0
             if self._most >= self._idle_bytes or len(self.buffer) > self._idle_bytes:
                 self._adapt()
         capacity = len(self.buffer)
-        # With little room behind the bytes that are left, moving them once is cheaper than many small reads.
+        # If little is free behind the remaining bytes, moving them once is cheaper than many small reads.
         if end == capacity or (begin and (begin + self.wanted > capacity or capacity - end < capacity >> 1)):
-            self._make_room()
+            self._make_free()
             capacity = len(self.buffer)
         if capacity > self._buffer_bytes:
-            # Little is received of what follows a large frame: its room may be wanted back.
+            # Little is received behind a large frame: its memory may be released.
             is_large = self.wanted > self._buffer_bytes
             limit = self.begin + (self.wanted + RECEIVE_SLACK_BYTES if is_large else self._buffer_bytes)
             return self.view[self.end : limit if limit > self.end else self.end + RECEIVE_SLACK_BYTES]
         return self.view[self.end :]
 
     def buffer_updated(self, size: int) -> None:
-        """``size`` bytes were written into the room returned last."""
+        """``size`` bytes were written into the view returned last."""
         end = self.end = self.end + size
         if end > self._most:  # noqa: PLR1730 - every read passes here
             self._most = end
         self._statistics.bytes_received += size
 
     def feed(self, data: Buffer) -> None:
-        """Copy ``data`` in; all of it is kept until taken."""
+        """Copy ``data`` into the buffer."""
         source = memoryview(data)
         while source:
-            room = self.get_buffer()
-            size = min(len(room), len(source))
-            room[:size] = source[:size]
+            free = self.get_buffer()
+            size = min(len(free), len(source))
+            free[:size] = source[:size]
             self.buffer_updated(size)
             source = source[size:]
 
     def _adapt(self) -> None:
-        """The buffer is empty: take a larger one if it was filled, a smaller one if it long was not."""
+        """The buffer is empty: make it larger if it was filled, smaller if it long was not."""
         capacity = len(self.buffer)
         if self._most >= capacity and capacity < self._buffer_bytes:
             self._use(bytearray(self._buffer_bytes))
@@ -212,17 +212,17 @@ class FrameDecoder:
             self._use(bytearray(enough))
         self._emptied = self._most = 0
 
-    def _make_room(self) -> None:
-        """Move what is left to the front, of a larger buffer if it has to be."""
+    def _make_free(self) -> None:
+        """Move the remaining bytes to the front, of a larger buffer if needed."""
         left = self.end - self.begin
         needed = max(self.wanted, left + 1)
         capacity = len(self.buffer)
         if needed > capacity or (self._most >= capacity and capacity < self._buffer_bytes):
-            # A backlog that nobody takes doubles the buffer: all growth together copies it about once.
-            # A frame gets its room once a quarter of it is there: its head is only a promise.
-            backlog = 2 * left if left >= self.wanted else 0
-            room = max(needed + RECEIVE_SLACK_BYTES, backlog)
-            fresh = bytearray(max(self._buffer_bytes, min(room, 4 * left)))
+            # Pending bytes double the buffer: all growth together copies them about once. Memory for a whole
+            # frame is allocated once a quarter of it has arrived: its head alone proves nothing.
+            pending = 2 * left if left >= self.wanted else 0
+            size = max(needed + RECEIVE_SLACK_BYTES, pending)
+            fresh = bytearray(max(self._buffer_bytes, min(size, 4 * left)))
             fresh[:left] = self.view[self.begin : self.end]
             self._use(fresh)
         else:
@@ -230,16 +230,16 @@ class FrameDecoder:
         self.begin, self.end = 0, left
 
     def fits(self, size: int) -> bool:
-        """Whether a frame of ``size`` bytes that begins next lets the buffer be as small as it is, for now.
+        """Whether the buffer need not grow now for a frame of ``size`` bytes that begins next.
 
-        A large one gets its room when there is more of it than a quarter of what a buffer may have anyway.
+        For a large one it grows when more than a quarter of ``buffer_bytes`` has arrived.
         """
         return size <= self._buffer_bytes or 4 * (self.end - self.begin) <= self._buffer_bytes
 
-    def give_back(self) -> None:
-        """Do without the room of a large frame, now that it was taken. Views handed out before stay valid.
+    def shrink(self) -> None:
+        """Release the memory of a large frame that was taken. Views handed out before stay valid.
 
-        What follows it and has arrived is kept: at most ``RECEIVE_SLACK_BYTES``, or ``buffer_bytes``.
+        Bytes behind it stay in the buffer: at most ``RECEIVE_SLACK_BYTES``, or ``buffer_bytes``.
         """
         left = self.end - self.begin
         size = max(self._buffer_bytes, left)
@@ -251,7 +251,7 @@ class FrameDecoder:
             self._most = left
 
     def drop(self) -> None:
-        """The connection is gone, and nothing is decoded any more: keep next to no memory."""
+        """The connection is lost and nothing is decoded any more: release the buffer."""
         self._use(bytearray(HEAD_BYTES))
         self.begin = self.end = 0
 
@@ -300,7 +300,7 @@ class FrameDecoder:
             raise
 
     def commands(self) -> Iterator[Command]:
-        """Take every complete command. Raises ProtocolError after those in front of the damage."""
+        """Take every complete command. Raises ProtocolError after those in front of an illegal one."""
         while (command := self.next_command()) is not None:
             yield command
 

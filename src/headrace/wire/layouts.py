@@ -18,11 +18,11 @@ from headrace.wire.commands.kinds import Command
 from headrace.wire.fields import Codec, ListOf, Number, Parts
 
 ELEMENT_BYTES: Final = 128
-"""What an element of a decoded list takes besides its bytes: up to so much, whatever it is."""
+"""Bound of the memory of an element of a decoded list, besides its bytes."""
 
 _NO_MORE: Final = (
     -1
-)  # as a place in the payload: an optional field was absent, and so is everything behind it
+)  # as an offset in the payload: an optional field was absent, and so is everything behind it
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Field:
     default: Callable[[], Any] | None
 
     def absent(self, payload: memoryview) -> Any:
-        """Return the default of a field the payload does not hold."""
+        """Return the default of a field that the payload does not have."""
         if self.default is None:
             raise ProtocolError(f"a payload of {len(payload)} bytes ends before its {self.name}")
         return self.default()
@@ -198,7 +198,7 @@ def _steps_of(command: type[Any]) -> list[_Step]:
 
 
 def _list_of(steps: list[_Step]) -> tuple[_Variable | None, list[_Step]]:
-    """Return the list that a command may have, and what stands in front of it."""
+    """Return the list that a command may have, and the fields in front of it."""
     for at, step in enumerate(steps):
         if isinstance(step, _Variable) and step.is_list:
             return step, steps[:at]

@@ -1,7 +1,7 @@
 """What a client may send when, seen from the server: versions, writers, event numbers. No I/O.
 
-The session is told what arrives and answers with what to send, or raises :class:`ProtocolError`: then the
-connection is closed without a reply to it. Source: ``docs/formats/wire.md``, "Conversation".
+The session receives commands and returns answers, or raises :class:`ProtocolError`: then the connection is
+closed without a reply to it. Source: ``docs/formats/wire.md``, "Conversation".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.wire.commands import (
 )
 
 WRITERS_MAX = 65_536
-"""Writers of one connection. Known clients give a connection up after 2,000 of them."""
+"""Writers of one connection. Known clients use a new connection after 2,000 of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +30,7 @@ class WriterRegistration:
         """Appends arrived whose event numbers increase from ``first`` to ``last``.
 
         Raises:
-            ProtocolError: the first one goes back behind what was seen before. Equal is legal here.
+            ProtocolError: the first one is lower than the last one seen. Equal is legal here.
         """
         if first < self.event_number_seen:
             raise ProtocolError(f"event number {first} follows {self.event_number_seen}")

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from headrace.errors import ProtocolError
 from headrace.wire import commands as c
 from headrace.wire.append_block import (
-    RUN_BYTES_MAX,
-    RUN_COUNT_MAX,
-    AppendRun,
+    BATCH_BYTES_MAX,
+    BATCH_COUNT_MAX,
+    AppendBatch,
     reassemble,
-    take_run,
+    take_batch,
     wanted,
 )
 from headrace.wire.frames import SERVER_PAYLOAD_BYTES_MAX, FrameDecoder, encode
@@ -57,14 +57,14 @@ def shape_partial(data, whole, first, number=1, events=1, request_id=7, writer=W
 
 def take(stream, begin=0):
     buffer = bytearray(stream)
-    run = AppendRun()
-    end = take_run(buffer, memoryview(buffer), begin, len(buffer), run)
-    run.check()
-    return end, run
+    batch = AppendBatch()
+    end = take_batch(buffer, memoryview(buffer), begin, len(buffer), batch)
+    batch.check()
+    return end, batch
 
 
-def joined(run):
-    return b"".join(run.pieces)
+def joined(batch):
+    return b"".join(batch.pieces)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def joined(run):
 )
 def test_the_golden_appends_hold_the_same_28_bytes(files, whole, number):
     stream = b"".join((GOLDEN / f"{name}.bin").read_bytes() for name in files)
-    end, run = take(stream)
+    end, batch = take(stream)
     assert end == len(stream)
-    assert joined(run) == event(b"hello") + event(b"pravega")
-    assert (run.numbers, run.event_count, run.request_ids) == ([number], 2, [1 << 32])
+    assert joined(batch) == event(b"hello") + event(b"pravega")
+    assert (batch.numbers, batch.event_count, batch.request_ids) == ([number], 2, [1 << 32])
     commands = [FrameDecoder() for _ in files]
     taken = []
     for decoder, name in zip(commands, files, strict=True):
@@ -89,7 +89,7 @@ def test_the_golden_appends_hold_the_same_28_bytes(files, whole, number):
     if len(taken) == 2:
         assert taken[1].size_of_whole_events == whole
         pieces = reassemble(taken[0].data, whole, taken[1].data)
-        assert b"".join(pieces) == joined(run)
+        assert b"".join(pieces) == joined(batch)
 
 
 def appends():
@@ -117,22 +117,22 @@ def test_shapes_and_chunking_do_not_change_what_is_appended(plan, data):
         stream += shape(payload, number=index + 1, events=2, request_id=index)
     buffer = bytearray(stream)
     view = memoryview(buffer)
-    run = AppendRun()
+    batch = AppendBatch()
     begin = arrived = 0
     got, numbers, ids, events = b"", [], [], 0
     while begin < len(stream):
         arrived = min(len(stream), arrived + data.draw(st.integers(1, 200)))
         while True:
-            after = take_run(buffer, view, begin, arrived, run)
-            run.check()
+            after = take_batch(buffer, view, begin, arrived, batch)
+            batch.check()
             if after == begin:
                 if begin < arrived:
                     assert arrived - begin < wanted(buffer, begin, arrived) <= len(stream) - begin
                 break
-            got += joined(run)
-            numbers += run.numbers
-            ids += run.request_ids
-            events += run.event_count
+            got += joined(batch)
+            numbers += batch.numbers
+            ids += batch.request_ids
+            events += batch.event_count
             begin = after
     assert got == b"".join(payload for payload, _ in plan)
     assert numbers == list(range(1, len(plan) + 1))
@@ -144,9 +144,9 @@ def test_every_truncation_waits_for_more_and_never_takes_a_part():
     for shape in (shape_a, shape_b):
         stream = shape(event(b"abc"))
         for cut in range(len(stream)):
-            end, run = take(stream[:cut])
+            end, batch = take(stream[:cut])
             assert end == 0
-            assert not run.numbers
+            assert not batch.numbers
             assert wanted(bytearray(stream[:cut]), 0, cut) > cut
 
 
@@ -154,24 +154,24 @@ def test_ten_thousand_appends_in_one_buffer_become_runs_of_bounded_size():
     stream = b"".join(shape_b(event(b"x" * 92), number=i + 1, request_id=i) for i in range(10_000))
     begin, count, numbers = 0, 0, []
     buffer = bytearray(stream)
-    run = AppendRun()
+    batch = AppendBatch()
     while begin < len(buffer):
-        begin = take_run(buffer, memoryview(buffer), begin, len(buffer), run)
-        run.check()
-        assert run.size < RUN_BYTES_MAX + 100
-        assert len(run.numbers) <= RUN_COUNT_MAX
+        begin = take_batch(buffer, memoryview(buffer), begin, len(buffer), batch)
+        batch.check()
+        assert batch.size < BATCH_BYTES_MAX + 100
+        assert len(batch.numbers) <= BATCH_COUNT_MAX
         count += 1
-        numbers += run.numbers
+        numbers += batch.numbers
     assert numbers == list(range(1, 10_001))
     assert count == 10
 
 
 def test_one_append_larger_than_a_run_is_a_run_of_its_own():
-    stream = shape_a(bytes(RUN_BYTES_MAX + 1), number=1) + shape_a(b"x", number=2)
-    end, run = take(stream)
-    assert run.numbers == [1]
-    end, run = take(stream, end)
-    assert run.numbers == [2]
+    stream = shape_a(bytes(BATCH_BYTES_MAX + 1), number=1) + shape_a(b"x", number=2)
+    end, batch = take(stream)
+    assert batch.numbers == [1]
+    end, batch = take(stream, end)
+    assert batch.numbers == [2]
     assert end == len(stream)
 
 
@@ -184,32 +184,32 @@ def test_a_run_ends_before_another_writer_another_command_and_a_number_that_does
         shape_b(b"b", number=5),
         shape_b(b"b", number=4),
     ):
-        end, run = take(first + follower)
+        end, batch = take(first + follower)
         assert end == len(first)
-        assert run.numbers == [5]
+        assert batch.numbers == [5]
 
 
 def test_an_end_without_request_id_gets_minus_one():
     frame = shape_a(b"abc")[:-8]
     frame = frame[:4] + struct.pack(">i", len(frame) - 8) + frame[8:]
-    _, run = take(frame + shape_b(b"d", number=2))
-    assert run.request_ids == [-1, 7]
-    assert joined(run) == b"abcd"
+    _, batch = take(frame + shape_b(b"d", number=2))
+    assert batch.request_ids == [-1, 7]
+    assert joined(batch) == b"abcd"
 
 
 def test_bytes_behind_the_request_id_are_ignored():
     frame = shape_a(b"abc") + b"future"
     frame = frame[:4] + struct.pack(">i", len(frame) - 8) + frame[8:]
-    _, run = take(frame + shape_b(b"d", number=2))
-    assert run.request_ids == [7, 7]
-    assert joined(run) == b"abcd"
+    _, batch = take(frame + shape_b(b"d", number=2))
+    assert batch.request_ids == [7, 7]
+    assert joined(batch) == b"abcd"
 
 
 def test_an_empty_append_is_an_append():
-    _, run = take(shape_a(b"") + shape_b(b"", number=2) + shape_padding(b"", 0, number=3))
-    assert run.numbers == [1, 2, 3]
-    assert run.pieces == []
-    assert run.size == 0
+    _, batch = take(shape_a(b"") + shape_b(b"", number=2) + shape_padding(b"", 0, number=3))
+    assert batch.numbers == [1, 2, 3]
+    assert batch.pieces == []
+    assert batch.size == 0
 
 
 BLOCK = c.AppendBlock(WRITER, b"0123456789")
@@ -263,9 +263,9 @@ def test_a_violation_is_a_protocol_error(name):
 @pytest.mark.parametrize("name", VIOLATIONS)
 def test_appends_in_front_of_a_violation_are_taken(name):
     good = shape_b(b"good", number=-5)
-    end, run = take(good + VIOLATIONS[name])
+    end, batch = take(good + VIOLATIONS[name])
     assert end == len(good)
-    assert joined(run) == b"good"
+    assert joined(batch) == b"good"
 
 
 def test_heads_that_cannot_become_an_append_are_refused_before_their_payload():
@@ -294,9 +294,9 @@ def test_garbage_is_appends_then_nothing_or_a_protocol_error():
         begin = 0
         try:
             while True:
-                run = AppendRun()
-                after = take_run(stream, memoryview(stream), begin, len(stream), run)
-                run.check()
+                batch = AppendBatch()
+                after = take_batch(stream, memoryview(stream), begin, len(stream), batch)
+                batch.check()
                 if after == begin:
                     break
                 begin = after
@@ -306,12 +306,12 @@ def test_garbage_is_appends_then_nothing_or_a_protocol_error():
 
 
 def test_what_a_run_claims_to_hold_fits_32_bits():
-    """Nobody verifies how many events a writer claims, but the log counts those of a run in 32 bits."""
+    """Nobody verifies how many events a writer claims, but the log counts those of a batch in 32 bits."""
     claimed = 0x7FFF_FFFF
     stream = b"".join(shape_a(b"x", number, claimed) for number in range(1, 6))
     begin, counts = 0, []
     while begin < len(stream):
-        begin, run = take(stream, begin)
-        run.check()
-        counts.append(run.event_count)
+        begin, batch = take(stream, begin)
+        batch.check()
+        counts.append(batch.event_count)
     assert counts == [2 * claimed, 2 * claimed, claimed]

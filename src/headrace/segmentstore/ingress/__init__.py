@@ -1,1 +1,1 @@
-"""The front door of the segment store: connections of the wire protocol. See README.md here."""
+"""The connections of the wire protocol of a segment store. See README.md here."""

@@ -6,9 +6,9 @@ Event numbers move left to right::
     acknowledged     handed to the        highest that arrived
     to the client    container            (refused ones count)
 
-An append is handed over under the condition that the writer's attribute is ``accepted``: whoever else wrote
-under the same id makes it fail. Refusals are sent behind the acknowledgements of everything accepted before
-them. Source: ``docs/formats/wire.md``, "Conversation".
+An append is handed over under the condition that the writer's attribute is ``accepted``: it fails if another
+connection wrote under the same id. Refusals are sent behind the acknowledgements of everything accepted
+before them. Source: ``docs/formats/wire.md``, "Conversation".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headrace.wire.server_session import WriterRegistration
 
 
 class AppendSession:
-    """A writer that was set up. The owner of its appends, as the container sees it."""
+    """A writer that was set up; to the container, the owner of its appends."""
 
     __slots__ = (
         "_accepted",
@@ -75,7 +75,7 @@ class AppendSession:
         return self._accepted != self._acked
 
     def on_setup(self, request_id: int, registration: WriterRegistration) -> None:
-        """The writer is set up (again): answer behind everything it is owed. Event numbers start over."""
+        """The writer is set up (again): answer behind all owed replies. Event numbers start over."""
         self.registration = registration
         self._refuse(AppendSetup(request_id, self.segment, self.writer_id, self._accepted))
 
@@ -90,13 +90,13 @@ class AppendSession:
         event_count: int,
         expected_offset: int = -1,
     ) -> bool:
-        """Hand a run of plain appends over, or one that expects to be at an offset.
+        """Hand over a batch of plain appends, or one conditional append.
 
         Returns:
-            False if the container has no room now; then nothing happened.
+            False if the container has no capacity now; then nothing changed.
 
         Raises:
-            ProtocolError: the event number goes back.
+            ProtocolError: the event number decreases.
         """
         target = self.target
         if not target.can_accept(size, expected_offset):
@@ -131,10 +131,10 @@ class AppendSession:
 
     def _on_refused(self, error: HeadraceError, number: int, request_id: int) -> None:
         if self._closing:
-            return  # one conflict ends the connection; what came with it needs no answer
+            return  # one conflict ends the connection; appends of the same batch need no answer
         if isinstance(error, AttributeMismatchError) or (
-            # What a former connection of the writer sent came in behind the set-up and in front of the seal:
-            # a writer that heard of the seal alone would send it again, into another segment.
+            # Appends of a former connection of the writer were accepted between the set-up and the seal: a
+            # writer that was notified of the seal alone would send them again, into another segment.
             isinstance(error, SegmentSealedError)
             and self.target.accepted_event_number(self.writer_id) != self._accepted
         ):
@@ -150,14 +150,12 @@ class AppendSession:
             else:
                 self._refuse(reply)
                 if isinstance(error, InvalidArgumentError):
-                    # No acknowledgement of a later append may seem to cover this one.
+                    # The acknowledgement of a later append would cover this one.
                     self._closing = True
                     self._connection.close_after_replies(f"an append was refused: {error}")
 
     def _conflict(self, number: int, request_id: int) -> None:
-        """The writer's history went on elsewhere, or repeats itself: it has to reconnect and learn where it
-        is.
-        """
+        """The append does not continue the writer's history: the writer has to learn its event number."""
         self._refuse(InvalidEventNumber(self.writer_id, request_id, "", number))
         self._closing = True
         self._connection.close_after_replies(f"event number {number} does not continue {self._accepted}")
@@ -194,7 +192,7 @@ class AppendSession:
             self._connection.on_busy(-1)
 
     def on_failed(self, error: HeadraceError) -> None:
-        """What is in flight may be durable or not: the client has to reconnect and ask."""
+        """Whether appends in flight are durable is unknown: the client has to reconnect and ask."""
         if self.in_flight:
             self._acked = self._accepted
             while self._refusals:

@@ -1,4 +1,4 @@
-"""Who may do what: the hook through which every request about a segment passes."""
+"""The authorisation hook, called for every request about a segment."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Permission(IntEnum):
 
 
 Authorise = Callable[[str, str, Permission], None]
-"""Told (token, segment, permission). Raises AccessDeniedError, or TokenExpiredError, to refuse.
+"""Called with (token, segment, permission). Raises AccessDeniedError, or TokenExpiredError, to refuse.
 
-A writer shows its token once, when it is set up, and is not asked again. Nothing here tells when a token
-expires, so nothing ends then; where tokens expire, other servers of this protocol close the connection.
+The token of a writer is checked once, when it is set up. The expiry of a token is not known here, so nothing
+ends then; other servers of this protocol close the connection.
 """
 
 
 def allow_all(token: str, segment: str, permission: Permission) -> None:
-    """Let everybody do everything: the answer of a server without authorisation."""
+    """Allow everything: the hook of a server without authorisation."""

@@ -1,4 +1,4 @@
-"""Why a connection does not dispatch what it has received: bits, in plain numbers, for every read asks."""
+"""Why a connection does not dispatch received bytes: bits in plain integers, since every read checks them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ REQUESTS: Final = 4
 """Too many requests of this connection run."""
 ADMISSION: Final = 8
 """The next request waits for its lease."""
-TURN: Final = 16
-"""The loop has an iteration: a request that takes its first step, and other connections."""
+YIELDING: Final = 16
+"""The connection yields to the loop: to a request that takes its first step, and to other connections."""
 CLOSING: Final = 32
 SETUP: Final = 64
-"""What a writer wrote last is not known yet; its appends follow in this buffer."""
+"""The last event number of a writer is not known yet; its appends follow in this buffer."""
 MEMORY: Final = 128
 """A large wire frame waits for its lease."""
 
@@ -24,5 +24,5 @@ _NAMES: Final = ("capacity", "outbox", "requests", "admission", "turn", "closing
 
 
 def names_of(reasons: int) -> list[str]:
-    """Return what the console calls these reasons."""
+    """Return the names of these reasons in statistics."""
     return [name for bit, name in enumerate(_NAMES) if reasons & 1 << bit]

@@ -1,19 +1,19 @@
-"""How many bytes of the process all connections together may hold, and which of them gets the next ones.
+"""The budget of bytes of all connections together, and the order in which it is granted.
 
 What can wait consumes the budget by a *lease* in the lane of its kind, before it takes memory. Leases of one
-lane queue for each other, and for no other lane. What cannot wait, because it has happened, is *charged*::
+lane wait only for each other. What cannot wait, because the memory is taken, is *charged*::
 
     FRAMES            an eighth    wire frames with appends that do not fit the buffer of their connection
     REQUESTS          an eighth    large requests, from the beginning of their wire frame to their end
     SMALL_REQUESTS    an eighth    the others
     REPLIES           an eighth    large replies about tables, until their last byte has left
-    charges           a quarter    replies that clients have not taken; waiting reads and refusals; writers
+    charges           a quarter    unsent replies; waiting reads and refusals; writers
     shared            a quarter    for the lane, or the charges, that needs it first
 
-So nothing that clients do in one lane keeps another from going on, and no stalled container does. A lease
-that finds its lane empty is always granted. A lease that needs more waits in front of those that have none;
-when all leases of a lane wait for more, the first of them goes on beyond the bound: it needs nothing further
-to end. Thus one lease of a lane at most is beyond it.
+So neither clients of one lane nor a stalled container block another lane. A lease whose lane is empty is
+always granted. A lease that grows waits in front of those that have nothing; when all leases of a lane wait
+to grow, the first of them is granted beyond the bound, since it needs nothing further to end. Thus one lease
+of a lane at most is beyond it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ from headrace.limits import KIB
 SMALL_BYTES_MAX: Final = 64 * KIB
 """A request up to this size is a small one."""
 
-LOOKS: Final = 24
-"""So often in ``stall_s`` leases are looked at while others wait."""
+CHECKS_PER_STALL: Final = 24
+"""Checks for stalled clients in ``stall_s`` while leases wait."""
 
-_SILENCES: Final = 6
-"""A client has stalled as well if nothing moves for one of so many parts of ``stall_s``. Whatever moves, that
-is all that it has: a byte now and then does not help.
-"""
+_IDLE_PARTS: Final = 6
+"""A client has stalled also if it moves no byte for ``stall_s`` divided by this."""
 
 _PARTS: Final = 8
 
@@ -51,14 +49,14 @@ class LeaseOwner(Protocol):
     """The connection that a lease belongs to."""
 
     def moved_bytes(self, lease: Lease) -> int:
-        """Return how many bytes have come, or gone, in the direction in which the client ends the lease."""
+        """Return how many bytes were received, or sent: whichever ends the lease."""
 
     def on_overdue(self, lease: Lease, age_s: float) -> None:
-        """Others wait, and for ``age_s`` the client has not done what would end the lease."""
+        """Other leases wait, and for ``age_s`` the client could have ended this one."""
 
 
 class Lease:
-    """Bytes that a connection may hold, or waits for."""
+    """Bytes of the budget that a connection has consumed, or waits for."""
 
     __slots__ = ("moved_at", "moved_bytes", "on_granted", "owner", "part", "since", "size", "wanted")
 
@@ -66,15 +64,15 @@ class Lease:
         self.part = part
         self.owner = owner
         self.on_granted = on_granted
-        """Called once whenever it has waited. It may not come back to the budget at once."""
+        """Called once after each wait. It must not call the budget at once."""
         self.size = 0
         self.wanted = 0
-        """The size it is going to have once it need not wait any more; else 0."""
+        """The size that it waits for; else 0."""
         self.since: float | None = None
-        """Since when the client could end it; None as long as it is the server's part to go on."""
+        """Since when the client could end it; None while the server has to act."""
         self.moved_at = 0.0
         self.moved_bytes = -1
-        """What had moved when it was last seen to be more, at ``moved_at``."""
+        """``moved_bytes`` of the owner when it last grew, at ``moved_at``."""
 
     @property
     def waits(self) -> bool:
@@ -91,13 +89,13 @@ class _Part:
         self.used = 0
         self.leases: dict[Lease, None] = {}
         self.growing: dict[Lease, None] = {}
-        """Those of them that wait for more, first come, first served."""
+        """Those of them that wait to grow, first come, first served."""
         self.waiting: dict[Lease, None] = {}
         """Those that have nothing, in the same order."""
 
     @property
     def excess(self) -> int:
-        """What it has of the shared part."""
+        """Bytes that it consumes of the shared part."""
         return max(0, self.used - self.reserve)
 
 
@@ -110,7 +108,7 @@ class ByteBudget:
         self._charges: Final = _Part(2 * eighth)
         self._shared_max = bytes_max - (len(Lane) + 2) * eighth
         self._shared = 0
-        self._resting: dict[Lease, Callable[[], None]] = {}
+        self._idle: dict[Lease, Callable[[], None]] = {}
         self._on_waiting = on_waiting
         self.waiting = 0
         self.waits = 0
@@ -119,7 +117,7 @@ class ByteBudget:
     # -------------------------------------------------------------------------------------- leases
 
     def begin(self, lane: Lane, owner: LeaseOwner, size: int, on_granted: Callable[[], None]) -> Lease:
-        """Return a lease, which may have to wait: ``on_granted`` is called later then."""
+        """Return a lease, which may have to wait: then ``on_granted`` is called later."""
         part = self._lanes[lane]
         lease = Lease(part, owner, on_granted)
         if part.growing or part.waiting or not self._make_free(part, size):
@@ -128,7 +126,7 @@ class ByteBudget:
             self._grant(lease, size)
         return lease
 
-    def begin_at_once(self, lane: Lane, owner: LeaseOwner, size: int) -> Lease | None:
+    def begin_nowait(self, lane: Lane, owner: LeaseOwner, size: int) -> Lease | None:
         """Return a lease, or None if it would have to wait."""
         part = self._lanes[lane]
         if part.growing or part.waiting or not self._make_free(part, size):
@@ -138,13 +136,13 @@ class ByteBudget:
         return lease
 
     def grow(self, lease: Lease, size: int) -> bool:
-        """Let ``lease`` have ``size`` in all, and say so; if it is later, its ``on_granted`` is called."""
+        """Grow ``lease`` to ``size``; return False if it waits: then its ``on_granted`` is called later."""
         part = lease.part
         if size <= lease.size or (not part.growing and self._make_free(part, size - lease.size, lease)):
             self._grant(lease, max(size, lease.size))
             return True
         self._wait(lease, size, part.growing)
-        self.serve()  # it may have been the last one that could end without more
+        self.serve()  # it may have been the last one that could end without growing
         return False
 
     def shrink(self, lease: Lease, size: int) -> None:
@@ -158,30 +156,30 @@ class ByteBudget:
         if lease.wanted:
             self._stop_waiting(lease)
         if lease.size:
-            self._resting.pop(lease, None)
+            self._idle.pop(lease, None)
             self._drop(lease)
         self.serve()
 
-    def rest(self, lease: Lease, on_wanted: Callable[[], None]) -> None:
-        """Keep ``lease``, which nothing needs now, until other leases need its bytes.
+    def set_idle(self, lease: Lease, on_ended: Callable[[], None]) -> None:
+        """Retain ``lease``, which is not used now, until other leases need its bytes.
 
-        It is ended then, and ``on_wanted`` called, which may not come back to the budget.
+        Then it is ended, and ``on_ended`` called, which must not call the budget.
         """
         lease.since = None
-        self._resting[lease] = on_wanted
+        self._idle[lease] = on_ended
         self.serve()
 
     def resume(self, lease: Lease, size: int) -> bool:
-        """Use a resting lease again, and say so, if it has ``size``."""
+        """Use an idle lease again if it has ``size``; return whether it has."""
         if size > lease.size:
             return False
-        del self._resting[lease]
+        del self._idle[lease]
         return True
 
-    def set_aside(self, lease: Lease) -> None:
-        """Make a charge of ``lease``, which waits for others to go on, if the budget has that much free.
+    def convert_to_charge(self, lease: Lease) -> None:
+        """Make a charge of ``lease``, whose owner waits for something else, if charges have that much free.
 
-        Its lane is free for other leases then. It may go on at any time, and ends as any other lease.
+        Its lane is free for other leases then. It may be used at any time, and ends as any other lease.
         """
         size = lease.size
         self._drop(lease)
@@ -191,7 +189,7 @@ class ByteBudget:
         self.serve()
 
     def serve(self) -> None:
-        """Grant what is waited for, lane by lane in its order, as far as bytes are free."""
+        """Grant waiting leases, lane by lane in order, as far as bytes are free."""
         if not self.waiting:
             return
         for part in self._lanes:
@@ -205,15 +203,15 @@ class ByteBudget:
                 lease.on_granted()
 
     def _make_free(self, part: _Part, more: int, lease: Lease | None = None) -> bool:
-        """Say whether ``lease``, or a new one, may have so much more; resting ones are ended for it."""
+        """Return whether ``lease``, or a new one, may have ``more`` bytes; idle leases are ended for it."""
         while not self._fits(part, more):
-            if not self._resting:
+            if not self._idle:
                 own = lease in part.leases and lease not in part.growing
-                return len(part.leases) == len(part.growing) + own  # no other lease would end without more
-            resting, on_wanted = next(iter(self._resting.items()))
-            del self._resting[resting]
-            self._drop(resting)
-            on_wanted()
+                return len(part.leases) == len(part.growing) + own  # no other lease would end without growing
+            idle, on_ended = next(iter(self._idle.items()))
+            del self._idle[idle]
+            self._drop(idle)
+            on_ended()
         return True
 
     def _fits(self, part: _Part, more: int) -> bool:
@@ -253,7 +251,7 @@ class ByteBudget:
     # -------------------------------------------------------------------------------------- charges
 
     def charge(self, size: int) -> None:
-        """Count so many bytes more, or less, that have not waited."""
+        """Count ``size`` bytes more, or less if negative, without waiting."""
         self._count(self._charges, size)
         if size < 0:
             self.serve()
@@ -266,9 +264,9 @@ class ByteBudget:
     # -------------------------------------------------------------------------------------- stalls
 
     def overdue(self, now: float, stall_s: float) -> Iterator[tuple[Lease, float]]:
-        """Return leases for which others wait too long, and for how long clients could have ended them.
+        """Yield stalled leases that other connections wait for, and how long clients could have ended them.
 
-        To be called :data:`LOOKS` times in ``stall_s`` while leases wait.
+        To be called :data:`CHECKS_PER_STALL` times in ``stall_s`` while leases wait.
         """
         waiting = [lease for part in self._lanes for queue in (part.growing, part.waiting) for lease in queue]
         for part in (*self._lanes, self._charges):
@@ -278,14 +276,14 @@ class ByteBudget:
                 moved_bytes, age_s = lease.owner.moved_bytes(lease), now - lease.since
                 if moved_bytes != lease.moved_bytes:
                     lease.moved_bytes, lease.moved_at = moved_bytes, now
-                silent_s = min(now - lease.moved_at, age_s)
-                if (age_s >= stall_s or silent_s >= stall_s / _SILENCES) and any(
+                idle_s = min(now - lease.moved_at, age_s)
+                if (age_s >= stall_s or idle_s >= stall_s / _IDLE_PARTS) and any(
                     other.owner is not lease.owner for other in waiting
                 ):
                     yield lease, age_s
 
     def used(self, *lanes: Lane) -> int:
-        """Return how many bytes leases of these lanes have."""
+        """Return how many bytes the leases of these lanes consume."""
         return sum(self._lanes[lane].used for lane in lanes)
 
     @property
@@ -298,8 +296,8 @@ class ByteBudget:
             queue = part.growing or part.waiting
             assert part.used == sum(lease.size for lease in part.leases)
             assert part.growing.keys() <= part.leases.keys()
-            assert not queue or len(part.growing) < len(part.leases), "no lease could ever go on"
-            assert not queue or not self._resting
+            assert not queue or len(part.growing) < len(part.leases), "no lease could ever end"
+            assert not queue or not self._idle
             assert not queue or not self._fits(part, (lease := next(iter(queue))).wanted - lease.size)
         assert self.waiting == sum(len(part.growing) + len(part.waiting) for part in self._lanes)
         assert self._charges.used >= sum(lease.size for lease in self._charges.leases)

@@ -1,4 +1,4 @@
-"""Small things that connections have in large numbers, each charged to the budget, and counted by kind."""
+"""Small objects that connections have in large numbers: charged to the budget and counted by kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from headrace.segmentstore.ingress.budget import ByteBudget
 
 READ_BYTES: Final = 3072
-"""A read that waits at the tail: its task, and what it asked for."""
+"""A read that waits at the tail: its task and its request."""
 
 WRITER_BYTES: Final = 1200
 
@@ -15,11 +15,11 @@ REFUSAL_BYTES: Final = 100
 """A refusal that waits, besides its wire frame."""
 
 SHARE_OF_EACH: Final = 64
-"""What a connection may have in any case: it does not suffer from others that have very much."""
+"""What a connection may have even while charges exceed their budget."""
 
 
 class ChargedKind:
-    """One kind, over all connections: each of them may have ``each_max``, or its share while it is tight."""
+    """One kind, over all connections: each may have ``each_max``, or less while charges are tight."""
 
     __slots__ = ("_each_max", "budget", "bytes", "total")
 
@@ -30,7 +30,7 @@ class ChargedKind:
 
     @property
     def limit(self) -> int:
-        """How many a connection that has fewer may have now."""
+        """How many one connection may have now."""
         return min(SHARE_OF_EACH, self._each_max) if self.budget.tight else self._each_max
 
 
@@ -46,7 +46,7 @@ class Charges:
 
     @property
     def full(self) -> bool:
-        """Whether there may be no further one."""
+        """Whether no further one is allowed."""
         return self._closed or self.count >= self._kind.limit
 
     def add(self, size_bytes: int) -> None:

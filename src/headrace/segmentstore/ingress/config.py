@@ -1,4 +1,4 @@
-"""Bounds of the front door."""
+"""Bounds of connections."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ class IngressConfig:
     """Further connections are closed at once."""
 
     connection_bytes_max: int = 512 * MIB
-    """What all connections together may take of memory: see ``budget``. Their buffers come on top."""
+    """The byte budget of all connections together: see ``budget``. Their buffers come on top."""
 
     stall_s: float = 30.0
-    """While others wait for memory, a client is closed that has not sent in this time the frame, or taken
-    the reply, for which it has some."""
+    """While other connections wait for the byte budget, a client is closed that has not sent the frame, or
+    taken the reply, of its lease in this time."""
 
     receive_buffer_bytes: int = 256 * KIB
-    """A connection's buffer under load; a quarter of it for those beyond as many as would take half of
+    """A connection's buffer under load; a quarter of it once the buffers would exceed half of
     ``connection_bytes_max``."""
 
     small_reply_bytes_max: int = 64 * KIB
     """A reply about a table of this size needs no lease."""
 
     write_buffer_bytes_max: int = 1 * MIB
-    """A connection whose client takes its replies too slowly is not read from while more than this is unsent.
-    """
+    """A connection is not read while more than this is unsent."""
 
     requests_max: int = 128
     """Requests of one connection that run at the same time, without appends and reads; further ones wait."""

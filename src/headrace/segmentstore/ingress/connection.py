@@ -1,7 +1,7 @@
 """One client's connection: receives into one buffer, stops reading when it must, closes in order.
 
-What is received goes to the :class:`Dispatcher`. While that is blocked, nothing is read from the socket,
-unless the reason is short. Replies leave through the :class:`Outbox`.
+Received bytes go to the :class:`Dispatcher`. While it is blocked, nothing is read from the socket, unless it
+only yields to the loop. Replies are sent by the :class:`Outbox`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from typing import Any, cast
 
 from headrace.errors import CorruptionError, InvalidArgumentError, ProtocolError
-from headrace.segmentstore.ingress.blocked import CLOSING, OUTBOX, TURN, names_of
+from headrace.segmentstore.ingress.blocked import CLOSING, OUTBOX, YIELDING, names_of
 from headrace.segmentstore.ingress.budget import Lease
 from headrace.segmentstore.ingress.dispatcher import Dispatcher
 from headrace.segmentstore.ingress.home import ConnectionHome
@@ -24,8 +24,8 @@ from headrace.wire.frames import encode
 _logger = logging.getLogger(__name__)
 
 _STALLS_OF_OURS = 4
-"""So many times ``stall_s`` a frame may be there that the server does not accept, since a container stalls.
-Its connection is closed then: it would keep all others from sending large frames.
+"""A frame that the server does not accept, since a container is stalled, may wait for so many times
+``stall_s``. Then its connection is closed: it would block the large frames of all others.
 """
 
 
@@ -39,7 +39,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reading = True
-        self._said_all = False
+        self._eof_received = False
         self._closing_timer: asyncio.TimerHandle | None = None
         self._busy_writers = 0
         self.peer = ""
@@ -58,14 +58,14 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def eof_received(self) -> bool:
-        """The client is gone, or says no more: it still gets what it is owed.
+        """The client sends nothing more: the replies that it is owed are still sent.
 
-        What has arrived and is only blocked for an iteration of the loop is dispatched. What is blocked for
-        anything else is not: the client may be back already, and send it again.
+        Received bytes are still dispatched if the connection only yields to the loop. If anything else
+        blocks them they are not: the client may have reconnected and sent them again.
         """
         assert self._transport is not None
-        self._said_all = True
-        self._close_if_nothing_is_left()
+        self._eof_received = True
+        self._close_if_all_dispatched()
         return self._transport.get_extra_info("sslcontext") is None  # TLS connections cannot stay half open
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
@@ -98,35 +98,35 @@ class Connection(asyncio.BufferedProtocol):
             self._set_reading()
 
     def _dispatch(self) -> None:
-        """Dispatch everything that may be now."""
+        """Dispatch everything dispatchable."""
         dispatcher = self._dispatcher
         try:
             dispatcher.dispatch()
         except ProtocolError as error:
             self._totals.violations += 1
             self.close_after_replies(f"protocol violation: {error}")
-        except Exception:  # a bug of ours: this connection ends, its neighbours go on
+        except Exception:  # a bug of ours: only this connection ends
             _logger.exception("connection %s failed", self.peer)
             self.close_after_replies("internal error")
         dispatcher.reserve()
-        if dispatcher.blocked & TURN:
-            self._loop.call_soon(self.unblock, TURN)
-        self._close_if_nothing_is_left()
+        if dispatcher.blocked & YIELDING:
+            self._loop.call_soon(self.unblock, YIELDING)
+        self._close_if_all_dispatched()
         self._set_reading()
 
-    def _close_if_nothing_is_left(self) -> None:
-        if self._said_all and self._dispatcher.blocked != TURN:
+    def _close_if_all_dispatched(self) -> None:
+        if self._eof_received and self._dispatcher.blocked != YIELDING:
             self._begin_closing()
 
     def _set_reading(self) -> None:
-        """Read from the socket exactly while what arrives can be dispatched.
+        """Read from the socket exactly while received bytes can be dispatched.
 
-        Pauses of an iteration do not count, unless more arrives in them than is dispatched.
+        Yielding to the loop does not count, unless more is received meanwhile than is dispatched.
         """
         blocked = self._dispatcher.blocked
-        readable = not blocked & ~TURN
+        readable = not blocked & ~YIELDING
         if readable and blocked:
-            # One more read of a full buffer would have to let it grow.
+            # A read into a full buffer would grow it.
             pending_max = self._buffer_bytes if self._reading else self._buffer_bytes // 2
             readable = self._dispatcher.decoder.pending_bytes < pending_max
         if readable == self._reading:
@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---------------------------------------------------------------------------------- from its parts
 
     def unblock(self, reason: int) -> None:
-        """``reason`` does not block any more what was received."""
+        """``reason`` no longer blocks the dispatch of received bytes."""
         dispatcher = self._dispatcher
         dispatcher.blocked &= ~reason
         if not dispatcher.blocked:
@@ -161,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         self.on_answered()
 
     def on_answered(self) -> None:
-        """Something was answered that a close waits for."""
+        """A close may have waited for this answer."""
         if self._dispatcher.blocked & CLOSING:
             self._maybe_close()
 
@@ -171,13 +171,13 @@ class Connection(asyncio.BufferedProtocol):
         if reply is None:
             reason = f"{type(command).__name__} failed: {error}"
             if isinstance(error, CorruptionError):
-                _logger.error("damaged data: %s", reason)  # a person has to act; the peer asks again
+                _logger.error("damaged data: %s", reason)  # an operator has to act; the peer only retries
             self.close_after_replies(reason)
             return
         try:
             self._outbox.send(encode(reply))
-        except InvalidArgumentError as unspeakable:
-            self.close_after_replies(f"a reply cannot be encoded: {unspeakable}")
+        except InvalidArgumentError as unencodable:
+            self.close_after_replies(f"a reply cannot be encoded: {unencodable}")
 
     def moved_bytes(self, lease: Lease) -> int:
         if self._dispatcher.owns(lease):
@@ -185,18 +185,18 @@ class Connection(asyncio.BufferedProtocol):
         return self._outbox.count_sent()
 
     def on_overdue(self, lease: Lease, age_s: float) -> None:
-        """Others wait for bytes of a frame that this client does not send, or replies it does not take."""
+        """Other connections wait for a lease of this client, of a frame not sent or of replies not taken."""
         of_frame = self._dispatcher.owns(lease)
         blocked = self._dispatcher.blocked
-        is_ours = of_frame and blocked & ~(TURN | OUTBOX)
+        is_ours = of_frame and blocked & ~(YIELDING | OUTBOX)
         if is_ours and age_s < _STALLS_OF_OURS * self._config.stall_s:
             return
         if not blocked & CLOSING:
             self._totals.connections_stalled += 1
-        kept = (
+        what = (
             "a frame that does not arrive, or is not accepted" if of_frame else "replies that are not taken"
         )
-        self.close_after_replies(f"stalled: other connections wait for the memory of {kept}")
+        self.close_after_replies(f"stalled: other connections wait for the memory of {what}")
         if not of_frame:
             self._abort()
 
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
     # -------------------------------------------------------------------------------------- closing
 
     def close_after_replies(self, reason: str) -> None:
-        """Take nothing more, wait for replies that are owed (not for reads at the tail), send them, close."""
+        """Accept nothing more, wait for owed replies (not for reads at the tail), send them, close."""
         if not self._dispatcher.blocked & CLOSING:
             _logger.info("connection %s is closed: %s", self.peer, reason)
             self._begin_closing()
@@ -235,14 +235,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not self._transport.is_closing():
             self._outbox.flush()
-            self._transport.close()  # sends what it has; a client that takes nothing meets the timer
+            self._transport.close()  # sends what it has; the timer ends a client that takes nothing
 
     def _abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
     def statistics(self) -> dict[str, Any]:
-        """What this connection is doing now, for the console."""
+        """The state of this connection, for the console."""
         parts = self._dispatcher
         return {
             "peer": self.peer,

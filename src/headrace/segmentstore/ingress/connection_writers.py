@@ -1,4 +1,4 @@
-"""The writers of one connection: set up, set up again, refused. What each sends goes to its session."""
+"""The writers of one connection: set up, set up again, refused. Each has a session for its appends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConnectionWriters:
         self._refusals = Charges(home.waiting_refusals)
         self._setup: asyncio.Task[None] | None = None
         self.setting_up = False
-        """Whether a writer waits to be set up, and its client for the answer."""
+        """Whether a writer waits to be set up."""
 
     @property
     def count(self) -> int:
@@ -59,7 +59,7 @@ class ConnectionWriters:
     def close(self) -> None:
         """The connection is lost."""
         if self._setup is not None:
-            self._setup.cancel()  # a log that stands would gather those of every connection that gave up
+            self._setup.cancel()  # else a stalled log would accumulate those of lost connections
         for writer in self._writers.values():
             writer.target.close()
         self._writers.clear()
@@ -69,7 +69,7 @@ class ConnectionWriters:
     # -------------------------------------------------------------------------------------- setting up
 
     def set_up(self, command: SetupAppend) -> bool:
-        """Set a writer up, or refuse it; say whether nothing may be parsed until ``on_writer_ready``."""
+        """Set a writer up, or refuse it; return whether SETUP has to block the connection meanwhile."""
         writer_id, segment = command.writer_id, command.segment
         former = self._writers.get(writer_id)
         if former is not None and former.segment != segment and former.in_flight:
@@ -86,8 +86,8 @@ class ConnectionWriters:
         if target is None:
             return self._wait(command, self._open_target)
         if not target.is_settled(writer_id) and self._find_busy(writer_id, segment) is None:
-            # An answer that does not count what it sent over another connection would be wrong for ever if
-            # the segment is sealed meanwhile: the writer would send that again, to the segment's successors.
+            # The answer must count appends of other connections. Without them it would stay wrong if the
+            # segment is sealed meanwhile: the writer would send them again, to the segment's successors.
             target.close()
             return self._wait(command, self._open_target)
         try:
@@ -97,7 +97,7 @@ class ConnectionWriters:
         return False
 
     def _find_busy(self, writer_id: bytes, segment: str) -> AppendSession | None:
-        """Return the session of a writer that is to be set up once more, if it has appends in flight."""
+        """Return the session of a writer that is set up again, if it has appends in flight."""
         former = self._writers.get(writer_id)
         return former if former is not None and former.segment == segment and former.in_flight else None
 
@@ -105,13 +105,13 @@ class ConnectionWriters:
         """Answer a writer whose event number is certain. The target is closed if that fails.
 
         Raises:
-            TooManyWritersError: the connection has as many as it may have.
-            TooManyAttributesError: the segment has had too many.
+            TooManyWritersError: the connection has too many writers.
+            TooManyAttributesError: the segment had too many writers.
         """
         writer_id, segment = command.writer_id, command.segment
         writer = self._find_busy(writer_id, segment)
         try:
-            self._check_room(writer_id)
+            self._check_count(writer_id)
             target.check_writer(writer_id)
             registration = self._session.register(writer_id, segment)
         except HeadraceError:
@@ -130,8 +130,8 @@ class ConnectionWriters:
             )
         writer.on_setup(command.request_id, registration)
 
-    def _check_room(self, writer_id: bytes) -> None:
-        """Refuse one writer more than there may be. Raises: TooManyWritersError."""
+    def _check_count(self, writer_id: bytes) -> None:
+        """Refuse a new writer beyond the limit. Raises: TooManyWritersError."""
         if self._charges.full and writer_id not in self._writers:
             self._home.totals.writers_refused += 1
             raise TooManyWritersError(self._home.writers.limit, self._home.writers.total)
@@ -139,7 +139,7 @@ class ConnectionWriters:
     def _refuse(self, command: SetupAppend, error: Exception) -> None:
         former = self._writers.get(command.writer_id)
         if former is not None and former.segment != command.segment:
-            # Its next appends are meant for a segment they cannot reach, and not for the former one.
+            # Its next appends are meant for the refused segment, not for the former one.
             former.target.close()
             del self._writers[command.writer_id]
             self._charges.remove(1, WRITER_BYTES)
@@ -147,7 +147,7 @@ class ConnectionWriters:
         self._connection.on_error(command, error)
 
     def _wait(self, command: SetupAppend, step: Callable[[SetupAppend], Awaitable[bool]]) -> bool:
-        """Have nothing more taken until ``step``, which says whether it goes on, has set the writer up."""
+        """Run ``step`` in a task; SETUP blocks until then. ``step`` returns whether another step follows."""
         try:
             self._setup = self._home.supervisor.spawn("setup", self._finish(command, step))
         except ClosedError:
@@ -171,12 +171,12 @@ class ConnectionWriters:
         connection.on_answered()
 
     async def _set_up_behind(self, command: SetupAppend) -> bool:
-        """Set a writer up that moves to another segment, once the former one owes it nothing."""
+        """Set up a writer on another segment, once its appends to the former one are acknowledged."""
         await self._writers[command.writer_id].target.settle(command.writer_id)
         return not self._connection.is_lost and self.set_up(command)
 
     async def _open_target(self, command: SetupAppend) -> bool:
-        """Set a writer up once its segment is back in memory, and what it sent before is durable."""
+        """Set up a writer once its segment is active and its former appends are durable."""
         target = await self._home.store.open_target(command.segment)
         try:
             await target.settle(command.writer_id)

@@ -1,4 +1,4 @@
-"""What the front door needs of the store behind it. Everything runs on the store's loop."""
+"""What connections need of the store. Everything runs on the store's loop."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ class AppendTarget(Protocol):
         """Return the durable event number of a writer, ATTRIBUTE_NULL if it never wrote."""
 
     def accepted_event_number(self, writer_id: bytes) -> int:
-        """Return the event number that the next append of a writer continues, durable or not."""
+        """Return the event number of a writer's last accepted append, durable or not."""
 
     def is_settled(self, writer_id: bytes) -> bool:
-        """Say whether both are known and the same. If not, ``settle`` before a writer is set up."""
+        """Return whether both are known and equal. If not, ``settle`` before a writer is set up."""
 
     def check_writer(self, writer_id: bytes) -> None:
-        """Raises TooManyAttributesError if the segment takes no further writer, and this one is new to it."""
+        """Raises TooManyAttributesError if the writer is new to a segment that accepts no further ones."""
 
     async def settle(self, writer_id: bytes) -> None:
-        """Wait until what was accepted from a writer so far is known and durable.
+        """Wait until everything accepted from a writer so far is known and durable.
 
         Raises:
-            ContainerOfflineError: it is durable or not.
+            ContainerOfflineError: whether it is durable is unknown.
         """
 
     def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
-        """Say whether an append of this size finds room now. If not, stop reading and ``wait_capacity``.
+        """Return whether an append of this size fits now. If not, stop reading and ``wait_capacity``.
 
         False also while it is not certain yet that the segment is sealed or gone, or longer than expected, or
         shorter and this its owner.
         """
 
     def wait_capacity(self, size_bytes: int, resume: Callable[[], None]) -> None:
-        """Call ``resume`` once, later, on the loop, when there may be room for a block of that size."""
+        """Call ``resume`` once, later, on the loop, when a block of that size may fit."""
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:
-        """Who waits with ``resume`` is gone; it may still be called if there is room already."""
+        """Forget a ``wait_capacity``; its ``resume`` may still be called if that is scheduled already."""
 
     def append_block(
         self,
@@ -76,10 +76,10 @@ class AppendTarget(Protocol):
         """
 
     def end_of_read(self) -> None:
-        """The connection has handed over all it had."""
+        """The connection has handed over everything it received."""
 
     def close(self) -> None:
-        """Nothing will be appended any more: the segment may leave memory. Idempotent."""
+        """Nothing will be appended any more: the segment may be evicted. Idempotent."""
 
 
 class StoreFacade(Protocol):
@@ -104,7 +104,7 @@ class StoreFacade(Protocol):
         """Return the final length. Raises SegmentSealedError if it was sealed already."""
 
     async def truncate_segment(self, segment: str, offset: int) -> None:
-        """Raises SegmentTruncatedError outside of what may be kept."""
+        """Raises SegmentTruncatedError if ``offset`` is not between start offset and length."""
 
     async def delete_segment(self, segment: str) -> None: ...
 
@@ -118,7 +118,7 @@ class StoreFacade(Protocol):
         """Return ATTRIBUTE_NULL if it is not set."""
 
     async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
-        """Say whether the attribute had the expected value. Raises SegmentSealedError."""
+        """Return whether the attribute had the expected value. Raises SegmentSealedError."""
 
     async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """Wait for something to read; without ``wait`` only for storage: a read at the tail is answered with
@@ -126,19 +126,19 @@ class StoreFacade(Protocol):
         """
 
     def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
-        """Answer from memory at once, or None: then :meth:`read` answers."""
+        """Return bytes from memory, or None: then :meth:`read` answers."""
 
     def is_at_tail(self, segment: str, offset: int) -> bool | None:
-        """Say whether a read there waits for an append; None as long as the segment is not in memory.
+        """Return whether a read there waits for an append; None while the segment is inactive.
 
         Never raises: False if there can be no answer but an error.
         """
 
     def append_target(self, segment: str) -> AppendTarget | None:
-        """Return where to append, or None if the segment is not in memory, or gone: ``open_target`` knows."""
+        """Return where to append, or None if the segment is inactive or absent: ``open_target`` finds out."""
 
     async def open_target(self, segment: str) -> AppendTarget:
-        """Return where to append, once the segment is back in memory."""
+        """Return where to append, once the segment is active."""
 
     async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Raises SegmentExistsError."""

@@ -1,16 +1,16 @@
-"""Dispatches what a connection has received, in its order. No clock, no waiting.
+"""Dispatches what a connection has received, in order. No clock, no waiting.
 
 ::
 
-    dispatch -> plain appends, in runs   -> append_session -> container (no task, no future)
+    dispatch -> plain appends, batched   -> append_session -> container (no task, no future)
                 SetupAppend              -> connection_writers
                 conditional appends      -> append_session
                 ReadSegment              -> read_session -> answered now, or a waiting task
                 everything else          -> a task per request, its reply when it ends
 
 It is blocked while the container does not accept the next append, while the client does not take its replies,
-while too many requests run, and while a request or a large wire frame waits for its lease. What was received
-stays in the buffer; its bound is the back-pressure.
+while too many requests run, and while a request or a large wire frame waits for its lease. Received bytes
+stay in the buffer; its bound is the back-pressure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.limits import INT64_MAX
 from headrace.segmentstore.ingress.authorisation import Permission
-from headrace.segmentstore.ingress.blocked import CAPACITY, MEMORY, OUTBOX, SETUP, TURN
+from headrace.segmentstore.ingress.blocked import CAPACITY, MEMORY, OUTBOX, SETUP, YIELDING
 from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.connection_writers import ConnectionWriters
 from headrace.segmentstore.ingress.contract import AppendTarget
@@ -30,7 +30,7 @@ from headrace.segmentstore.ingress.outbox import Outbox
 from headrace.segmentstore.ingress.read_session import ReadSession
 from headrace.segmentstore.ingress.request_session import RequestSession
 from headrace.wire import commands as c
-from headrace.wire.append_block import APPEND_BLOCK, APPEND_BLOCK_END, AppendRun, take_run, wanted
+from headrace.wire.append_block import APPEND_BLOCK, APPEND_BLOCK_END, AppendBatch, take_batch, wanted
 from headrace.wire.catalogue import LAYOUTS, TYPE_IDS
 from headrace.wire.commands.kinds import Command, Request
 from headrace.wire.frames import HEAD, HEAD_BYTES, FrameDecoder, encode
@@ -54,23 +54,22 @@ _NO_REQUESTS: Final = frozenset(
         c.ReadSegment,
     )
 )
-"""What is not started as a task. Appends are copied into frames of a bounded pool, and reads hold no bytes
-until they are answered."""
+"""Commands that are not started as tasks. Appends are copied into frames of a bounded pool, and reads consume
+no memory until they are answered."""
 
 _TAKEN_MAX: Final = 64
 """Frames, or append batches, of one connection in an iteration of the loop. They are answered in place, and
-the loop reads a socket again and again while more arrives: a client that asks for a byte at a time would have
-it alone.
+the loop reads a socket repeatedly while more arrives: a client of tiny requests would occupy the loop.
 """
 
 _APPENDS_FOR_ONE: Final = 16
-"""So many appends of a batch count as one frame more. A megabyte has thousands of them, and refused ones are
+"""So many appends of a batch count as one more frame. A megabyte has thousands of them, and refused ones are
 answered one by one, in 10 us each.
 """
 
 
 class Dispatcher:
-    """The buffer of one connection, and where the commands in it go."""
+    """Takes the commands out of the buffer of one connection and hands each to its session."""
 
     def __init__(self, home: ConnectionHome, connection: ServedConnection, outbox: Outbox) -> None:
         self._home = home
@@ -84,7 +83,7 @@ class Dispatcher:
         self._buffer_bytes = home.receive_buffer_bytes()
         self.decoder = FrameDecoder.for_server(self._buffer_bytes)
         self._frame_lease = FrameLease(home.budget, connection, self.decoder)
-        self._run = AppendRun()
+        self._batch = AppendBatch()
         self._session = ServerSession()
         self.writers = ConnectionWriters(home, connection, self._session)
         self.reads = ReadSession(home, connection, outbox)
@@ -96,7 +95,7 @@ class Dispatcher:
         """Frames and batches since this connection last yielded to the loop."""
 
     def dispatch(self) -> None:
-        """Dispatch everything that may be now.
+        """Dispatch everything dispatchable.
 
         Raises:
             ProtocolError: what comes next is illegal, and so is everything behind it.
@@ -104,13 +103,13 @@ class Dispatcher:
         try:
             self._take_frames()
         finally:
-            self._run.clear()
+            self._batch.clear()
             for target in self._touched:
                 target.end_of_read()
             self._touched.clear()
 
     def reserve(self) -> None:
-        """Consume the budget for a large frame that has begun, or have it blocked; after :meth:`dispatch`."""
+        """Consume the budget for a large frame that has begun, or block; call it after :meth:`dispatch`."""
         if self._frame_lease.lease is not None:
             self._frame_lease.on_taken()
         decoder = self.decoder
@@ -125,20 +124,20 @@ class Dispatcher:
 
     def close(self) -> None:
         """The connection is lost, and its outbox closed."""
-        if self._full_target is not None:  # a stalled log would gather those of every client that gave up
+        if self._full_target is not None:  # else a stalled log would accumulate those of lost connections
             self._full_target.stop_waiting(self._resume)
         self.reads.close()
         self.requests.close()
         self._frame_lease.close()
         self.writers.close()
-        # The parts of a connection refer to each other, and the collector comes by rarely: the buffer would
-        # outlive its connection by hours. Nothing is parsed any more.
+        # The parts of a connection refer to each other, and collections are rare: the buffer would outlive
+        # its connection by hours. Nothing is parsed any more.
         self.decoder.drop()
 
     # -------------------------------------------------------------------------------------- frames
 
     def _take_frames(self) -> None:
-        decoder, run = self.decoder, self._run
+        decoder, batch = self.decoder, self._batch
         if self._outbox.full:
             self.blocked |= OUTBOX
         while not self.blocked:
@@ -148,18 +147,20 @@ class Dispatcher:
                 return
             type_id, _ = HEAD.unpack_from(buffer, begin)
             if type_id in _APPENDS:
-                after = take_run(buffer, decoder.view, begin, end, run)
+                after = take_batch(buffer, decoder.view, begin, end, batch)
                 if after == begin:
                     decoder.wanted = wanted(buffer, begin, end)
                     return
-                writer = self.writers.get(run.writer_id)
-                if not writer.append(run.pieces, run.size, run.numbers, run.request_ids, run.event_count):
-                    self._wait_capacity(writer.target, run.size)
+                writer = self.writers.get(batch.writer_id)
+                if not writer.append(
+                    batch.pieces, batch.size, batch.numbers, batch.request_ids, batch.event_count
+                ):
+                    self._wait_capacity(writer.target, batch.size)
                     return
                 self._touched[writer.target] = None
                 self._totals.append_runs += 1
-                self._totals.appends += len(run.numbers)
-                self._taken += len(run.numbers) // _APPENDS_FOR_ONE
+                self._totals.appends += len(batch.numbers)
+                self._taken += len(batch.numbers) // _APPENDS_FOR_ONE
                 decoder.begin = after
                 decoder.wanted = HEAD_BYTES
             else:
@@ -170,7 +171,7 @@ class Dispatcher:
                 if type_id not in _NO_REQUESTS:
                     frame_at = decoder.taken_bytes - len(payload) - HEAD_BYTES
                     self.blocked |= self.requests.admit(layout.decoded_bytes(payload), frame_at)
-                # Not before it is admitted: to decode it may take a while, and would be in vain.
+                # Only when it is admitted: decoding takes time, and would be repeated.
                 if self.blocked or not self._take_command(layout.read(payload)):
                     decoder.begin = begin
                     return
@@ -181,10 +182,10 @@ class Dispatcher:
     def _pause(self) -> None:
         """Yield to the loop before more is dispatched."""
         self._taken = 0
-        self.blocked |= TURN
+        self.blocked |= YIELDING
 
     def _take_command(self, command: Command) -> bool:
-        """Start one request; False if it has to wait: it is dispatched again later."""
+        """Start one request; return False if it has to wait: then it is dispatched again later."""
         match command:
             case c.ReadSegment():
                 self._on_read(command)
@@ -213,7 +214,7 @@ class Dispatcher:
             case _:
                 assert isinstance(command, Request)
                 if self.requests.start(command):
-                    # The next request may depend on this one: let it take its first step before going on.
+                    # The next request may depend on this one, which first takes its first step.
                     self._pause()
         return True
 
@@ -222,7 +223,7 @@ class Dispatcher:
     ) -> bool:
         writer = self.writers.get(command.writer_id)
         offset = command.expected_offset
-        if offset < 0:  # no segment has such a length, and the target takes it for unconditional
+        if offset < 0:  # no segment has such a length, and the target would treat it as unconditional
             offset = INT64_MAX
         if not writer.append(pieces, size, [command.event_number], [command.request_id], 1, offset):
             self._wait_capacity(writer.target, size)
@@ -250,7 +251,7 @@ class Dispatcher:
             self.blocked |= OUTBOX
 
     def check(self) -> None:
-        """Assert the invariants of what is received."""
+        """Assert the invariants of the dispatcher."""
         self.decoder.check()
         self.writers.check()
         assert self.requests.running >= 0

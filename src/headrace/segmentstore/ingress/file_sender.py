@@ -1,8 +1,7 @@
 """Sends bytes of files to a socket: the system hands over its pages instead of copying them.
 
-What is sent lies in memory, too, and was verified there a moment ago, in the same turn of the loop. So the
-socket gets the very pages that were looked at, and nothing here needs to succeed: whatever was not sent, for
-whichever reason, is sent from memory.
+The same bytes are in memory, where they were verified in the same iteration of the loop. So the socket gets
+the verified pages, and no call here has to succeed: bytes that were not sent are sent from memory.
 """
 
 from __future__ import annotations
@@ -19,16 +18,15 @@ CAN_SEND_FILES: Final = hasattr(os, "sendfile") and hasattr(socket, "MSG_MORE")
 
 
 class FileSender:
-    """A second handle of a connection's socket, for moments in which the transport has nothing to send.
+    """A second descriptor of a connection's socket, to be used while the transport has nothing to send.
 
-    The transport is right beside it: it owns the connection, watches it, and sends everything else.
+    The transport owns the connection, watches it, and sends everything else.
     """
 
     __slots__ = ("_socket",)
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        # A descriptor of its own: the transport's may be closed, and its number another connection's, earlier
-        # than we are told.
+        # A descriptor of its own: the transport's may be closed, and its number reused, unnoticed.
         descriptor = os.dup(transport.get_extra_info("socket").fileno())
         try:
             self._socket = socket.socket(fileno=descriptor)
@@ -59,5 +57,5 @@ class FileSender:
         return sent
 
     def close(self) -> None:
-        """Let go of the socket: the connection ends when the transport has closed it as well."""
+        """Close this descriptor; the connection ends when the transport has closed its own."""
         self._socket.close()

@@ -1,7 +1,7 @@
 """The lease of one connection for a wire frame that does not fit its buffer.
 
-It stays with the connection for the next frame until other leases need its bytes: fresh memory for each of
-many large appends would cost a seventh of what the server does for them.
+The connection retains it for the next frame until other leases need its bytes: fresh memory for each of many
+large appends would cost a seventh of their processing time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from headrace.wire.frames import RECEIVE_SLACK_BYTES, FrameDecoder
 
 
 class FrameLease:
-    """Between the buffer of a connection and the budget of all."""
+    """Consumes the byte budget for the buffer of a connection."""
 
-    __slots__ = ("_budget", "_connection", "_decoder", "_frame_at", "_loop", "_rests", "lease")
+    __slots__ = ("_budget", "_connection", "_decoder", "_frame_at", "_is_idle", "_loop", "lease")
 
     def __init__(self, budget: ByteBudget, connection: ServedConnection, decoder: FrameDecoder) -> None:
         self._loop = asyncio.get_running_loop()
@@ -26,26 +26,26 @@ class FrameLease:
         self._decoder = decoder
         self.lease: Lease | None = None
         self._frame_at = 0
-        """Where in the stream the frame begins that it is for."""
-        self._rests = False
+        """Where in the stream the frame of the lease begins."""
+        self._is_idle = False
 
     def reserve(self, lane: Lane) -> bool:
-        """Say whether the rest of the frame that has begun may be received; if not, MEMORY blocks until then.
+        """Return whether the rest of the frame may be received; if not, MEMORY blocks until then.
 
-        To be called behind :meth:`on_taken`. The head of a frame is only a promise: nothing is consumed
-        before the buffer would grow for what has arrived.
+        To be called after :meth:`on_taken`. The head of a frame proves nothing: the budget is consumed only
+        when the buffer has to grow for bytes that have arrived.
         """
         decoder = self._decoder
         if decoder.fits(decoder.wanted):
             return True
         size, lease = decoder.wanted + RECEIVE_SLACK_BYTES, self.lease
-        if lease is not None and self._rests:
-            self._rests = False
+        if lease is not None and self._is_idle:
+            self._is_idle = False
             if lane is Lane.FRAMES and self._budget.resume(lease, size):
                 lease.since = self._loop.time()
             else:
                 self._budget.end(lease)
-                decoder.give_back()
+                decoder.shrink()
                 lease = None
         self._frame_at = decoder.taken_bytes
         if lease is not None:
@@ -54,35 +54,35 @@ class FrameLease:
         self.lease.since = self._loop.time()
         return not self.lease.waits
 
-    def holds(self, frame_at: int) -> bool:
+    def is_lease_of(self, frame_at: int) -> bool:
         """Whether the lease is that of the frame which begins there in the stream."""
-        return self.lease is not None and not self._rests and self._frame_at == frame_at
+        return self.lease is not None and not self._is_idle and self._frame_at == frame_at
 
     def extend(self, size_bytes: int) -> bool:
-        """Say whether its frame may be decoded to so many bytes; if not, MEMORY blocks until then."""
+        """Return whether its frame may be decoded to ``size_bytes``; if not, MEMORY blocks until then."""
         assert self.lease is not None
         self.lease.since = None
         return self._budget.grow(self.lease, size_bytes)
 
     def hand_over(self, size_bytes: int) -> Lease:
-        """Return the lease, which is that of the decoded request from now on; its frame was just taken."""
+        """Return the lease, which belongs to the decoded request from now on; its frame was just taken."""
         lease, self.lease = self.lease, None
         assert lease is not None
-        self._decoder.give_back()
+        self._decoder.shrink()
         self._budget.shrink(lease, size_bytes)
         return lease
 
     def on_taken(self) -> None:
-        """Everything was dispatched that could be, perhaps the frame that has the lease."""
-        if self.lease is not None and not self._rests and self._decoder.taken_bytes != self._frame_at:
-            self._rests = True
-            self._budget.rest(self.lease, self._on_wanted)
+        """Everything dispatchable was dispatched, perhaps also the frame of the lease."""
+        if self.lease is not None and not self._is_idle and self._decoder.taken_bytes != self._frame_at:
+            self._is_idle = True
+            self._budget.set_idle(self.lease, self._on_ended)
 
-    def _on_wanted(self) -> None:
+    def _on_ended(self) -> None:
         self.lease = None
-        self._rests = False
-        # Not at once: this connection may be in the middle of taking a frame, and put that back.
-        self._loop.call_soon(self._decoder.give_back)
+        self._is_idle = False
+        # Not at once: this connection may be taking a frame, and may put it back.
+        self._loop.call_soon(self._decoder.shrink)
 
     def _on_granted(self) -> None:
         if self.lease is not None:

@@ -1,4 +1,4 @@
-"""What connections share: the store, the budget, the counters. And what their parts see of a connection."""
+"""What connections share: store, budget, counters; and the interface of a connection to its parts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.ingress.authorisation import Authorise
-from headrace.segmentstore.ingress.budget import LOOKS, ByteBudget, LeaseOwner
+from headrace.segmentstore.ingress.budget import CHECKS_PER_STALL, ByteBudget, LeaseOwner
 from headrace.segmentstore.ingress.charges import ChargedKind
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.contract import StoreFacade
@@ -17,14 +17,14 @@ from headrace.wire.commands.kinds import Request
 
 
 class ServedConnection(LeaseOwner, Protocol):
-    """A connection, as its parts and its home see it."""
+    """A connection as its parts and its home use it."""
 
     peer: str
     transients: TransientSegments
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody takes an answer any more."""
+        """Whether no answer can be sent any more."""
 
     def send(self, frame: bytes) -> None:
         """Send a frame behind everything sent before."""
@@ -39,17 +39,17 @@ class ServedConnection(LeaseOwner, Protocol):
         """A request, or the set-up of a writer, was answered."""
 
     def unblock(self, reason: int) -> None:
-        """``reason`` does not block any more what was received."""
+        """``reason`` no longer blocks the dispatch of received bytes."""
 
     def close_after_replies(self, reason: str) -> None:
-        """Take nothing more, send what is owed, close. Idempotent."""
+        """Accept nothing more, send the owed replies, close. Idempotent."""
 
     def statistics(self) -> dict[str, Any]:
         """What it is doing now, for the console."""
 
 
 class ConnectionHome:
-    """The door that accepted a connection, as that sees it. Runs on the store's loop."""
+    """The listener as its connections use it. Runs on the store's loop."""
 
     def __init__(self, store: StoreFacade, config: IngressConfig, authorise: Authorise) -> None:
         self.store = store
@@ -69,20 +69,20 @@ class ConnectionHome:
         raise NotImplementedError
 
     def on_opened(self, connection: ServedConnection, transport: asyncio.BaseTransport) -> bool:
-        """Say whether it may stay."""
+        """Return whether the connection is accepted."""
         raise NotImplementedError
 
     def on_lost(self, connection: ServedConnection) -> None:
-        """It is gone, and with it what it held."""
+        """The connection is lost and has released what it consumed."""
         raise NotImplementedError
 
     def _on_waiting(self) -> None:
-        """A lease waits: look from now on for those that clients do not end."""
+        """A lease waits: check for stalled clients from now on."""
         if self._watch is None:
             loop = asyncio.get_running_loop()
-            self._watch = loop.call_later(self.config.stall_s / LOOKS, self._look, loop)
+            self._watch = loop.call_later(self.config.stall_s / CHECKS_PER_STALL, self._check_stalls, loop)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _check_stalls(self, loop: asyncio.AbstractEventLoop) -> None:
         self._watch = None
         for lease, age_s in list(self.budget.overdue(loop.time(), self.config.stall_s)):
             lease.owner.on_overdue(lease, age_s)

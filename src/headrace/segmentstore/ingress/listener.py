@@ -1,4 +1,4 @@
-"""Accepts connections of the wire protocol, knows all of them, and stops them in order."""
+"""Accepts the connections of the wire protocol, lists them, and closes them in order."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BACKLOG: Final = 512
 _BUFFER_BYTES_MIN: Final = 64
 
 _PROBES: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-"""A peer that vanished without a word is noticed after two minutes; its waiting reads end with it."""
+"""A peer that vanished is detected after two minutes; its waiting reads end then."""
 
 
 class Listener(ConnectionHome):
-    """The front door of one segment store. Runs on the store's loop."""
+    """The listener of one segment store. Runs on the store's loop."""
 
     def __init__(
         self, store: StoreFacade, config: IngressConfig | None = None, authorise: Authorise = allow_all
@@ -46,7 +46,7 @@ class Listener(ConnectionHome):
             self._server = await loop.create_server(
                 lambda: Connection(self), host, port, backlog=_BACKLOG, ssl=tls, reuse_address=True
             )
-        except socket.gaierror as error:  # it does not say of which name
+        except socket.gaierror as error:  # it does not name the host
             raise OSError(f"cannot listen on {host}: {error}") from error
         name: tuple[Any, ...] = self._server.sockets[0].getsockname()
         return int(name[1])
@@ -59,7 +59,7 @@ class Listener(ConnectionHome):
 
     def on_opened(self, connection: ServedConnection, transport: asyncio.BaseTransport) -> bool:
         if self._stopping:
-            return False  # accepted before we stopped listening: nobody would ever tell it to close
+            return False  # accepted before listening stopped: ``stop`` has not closed it
         if len(self._connections) >= self.config.connections_max:
             self.totals.connections_refused += 1
             _logger.warning("connection %s is refused: there are %d", connection.peer, len(self._connections))
@@ -82,7 +82,7 @@ class Listener(ConnectionHome):
             cleanup.add_done_callback(self._cleanups.discard)
 
     async def stop(self) -> None:
-        """Accept nobody, close every connection after the replies it is owed. Idempotent."""
+        """Accept no connection, close each after its owed replies. Idempotent."""
         self._stopping = True
         server, self._server = self._server, None
         if server is not None:
@@ -109,12 +109,12 @@ class Listener(ConnectionHome):
 
     @property
     def connections(self) -> list[dict[str, Any]]:
-        """What every connection is doing now."""
+        """The state of every connection."""
         return [connection.statistics() for connection in self._connections]
 
 
 def _set_up(sock: socket.socket) -> None:
-    """No delay for small replies; find out about dead peers."""
+    """Send small replies without delay; detect dead peers."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES:

@@ -1,7 +1,7 @@
-"""Everything a connection sends: replies in order, one write per turn of the loop, views without a copy.
+"""Sends the replies of a connection: in order, one write per iteration of the loop, views without a copy.
 
-The transport is told to report *any* unsent byte. So the outbox knows when views of the cache are free again,
-and whether its client takes replies too slowly; then the connection stops reading requests.
+The transport reports *any* unsent byte. So the outbox knows when to release views of the cache, and whether
+its client takes replies too slowly; then the connection stops reading requests.
 """
 
 from __future__ import annotations
@@ -19,31 +19,29 @@ from headrace.segmentstore.ingress.budget import ByteBudget, Lease
 from headrace.segmentstore.ingress.file_sender import CAN_SEND_FILES, FileSender
 
 JOIN_BYTES_MAX: Final = 32 * KIB
-"""Answers up to this size are copied and sent with others: a system call costs more."""
+"""Answers up to this size are copied and joined: a system call costs more."""
 
 SPAN_BYTES_MIN: Final = 256 * KIB
 """Answers from this size on are sent out of the file that they were read from, if there is one."""
 
 SMALL_BYTES_MAX: Final = 256 * KIB
-"""So much of small answers waits for the end of a turn: who does not take them is to be found out before."""
+"""Bytes of small answers that wait for the end of an iteration; more are written, and counted, at once."""
 
 PIECE_BYTES_MIN: Final = 16 * KIB
 """Pieces of larger answers below this size are joined with their neighbours, for the same reason."""
 
 UNSENT_WRITES_MAX: Final = 1024
-"""So many writes may follow the first of which something is unsent. Transports of asyncio keep them apart,
-and go through all of them at each further one.
-"""
+"""Writes after the first unsent one. Transports of asyncio walk the queue of these at each further one."""
 
 
 @dataclass(slots=True)
 class OutboxStatistics:
-    """Counters since the start, and results held for unsent views now."""
+    """Counters since the start, and results whose views are unsent now."""
 
     bytes_sent: int = 0
     writes: int = 0
     bytes_of_files: int = 0
-    """Of those sent: handed over by the system without a copy."""
+    """Of ``bytes_sent``: sent by the system out of files, without a copy."""
 
     pauses: int = 0
     results_held: int = 0
@@ -60,17 +58,17 @@ class Outbox:
         "_clogged_at_write",
         "_files",
         "_frames",
-        "_held",
         "_large",
         "_large_bytes",
         "_loop",
         "_on_drained",
         "_scheduled",
         "_sends_files",
+        "_slot_taken",
         "_small_bytes",
         "_statistics",
         "_transport",
-        "_turn_given",
+        "_unsent_results",
         "_waiters",
         "_writes_vectors",
     )
@@ -82,19 +80,19 @@ class Outbox:
         self._on_drained = on_drained
         self._budget = budget
         self._charged_bytes = 0
-        """What is charged there for this connection."""
+        """Bytes charged there for this connection."""
         self._frames: list[bytes | memoryview] = []
         self._small_bytes = 0
         self._scheduled = False
         self._clogged = False
         self._clogged_at_write = 0
-        self._held: deque[tuple[int, ReadResult]] = deque()
-        """Answers of which views may be unsent, and where in the stream the last of them ends."""
+        self._unsent_results: deque[tuple[int, ReadResult]] = deque()
+        """Results whose views may be unsent, each with the position in the stream where its answer ends."""
         self._large: deque[tuple[int, Lease]] = deque()
-        """Large replies that are unsent: where they end in the stream, and their leases."""
+        """Leases of unsent large replies, each with the position in the stream where its reply ends."""
         self._large_bytes = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._turn_given = False
+        self._slot_taken = False
         self._writes_vectors = False
         self._sends_files = False
         self._files: FileSender | None = None
@@ -104,17 +102,17 @@ class Outbox:
         """Send over ``transport`` from now on."""
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
-        # asyncio's would not do: up to 3.11 they join the pieces, which copies; in 3.12 and 3.13 they may not
-        # say that they hold any.
+        # Not with asyncio's transports: up to 3.11 they join the pieces, which copies; in 3.12 and 3.13 they
+        # may not report unsent pieces.
         self._writes_vectors = type(transport).__module__.startswith("uvloop")
-        # What is encrypted passes through the transport, all of it.
+        # TLS needs every byte to pass through the transport.
         self._sends_files = (
             CAN_SEND_FILES and self._writes_vectors and transport.get_extra_info("sslcontext") is None
         )
 
     @property
     def full(self) -> bool:
-        """Whether so much is unsent that no further request should be taken."""
+        """Whether so much is unsent that no further request should be dispatched."""
         if not self._clogged or self._transport is None:
             return False
         unsent = self._count_unsent()
@@ -130,29 +128,29 @@ class Outbox:
 
     @property
     def tight(self) -> bool:
-        """Whether all connections together have so much untaken that answers should be small."""
+        """Whether all connections together have so much unsent that answers should be small."""
         return self._budget.tight
 
     # -------------------------------------------------------------------------------------- sending
 
     def send(self, frame: bytes) -> None:
-        """Send a frame behind everything sent before, at the end of this turn of the loop."""
+        """Send a frame behind everything sent before, at the end of this iteration of the loop."""
         self._frames.append(frame)
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._flush_scheduled)
 
     def send_reply(self, frame: bytes) -> None:
-        """Do as :meth:`send` does, but at once if much waits for the end of the turn."""
+        """Do as :meth:`send` does, but at once if much waits for the end of the iteration."""
         self.send(frame)
         self._small_bytes += len(frame)
         if self._small_bytes > SMALL_BYTES_MAX:
-            self.flush()  # or nobody would know how much is unsent
+            self.flush()  # else ``full`` would not count it
 
     def send_large(self, frame: bytes, lease: Lease) -> None:
         """Send a frame now, behind everything sent before.
 
-        ``lease`` is ended when its last byte has left: until then all of it is in memory. Or when the
+        ``lease`` is ended when its last byte is sent, until then all of it is in memory, or when the
         connection is lost.
         """
         if self._transport is None or self._transport.is_closing():
@@ -182,8 +180,8 @@ class Outbox:
                 if result.span is None or not self._send_span(result, result.span, trailer):
                     self._write_pieces(result.pieces, trailer)
             finally:
-                # Also if it failed: a part of it may be on its way, which is not counted as sent before.
-                self._held.append((self._statistics.bytes_sent, result))
+                # Also if it failed: a part of it may be in the transport, and is counted as unsent.
+                self._unsent_results.append((self._statistics.bytes_sent, result))
             self._count_unsent()
 
     def _send_span(self, result: ReadResult, span: FileSpan, trailer: bytes) -> bool:
@@ -225,10 +223,10 @@ class Outbox:
         return True
 
     def _write_pieces(self, pieces: list[memoryview], trailer: bytes) -> None:
-        """Write large pieces as they are, runs of small ones as copies of about ``JOIN_BYTES_MAX`` bytes.
+        """Write large pieces as they are, consecutive small ones joined to about ``JOIN_BYTES_MAX`` bytes.
 
-        Where the transport can, all of it in one system call, with what waits in front and the trailer: two
-        small segments around a large one cost a quarter of its price, and wake the client twice more.
+        Where the transport can, in one system call together with the frames in front and the trailer: two
+        small TCP segments around a large one add a quarter of its cost, and wake the client twice more.
         """
         small = self._frames
         parts: list[bytes | memoryview] = []
@@ -252,13 +250,13 @@ class Outbox:
             self._statistics.writes += 1
             self._statistics.bytes_sent += sum(map(len, parts))
         else:
-            _join(small, parts)  # views must not stay behind in the list
+            _join(small, parts)  # the list must retain no view
             for part in parts:
                 self._write(part)
             self.send(trailer)
 
     def flush(self) -> None:
-        """Write what was sent so far now."""
+        """Write all frames sent so far now."""
         frames = self._frames
         if not frames:
             return
@@ -268,7 +266,7 @@ class Outbox:
         if self._transport is not None:
             self._write(data[0])
 
-    def _turn(self) -> None:
+    def _flush_scheduled(self) -> None:
         self._scheduled = False
         self.flush()
 
@@ -279,16 +277,16 @@ class Outbox:
         self._statistics.bytes_sent += len(data)
 
     def _count_unsent(self) -> int:
-        """Return what is unsent here, and charge for what has no lease.
+        """Return how many bytes are unsent, and charge those without a lease.
 
-        TLS, which no server offers yet: such a transport counts what it has not handed to the one below. That
-        is out of reach from here, in uvloop at least, and may hold a whole reply, encrypted; it is missed
-        here, and a large reply counts as sent too early. To be mended before TLS is offered.
+        With TLS, which no server offers yet, the transport counts only bytes that it has not handed to the
+        transport below. That one is not accessible here, in uvloop at least, and may have a whole encrypted
+        reply: a large reply counts as sent too early. To be fixed before TLS is offered.
         """
         transport = self._transport
         unsent = 0 if transport is None else transport.get_write_buffer_size()
         sent_bytes = self._statistics.bytes_sent - unsent
-        large, held = self._large, self._held
+        large, results = self._large, self._unsent_results
         while large and large[0][0] <= sent_bytes:
             lease = large.popleft()[1]
             self._large_bytes -= lease.size
@@ -297,59 +295,59 @@ class Outbox:
         if charged != self._charged_bytes:
             change, self._charged_bytes = charged - self._charged_bytes, charged
             self._budget.charge(change)
-        while held and held[0][0] <= sent_bytes:
-            held.popleft()[1].release()
+        while results and results[0][0] <= sent_bytes:
+            results.popleft()[1].release()
         return unsent
 
     def count_sent(self) -> int:
-        """Return how many bytes have left since the connection was opened."""
+        """Return how many bytes were sent since the connection was opened."""
         return self._statistics.bytes_sent - self._count_unsent()
 
     # ---------------------------------------------------------------------------------- from the transport
 
     def on_pause(self) -> None:
-        """The transport holds unsent bytes."""
+        """The transport has unsent bytes."""
         self._clogged = True
         self._clogged_at_write = self._statistics.writes
         self._count_unsent()
         self._statistics.pauses += 1
 
     def on_resume(self) -> None:
-        """The transport holds nothing any more."""
+        """The transport has sent everything."""
         self._clogged = False
         self._count_unsent()
-        self._give_turn()
+        self._grant_send_slot()
         self._on_drained()
 
-    # ---------------------------------------------------------------------------------- turns
+    # ---------------------------------------------------------------------------------- send slot
 
-    async def wait_turn(self) -> None:
-        """Wait, in order, until this caller may send a large answer. It calls :meth:`end_turn` afterwards.
+    async def wait_send_slot(self) -> None:
+        """Wait, in order, until this caller may send a large answer. It calls :meth:`release_send_slot` then.
 
-        One at a time: when a slow client has taken its bytes, only one of many who wait fetches its own.
+        One at a time: when a slow client has taken its bytes, only one of many waiting reads fetches its own.
         """
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
-        self._give_turn()
+        self._grant_send_slot()
         try:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                self.end_turn()
+                self.release_send_slot()
             raise
 
-    def end_turn(self) -> None:
+    def release_send_slot(self) -> None:
         """The caller has sent its answer, or has none."""
-        self._turn_given = False
-        self._give_turn()
+        self._slot_taken = False
+        self._grant_send_slot()
 
-    def _give_turn(self) -> None:
+    def _grant_send_slot(self) -> None:
         waiters = self._waiters
-        while waiters and not self._turn_given and not self.full:
+        while waiters and not self._slot_taken and not self.full:
             waiter = waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                self._turn_given = True
+                self._slot_taken = True
 
     def close(self) -> None:
         """The connection is lost: forget what was not sent."""
@@ -360,10 +358,10 @@ class Outbox:
             self._files.close()
             self._files = None
         self._frames.clear()
-        self.end_turn()
+        self.release_send_slot()
 
     def statistics(self) -> OutboxStatistics:
-        self._statistics.results_held = len(self._held)
+        self._statistics.results_held = len(self._unsent_results)
         return self._statistics
 
 

@@ -1,4 +1,4 @@
-"""Reads of one connection: answered from memory at once, or by a waiting task that blocks nobody."""
+"""Reads of one connection: answered from memory at once, or by a waiting task that blocks nothing else."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from headrace.wire.read_reply import encode_segment_read_header, encode_segment_
 _logger = logging.getLogger(__name__)
 
 TIGHT_READ_BYTES_MAX: Final = 64 * KIB
-"""An answer holds no more than this while clients leave too much untaken."""
+"""Bytes of an answer while charges are tight."""
 
-_ENDED_IN_A_TURN: Final = 128
-"""Reads of a connection that closes: to cancel one and have it end takes some 15 us, and it may have 16,384.
+_ENDED_PER_ITERATION: Final = 128
+"""Reads of a closing connection that are ended in an iteration of the loop: each takes some 15 us, and there
+may be 16,384.
 """
 
 
 def read_length(suggested: int, bytes_max: int = READ_BYTES_MAX) -> int:
-    """Return how many bytes an answer may hold: what was asked for, within what a reply can carry."""
+    """Return how many bytes an answer may have: as requested, within the bounds of a reply."""
     return min(suggested, bytes_max) if suggested > 0 else READ_BYTES_MIN
 
 
 class ReadSession:
-    """Waiting reads of one connection, and the way of an answer to its outbox."""
+    """Waiting reads of one connection; hands answers to its outbox."""
 
     __slots__ = ("_charges", "_kind", "_on_error", "_outbox", "_spawn", "_store", "_waiting")
 
@@ -66,7 +67,7 @@ class ReadSession:
         if self._charges.full:
             limit, total = self._kind.limit, self._kind.total
             raise ProtocolError(f"more than {limit} reads wait on one connection, {total} on all of them")
-        # The token was checked. It may have 64 KiB, and the read may wait for days.
+        # The token was checked. It may be 64 KiB large, and the read may wait for days.
         self._start(dataclasses.replace(request, delegation_token=""), wait=True)
 
     def _start(self, request: ReadSegment, *, wait: bool) -> asyncio.Task[None]:
@@ -91,9 +92,9 @@ class ReadSession:
                 if not self._outbox.full:
                     self._answer(request, result)
                     return
-                # The client takes its replies slowly: hold no bytes for it meanwhile.
+                # The client takes its replies slowly: use no memory for it meanwhile.
                 result.release()
-                if await self._answer_in_turn(request):
+                if await self._answer_when_sendable(request):
                     return
                 result = await self._fetch(request, wait=wait)
         except HeadraceError as error:
@@ -102,94 +103,94 @@ class ReadSession:
             _logger.exception("a read of %s failed", request.segment)
             self._on_error(request, error)
 
-    async def _answer_in_turn(self, request: ReadSegment) -> bool:
-        """Answer once the client has taken what it was sent; False if there is nothing to answer any more.
+    async def _answer_when_sendable(self, request: ReadSegment) -> bool:
+        """Answer once the client has taken what it was sent; return False if there is nothing to answer.
 
-        That is so if the segment was deleted and its name used again. Whoever waited for bytes then would
-        keep the turn from all others of the connection.
+        That is so if the segment was deleted and its name used again. Waiting for bytes here would block the
+        send slot for all other reads of the connection.
         """
-        await self._outbox.wait_turn()
+        await self._outbox.wait_send_slot()
         try:
             result = await self._fetch(request, wait=False)
             if _is_nothing(result):
                 return False
             self._answer(request, result)
         finally:
-            self._outbox.end_turn()
+            self._outbox.release_send_slot()
         return True
 
     async def _fetch(self, request: ReadSegment, *, wait: bool) -> ReadResult:
-        """Return bytes that may be sent now, however much could be when this began to wait for them."""
+        """Return bytes within the bound that holds when they are returned, not when the wait began."""
         while True:
             length = self._length(request)
             result = await self._store.read(request.segment, request.offset, length, wait=wait)
             if result.length <= self._length(request):
                 return result
-            # Too much is unsent by now. A part of what was read would keep all of it in memory.
+            # The bound is smaller now. A part of the result would pin all of it in memory.
             result.release()
 
     def _answer(self, request: ReadSegment, result: ReadResult) -> None:
-        """Send ``result``. The offset of an answer is that of its question."""
+        """Send ``result``. The offset of an answer is that of its request."""
         head = encode_segment_read_header(
             request.segment, request.offset, result.at_tail, result.end_of_segment, result.length
         )
         self._outbox.send_read(head, result, encode_segment_read_trailer(request.request_id))
 
     def end(self, on_answered: Callable[[], None]) -> None:
-        """The connection closes: nobody waits at the tail any more, what exists is still answered.
+        """The connection closes: end reads at the tail, still answer those whose bytes exist.
 
-        ``on_answered`` is called whenever one of the latter was; :attr:`waiting` counts only them,
-        and those whose turn to end has not come.
+        ``on_answered`` is called after each of the latter; :attr:`waiting` counts only them and reads at the
+        tail that are not ended yet.
         """
         tasks = deque(self._waiting)
         self._end_some(tasks, on_answered)
         if tasks:
-            asyncio.get_running_loop().call_soon(self._end_others, tasks, on_answered)
+            asyncio.get_running_loop().call_soon(self._end_next, tasks, on_answered)
 
-    def _end_others(self, tasks: deque[asyncio.Task[None]], on_answered: Callable[[], None]) -> None:
+    def _end_next(self, tasks: deque[asyncio.Task[None]], on_answered: Callable[[], None]) -> None:
         self._end_some(tasks, on_answered)
         if tasks:
-            asyncio.get_running_loop().call_soon(self._end_others, tasks, on_answered)
+            asyncio.get_running_loop().call_soon(self._end_next, tasks, on_answered)
         else:
-            on_answered()  # those that were cancelled counted until now
+            on_answered()  # cancelled reads counted until now
 
     def _end_some(self, tasks: deque[asyncio.Task[None]], on_answered: Callable[[], None]) -> None:
-        """End the first of ``tasks``, and take them out."""
+        """End and remove the first of ``tasks``."""
 
-        def tell(_: asyncio.Task[None]) -> None:
+        def notify(_: asyncio.Task[None]) -> None:
             on_answered()
 
-        for _ in range(min(len(tasks), _ENDED_IN_A_TURN)):
+        for _ in range(min(len(tasks), _ENDED_PER_ITERATION)):
             task = tasks.popleft()
             request = self._waiting.get(task)
             if request is None:  # it was answered meanwhile, or the connection is lost
                 continue
             at_tail = self._store.is_at_tail(request.segment, request.offset)
-            if at_tail is False or task.done():  # it has answered, and is going to be forgotten
-                task.add_done_callback(tell)
+            if at_tail is False or task.done():  # it has answered; its callbacks are scheduled
+                task.add_done_callback(notify)
                 continue
             del self._waiting[task]
             task.cancel()
-            if at_tail is None:  # it may turn out to be there
+            if at_tail is None:  # its bytes may exist
                 try:
-                    self._start(request, wait=False).add_done_callback(tell)
+                    self._start(request, wait=False).add_done_callback(notify)
                 except HeadraceError as error:
                     self._on_error(request, error)
 
     def close(self) -> None:
-        """The connection is lost: nobody waits any more."""
+        """The connection is lost: end all waiting reads."""
         tasks = deque(self._waiting)
         self._waiting.clear()
         self._cancel(tasks)
 
     def _cancel(self, tasks: deque[asyncio.Task[None]]) -> None:
-        """Cancel ``tasks``. What one of them answers until its turn comes goes nowhere."""
-        for _ in range(min(len(tasks), _ENDED_IN_A_TURN)):
+        """Cancel ``tasks``, in several iterations of the loop. Their answers are dropped meanwhile."""
+        for _ in range(min(len(tasks), _ENDED_PER_ITERATION)):
             tasks.popleft().cancel()
         if tasks:
             asyncio.get_running_loop().call_soon(self._cancel, tasks)
 
 
 def _is_nothing(result: ReadResult) -> bool:
-    """Whether this says that there is nothing to read yet."""
+    """Whether there is nothing to read yet."""
     return result.at_tail and not result.length

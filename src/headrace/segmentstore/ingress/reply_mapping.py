@@ -1,6 +1,6 @@
 """Which reply an error becomes. One table; an error that is not in it closes the connection.
 
-Closing is right for whatever has no reply of its own: the client reconnects, asks anew, and for appends
+Closing is right for an error without a reply of its own: the client reconnects, retries, and for appends
 learns what became durable. Source: ``docs/formats/wire.md``, "Replies".
 """
 
@@ -59,7 +59,7 @@ def operation_name(request: type[Request]) -> str:
 
 
 def plain_text(message: str) -> str:
-    """Return ``message`` cut and reduced to what every peer can read: no NUL, no character beyond 16 bits."""
+    """Return ``message`` shortened, with ``?`` for what not every peer reads: NUL, more than 16 bits."""
     return "".join(
         char if "\0" < char <= "\uffff" and not "\ud800" <= char <= "\udfff" else "?"
         for char in message[:MESSAGE_CHARS_MAX]
@@ -99,7 +99,7 @@ ANSWERS: Final[dict[type[e.HeadraceError], Answer]] = {
     e.UnauthenticatedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),
     e.OwnershipError: lambda q, _: c.WrongHost(q.request_id, q.segment, "", ""),
 }
-"""By class; a class stands for those below it that have no entry of their own."""
+"""By class; a subclass without an entry uses that of its base."""
 
 
 def reply_to(error: BaseException, question: Question) -> Reply | None:

@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 
 class RequestSession:
-    """Starts requests within bounds, and sends what they answer."""
+    """Starts requests within bounds, and sends their replies."""
 
     def __init__(
         self, home: ConnectionHome, connection: ServedConnection, outbox: Outbox, frame_lease: FrameLease
@@ -43,21 +43,21 @@ class RequestSession:
         self._replies = TableReplies(home, connection, outbox)
         self.running = 0
         self._next: Lease | None = None
-        """What the request has, or waits for, that is started next, unless its frame has a lease."""
+        """The lease of the request that is started next, granted or not, unless its frame has one."""
         self._frame_at = self._size_bytes = 0
-        """Where that request begins in the stream, and what it takes once it is decoded."""
+        """Where that request begins in the stream, and its size once decoded."""
 
     def admit(self, size_bytes: int, frame_at: int) -> int:
-        """Return why the next request cannot be decoded and started yet, or 0: then it has its lease.
+        """Return why the next request cannot be decoded and started yet; 0 if it has its lease.
 
         Args:
-            size_bytes: what it takes once it is decoded.
+            size_bytes: its size once decoded.
             frame_at: where in the stream its frame begins.
         """
         if self.running >= self._home.config.requests_max:
             return REQUESTS
         self._frame_at, self._size_bytes = frame_at, size_bytes
-        if self._frame_lease.holds(frame_at):
+        if self._frame_lease.is_lease_of(frame_at):
             return 0 if self._frame_lease.extend(size_bytes) else MEMORY
         if self._next is None:
             lane = Lane.SMALL_REQUESTS if size_bytes <= SMALL_BYTES_MAX else Lane.REQUESTS
@@ -65,12 +65,12 @@ class RequestSession:
         return ADMISSION if self._next.waits else 0
 
     def _on_granted(self) -> None:
-        # Not at once: another lease is being ended, and this request may take a while to decode.
+        # Not at once: another lease is being ended, and decoding may take long.
         asyncio.get_running_loop().call_soon(self._start_next)
 
     def _start_next(self) -> None:
         self._connection.unblock(ADMISSION)
-        self._end_next()  # if it was not started: this client may not take its replies any more
+        self._end_next()  # if it was not started: something else may block it
 
     def _end_next(self) -> None:
         lease, self._next = self._next, None
@@ -79,14 +79,14 @@ class RequestSession:
 
     def start(self, command: Request) -> bool:
         """Start ``command``, which was admitted. Return False if it was answered at once."""
-        if self._frame_lease.holds(self._frame_at):
+        if self._frame_lease.is_lease_of(self._frame_at):
             lease: Lease | None = self._frame_lease.hand_over(self._size_bytes)
         else:
             lease, self._next = self._next, None
         assert lease is not None
         connection = self._connection
         handler = self._handlers.get(type(command))
-        if handler is None:  # administration is not served on this port
+        if handler is None:  # administrative commands are not served here
             question = question_of(command)
             self._home.budget.end(lease)
             connection.send(encode(c.OperationUnsupported(question.request_id, question.operation, "")))
@@ -134,7 +134,7 @@ class RequestSession:
 
     def _check_token(self, command: Request) -> None:
         if isinstance(command, c.CreateTransientSegment):
-            return  # its name is worth nothing without a writer, whose token is checked
+            return  # its name is useless without a writer, whose token is checked
         permission = Permission.READ_UPDATE if isinstance(command, c.MergeSegmentsBatch) else Permission.READ
         segment = command.target if isinstance(command, c.MergeSegments) else question_of(command).segment
         token: str = command.delegation_token  # type: ignore[attr-defined]  # every request with a handler has one

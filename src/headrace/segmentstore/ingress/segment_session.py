@@ -1,4 +1,4 @@
-"""Requests that create, change, inspect and remove segments. Each takes a request, answers its reply."""
+"""Requests that create, change, inspect and remove segments. Each takes a request and returns its reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Handler = Callable[..., Awaitable[Reply]]
 
 
 class SegmentSession:
-    """What one connection asks about segments. Errors of the store pass through."""
+    """Segment requests of one connection. Errors of the store pass through."""
 
     __slots__ = ("_store", "_transients", "handlers")
 
@@ -89,8 +89,8 @@ class SegmentSession:
 
     async def merge_batch(self, request: c.MergeSegmentsBatch) -> Reply:
         sources = request.source_segment_ids
-        check_count(sources)  # before an answer with 65,536 names is put together, which takes the loop long
-        # Before anything is merged: an answer that fits no frame would tell of a refusal.
+        check_count(sources)  # before an answer of 65,536 names is encoded, which takes long
+        # Before anything is merged: an answer that fits no frame would be sent as a refusal.
         encode(_merged(request, [INT64_MAX] * len(sources)))
         lengths = await self._store.merge_batch(request.target_segment_id, sources)
         for source in sources:
@@ -108,7 +108,7 @@ class SegmentSession:
         return c.SegmentAttributeUpdated(request.request_id, success)
 
     async def locate_offset(self, request: c.LocateOffset) -> Reply:
-        """Answer the end of the segment: always an event boundary, and legal where no other is known."""
+        """Answer the end of the segment: always an event boundary. The server knows no other."""
         info = await self._store.segment_info(request.segment)
         return c.OffsetLocated(request.request_id, request.segment, info.length)
 

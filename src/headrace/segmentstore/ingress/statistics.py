@@ -1,4 +1,4 @@
-"""What the front door counts."""
+"""Statistics of connections."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ class IngressStatistics:
     requests: int = 0
     violations: int = 0
     writers_refused: int = 0
-    """Writers beyond what a connection may have."""
+    """Writers beyond the limit of a connection."""
 
     capacity_waits: int = 0
     memory_waits: int = 0
-    """How often a large frame, a request or a large reply waited for memory."""
+    """How often a large frame, a request or a large reply waited for its lease."""
 
     connections_stalled: int = 0
-    """Connections that were closed because others waited for memory that their clients kept."""
+    """Connections that were closed because others waited for the leases of their stalled clients."""
 
     receive_bytes_lent: int = 0
-    """Memory that connections have for large frames with appends now."""
+    """Leases for large frames with appends now."""
 
     request_bytes: int = 0
-    """The same for requests: large ones from the beginning of their frame, others while they run."""
+    """Leases for requests now: large ones from the beginning of their frame, others while they run."""
 
     table_reply_bytes: int = 0
-    """The same for large replies to questions about tables: while they are put together, and not taken."""
+    """Leases for large replies about tables now: from before they are put together until they are sent."""
 
     unsent_bytes: int = 0
-    """Other replies that clients have not taken now, at most, and requests whose replies wait for that."""
+    """Charges for other unsent replies now, and for requests whose replies wait for a client."""
 
     waiting_reads: int = 0
     """Reads that wait at the tail now."""

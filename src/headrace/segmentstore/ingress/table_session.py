@@ -1,7 +1,7 @@
-"""Requests about table segments. Each takes a request and answers with its reply.
+"""Requests about table segments. Each takes a request and returns its reply.
 
-Questions change nothing, and their answers may be large. So they take besides how many bytes the keys or
-entries of the answer may have, and fail with AnswerTooLargeError, which says how many they do have.
+Questions change nothing, and their answers may be large. So they also take a bound for the keys or entries of
+the answer, and fail with AnswerTooLargeError, which carries their actual size.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.wire.commands.kinds import Reply, Request
 
 
 class TableSession:
-    """What one connection asks about tables. Errors of the store pass through."""
+    """Table requests of one connection. Errors of the store pass through."""
 
     __slots__ = ("_store", "handlers", "questions")
 
@@ -72,7 +72,7 @@ class TableSession:
         return c.TableKeysRemoved(request.request_id, request.segment)
 
     async def read(self, request: c.ReadTable, bytes_max: int) -> Reply:
-        """Answer one entry per key: peers tell a missing one by its version or by its empty value."""
+        """Answer one entry per key: peers recognise a missing one by its version or its empty value."""
         keys = [key.key for key in request.keys]
         found = await self._store.table_get(request.segment, keys, bytes_max)
         entries = [
@@ -121,6 +121,6 @@ class TableSession:
 
 
 def _check_condition(table_segment_offset: int) -> None:
-    """Refuse a condition that no table can meet before it is taken for none."""
+    """Refuse an impossible condition, which the store would treat as none."""
     if table_segment_offset < -1:
         raise InvalidArgumentError(f"{table_segment_offset} is no length of a table")

@@ -1,4 +1,4 @@
-"""Scratch segments that live as long as the connection that asked for them."""
+"""Transient segments: they live as long as the connection that created them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RETRY_S: Final = 0.5
 
 
 class TransientSegments:
-    """Those of one connection."""
+    """The transient segments of one connection."""
 
     __slots__ = ("_closed", "_count_max", "_creating", "_names", "_store")
 
@@ -37,7 +37,7 @@ class TransientSegments:
         return len(self._names)
 
     async def create(self, parent: str, writer_id: bytes) -> str:
-        """Create one and return its name; it is removed again if the connection was lost meanwhile.
+        """Create one and return its name; it is deleted again if the connection was lost meanwhile.
 
         Raises:
             ThrottledError: the connection has too many.
@@ -59,14 +59,12 @@ class TransientSegments:
         self._names.pop(segment, None)
 
     def close(self) -> bool:
-        """The connection is lost: say whether there is anything to delete. What is being created deletes
-        itself.
-        """
+        """The connection is lost: return whether any exist. ``create`` deletes what it is creating now."""
         self._closed = True
         return bool(self._names)
 
     async def delete_all(self) -> None:
-        """Remove all of them, the oldest first."""
+        """Delete all of them, the oldest first."""
         while self._names:
             name = next(iter(self._names))
             del self._names[name]
@@ -75,7 +73,7 @@ class TransientSegments:
             except (NoSuchSegmentError, SegmentMergedError):
                 pass  # merged, as it should be
             except OverloadError:
-                self._names[name] = None  # nobody else would ever delete it
+                self._names[name] = None  # nothing else would ever delete it
                 await asyncio.sleep(_RETRY_S)
             except HeadraceError as error:
                 _logger.warning("transient segment %s stays behind: %s", name, error)

@@ -1,4 +1,4 @@
-"""What can be said on a connection: one plain class per command, by area."""
+"""The commands of a connection: one plain class each, by area."""
 
 from headrace.wire.commands.admin import (
     FlushToStorage as FlushToStorage,

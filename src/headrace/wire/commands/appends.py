@@ -1,4 +1,4 @@
-"""Commands of the append path. Mind that the request id stands last in most of them."""
+"""Commands of the append path. The request id is the last field of most of them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ConditionalCheckFailed(Reply):
 
 @dataclass(slots=True)
 class CreateTransientSegment(Request):
-    """Create a scratch segment that lives as long as this connection."""
+    """Create a transient segment, which lives as long as this connection."""
 
     request_id: Int64
     writer_id: Uuid

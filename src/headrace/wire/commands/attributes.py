@@ -40,7 +40,7 @@ class UpdateSegmentAttribute(Request):
 
 @dataclass(slots=True)
 class SegmentAttributeUpdated(Reply):
-    """Whether the condition held and the update happened."""
+    """Whether the condition was met and the attribute was updated."""
 
     request_id: Int64
     success: Bool

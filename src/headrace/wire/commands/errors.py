@@ -1,4 +1,4 @@
-"""Replies that say why a request was not carried out."""
+"""Replies that say why a request failed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NoSuchSegment(Reply):
 
 @dataclass(slots=True)
 class InvalidEventNumber(Reply):
-    """Another connection of the same writer got in between; this one is closed."""
+    """The appends do not continue the writer's event numbers in the segment; the connection is closed."""
 
     writer_id: Uuid
     request_id: Int64
@@ -70,7 +70,7 @@ class SegmentIsTruncated(Reply):
 
 @dataclass(slots=True)
 class OperationUnsupported(Reply):
-    """The server does not offer this operation."""
+    """The server does not support this operation."""
 
     request_id: Int64
     operation_name: Text
@@ -88,7 +88,7 @@ class AuthTokenCheckFailed(Reply):
 
 @dataclass(slots=True)
 class ErrorMessage(Reply):
-    """Anything else. ``error_code``: -1 unspecified, 0 illegal argument."""
+    """Any other failure. ``error_code``: -1 unspecified, 0 illegal argument."""
 
     request_id: Int64
     segment: Text
@@ -98,7 +98,7 @@ class ErrorMessage(Reply):
 
 @dataclass(slots=True)
 class TableSegmentNotEmpty(Reply):
-    """The table still holds keys."""
+    """The table is not empty."""
 
     request_id: Int64
     segment: Text

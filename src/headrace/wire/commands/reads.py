@@ -10,7 +10,7 @@ from headrace.wire.fields import Bool, Int32, Int64, Text, View
 
 @dataclass(slots=True)
 class ReadSegment(Request):
-    """Read from ``offset``; at the tail the answer comes when there is something to answer."""
+    """Read from ``offset``; at the tail the answer waits for data, the seal or deletion."""
 
     segment: Text
     offset: Int64

@@ -56,7 +56,7 @@ class DeleteSegment(Request):
 
 @dataclass(slots=True)
 class SegmentDeleted(Reply):
-    """The segment is gone."""
+    """The segment does not exist any more."""
 
     request_id: Int64
     segment: Text

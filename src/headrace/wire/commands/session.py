@@ -18,4 +18,4 @@ class Hello(Request, Reply):
 
 @dataclass(slots=True)
 class KeepAlive(Request, Reply):
-    """Are you there? The answer is the same command."""
+    """Asks whether the peer is alive. The answer is the same command."""

@@ -83,7 +83,7 @@ class RemoveTableKeys(Request):
 
 @dataclass(slots=True)
 class TableKeysRemoved(Reply):
-    """The keys are gone."""
+    """The keys do not exist any more."""
 
     request_id: Int64
     segment: Text
@@ -91,7 +91,7 @@ class TableKeysRemoved(Reply):
 
 @dataclass(slots=True)
 class ReadTable(Request):
-    """Look keys up; their versions mean nothing here."""
+    """Look up keys; their versions are ignored."""
 
     request_id: Int64
     segment: Text

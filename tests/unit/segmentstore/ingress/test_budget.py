@@ -26,13 +26,13 @@ class Owner:
     def begin(self, size, lane=FRAMES):
         return self.budget.begin(lane, self, size, self._on_granted)
 
-    def rest(self, lease):
-        self.budget.rest(lease, self._on_wanted)
+    def set_idle(self, lease):
+        self.budget.set_idle(lease, self._on_ended)
 
     def _on_granted(self):
         self.granted += 1
 
-    def _on_wanted(self):
+    def _on_ended(self):
         self.gave_back += 1
 
     def moved_bytes(self, lease):
@@ -100,16 +100,16 @@ def test_a_large_one_gets_its_turn_beside_those_that_always_come_again(budget, o
 
 def test_room_at_once_is_there_only_where_nobody_waits(budget, owners):
     a, b, d, *_ = owners
-    first = budget.begin_at_once(REPLIES, a, 200)
-    assert budget.begin_at_once(REPLIES, b, 200) is None
+    first = budget.begin_nowait(REPLIES, a, 200)
+    assert budget.begin_nowait(REPLIES, b, 200) is None
     waiting = b.begin(200, REPLIES)
-    assert budget.begin_at_once(REPLIES, d, 10) is None, "somebody was first"
+    assert budget.begin_nowait(REPLIES, d, 10) is None, "somebody was first"
     budget.end(waiting)
-    small = budget.begin_at_once(REPLIES, d, 10)
+    small = budget.begin_nowait(REPLIES, d, 10)
     assert small.size == 10
     budget.end(first)
     budget.end(small)
-    assert budget.begin_at_once(REPLIES, a, 5000).size == 5000, "one always fits"
+    assert budget.begin_nowait(REPLIES, a, 5000).size == 5000, "one always fits"
 
 
 def test_what_is_not_needed_any_more_is_there_for_others(budget, owners):
@@ -173,11 +173,11 @@ def test_who_is_alone_grows_as_it_likes(budget, owners):
 def test_what_rests_stays_until_somebody_wants_it(budget, owners):
     a, b, d, *_ = owners
     first, second = a.begin(200), b.begin(100)
-    a.rest(first)
-    b.rest(second)
+    a.set_idle(first)
+    b.set_idle(second)
     assert budget.resume(first, 150)
     assert not budget.resume(second, 150), "it is too small"
-    a.rest(first)
+    a.set_idle(first)
     assert (a.gave_back, b.gave_back) == (0, 0)
     assert not d.begin(100).waits
     assert (a.gave_back, b.gave_back) == (0, 1), "what b left is enough"
@@ -191,7 +191,7 @@ def test_what_begins_to_rest_while_others_wait_is_theirs(budget, owners):
     a, b, *_ = owners
     lease = a.begin(250)
     b.begin(200)
-    a.rest(lease)
+    a.set_idle(lease)
     assert (a.gave_back, b.granted) == (1, 1)
     budget.end(lease)
     assert budget.used(FRAMES) == 200
@@ -199,7 +199,7 @@ def test_what_begins_to_rest_while_others_wait_is_theirs(budget, owners):
 
 def test_other_lanes_get_what_rests_as_well(budget, owners):
     a, b, *_ = owners
-    a.rest(a.begin(300))
+    a.set_idle(a.begin(300))
     assert not b.begin(250, REQUESTS).waits
     assert a.gave_back == 1
 
@@ -248,13 +248,13 @@ def test_what_waits_for_others_is_set_aside_as_long_as_there_is_room(budget, own
     leases = [a.begin(150, SMALL), b.begin(150, SMALL)]
     d.begin(200, SMALL)
     e.begin(90, SMALL)
-    budget.set_aside(leases[0])
+    budget.convert_to_charge(leases[0])
     assert (d.granted, budget.charged, budget.used(SMALL)) == (0, 150, 150)
-    budget.set_aside(leases[1])
+    budget.convert_to_charge(leases[1])
     assert (d.granted, budget.charged) == (1, 300)
     budget.charge(100)
     last = a.begin(60, REQUESTS)
-    budget.set_aside(last)
+    budget.convert_to_charge(last)
     assert budget.used(REQUESTS) == 60, "there is no room for it beside the lanes"
     for lease in (*leases, last):
         budget.end(lease)
@@ -380,14 +380,14 @@ def test_whatever_happens_bytes_are_bounded_and_everybody_gets_some(seed):
         elif kind == 5 and some is not None:
             del inside[some]
             resting[some] = None
-            owner.rest(some)
+            owner.set_idle(some)
         elif kind == 6 and resting:
             lease = next(iter(resting))
             if budget.resume(lease, draw.randrange(largest)):
                 del resting[lease]
                 inside[lease] = "grown"
         elif kind == 7 and some is not None:
-            budget.set_aside(some)
+            budget.convert_to_charge(some)
             inside[some] = "grown"
         elif kind == 8:
             change = draw.randrange(-min(charged, 500), 400)

@@ -195,13 +195,13 @@ async def test_turns_are_given_in_order_one_at_a_time_and_pass_over_the_cancelle
     order = []
 
     async def wait(name, fills):
-        await outbox.wait_turn()
+        await outbox.wait_send_slot()
         order.append(name)
         if fills:
             transport.stuck = True
             outbox.send(bytes(2 * MIB))
             outbox.flush()
-        outbox.end_turn()
+        outbox.release_send_slot()
 
     tasks = [asyncio.ensure_future(wait(n, fills=n == 2)) for n in range(6)]
     await asyncio.sleep(0)
@@ -228,9 +228,9 @@ async def test_a_lost_connection_lets_everybody_go(outbox, transport):
     gone = []
 
     async def wait(name):
-        await outbox.wait_turn()
+        await outbox.wait_send_slot()
         gone.append(name)
-        outbox.end_turn()
+        outbox.release_send_slot()
 
     tasks = [asyncio.ensure_future(wait(n)) for n in range(3)]
     await asyncio.sleep(0)

@@ -48,7 +48,7 @@ def test_behind_a_large_frame_little_is_received_so_that_its_room_can_be_given_b
     payload = frame[1]
     assert decoder.pending_bytes <= RECEIVE_SLACK_BYTES
     left = decoder.pending_bytes
-    decoder.give_back()
+    decoder.shrink()
     assert len(decoder.buffer) <= max(1024, left)
     assert bytes(payload) == large[HEAD_BYTES:], "it still is what it was"
     assert len(list(decoder.commands())) == left // len(small)
@@ -71,7 +71,7 @@ def test_once_room_was_wanted_back_little_is_received_behind_every_large_frame()
             taken += 1
             assert decoder.pending_bytes <= RECEIVE_SLACK_BYTES
             if taken == 1:
-                decoder.give_back()
+                decoder.shrink()
         assert decoder.taken_bytes == sent - decoder.pending_bytes
 
 
@@ -93,7 +93,7 @@ def test_giving_back_what_is_needed_changes_nothing():
     decoder = FrameDecoder.for_server(1024)
     decoder.feed(bytes(encode(c.AppendBlock(WRITER, bytes(4096)))[:3000]))
     decoder.next_frame()
-    decoder.give_back()
+    decoder.shrink()
     assert decoder.pending_bytes == 3000
     decoder.check()
 
