@@ -34,7 +34,7 @@ def _errors_only():
 
 def look_ahead_before_the_bytes_are_lent(monkeypatch):
     """We had it: to look ahead takes memory, maybe that of the bytes which are about to be answered."""
-    read, hold = ContainerReadIndex.read_nowait, BlockCache.hold
+    read, hold = ContainerReadIndex.read_nowait, BlockCache.lend_views
     asking = []
 
     def read_nowait(reads, segment, offset, length_max):
@@ -47,30 +47,30 @@ def look_ahead_before_the_bytes_are_lent(monkeypatch):
     def hold_late(cache, pieces, blocks, size):
         reads, segment, offset = asking[-1]
         index = reads._indexes[segment]
-        if index in reads._runs and index.is_history(blocks[0]):
+        if index in reads._readers and index.is_history(blocks[0]):
             reads._read_ahead(index, offset, size)
         return hold(cache, pieces, blocks, size)
 
     monkeypatch.setattr(ContainerReadIndex, "read_nowait", read_nowait)
-    monkeypatch.setattr(BlockCache, "hold", hold_late)
+    monkeypatch.setattr(BlockCache, "lend_views", hold_late)
 
 
 def answer_views_that_are_not_lent(monkeypatch):
-    monkeypatch.setattr(BlockCache, "hold", lambda cache, pieces, blocks, size: None)
+    monkeypatch.setattr(BlockCache, "lend_views", lambda cache, pieces, blocks, size: None)
 
 
 def keep_what_was_lent_for_a_look(monkeypatch):
-    def is_at_hand(reads, index, offset):
+    def is_in_memory(reads, index, offset):
         loan = reads._cache.lend(read_index.STORAGE_READ_ALIGNMENT)
         if loan is None:
             return False
         block, memory = loan
         begin, end, _ = reads._storage.read_at_once(index.state.storage_name, offset, 1, memory)
         if begin < end:
-            reads._cache.take_back(block)
+            reads._cache.release_lent(block)
         return begin < end
 
-    monkeypatch.setattr(ContainerReadIndex, "_is_at_hand", is_at_hand)
+    monkeypatch.setattr(ContainerReadIndex, "_is_in_memory", is_in_memory)
 
 
 def forget_reads_that_wait_at_a_deleted_segment(monkeypatch):

@@ -400,7 +400,7 @@ class Turmoil:
         statistics = self.cache.statistics()
         assert statistics.used_bytes == statistics.pinned_bytes == statistics.lent_bytes == 0
         assert statistics.owners == statistics.tails == 0
-        assert self.cache.room_bytes == self.cache.policy.blocks_max * BLOCK
+        assert self.cache.free_bytes == self.cache.policy.blocks_max * BLOCK
         assert self.cache.set_aside_bytes == self.cache.containers == 0
         self.cache.check()
 

@@ -132,7 +132,7 @@ class ContainerTiers:
         A replay may need all of the cache. Of two that do not fit together both could fail, on every retry.
         So the next one begins when this one has all its bytes in the cache, or none.
         """
-        async with self._components.cache.replay_turn:
+        async with self._components.cache.replay_lock:
             try:
                 yield
             except BaseException:

@@ -1,1 +1,1 @@
-"""Where the bytes of a container's segments are: in the cache, in storage, in a merge, or not written yet."""
+"""Finds the bytes of a container's segments: in the cache, in storage, or in a merge."""

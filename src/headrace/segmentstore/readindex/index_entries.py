@@ -1,7 +1,7 @@
-"""Which extent holds which offset of a segment: two sorted arrays, invisible to the collector.
+"""Which extent has which offset of a segment: two sorted arrays, which the collector does not track.
 
-Appends go to the end, eviction takes from the front, a storage read rarely inserts in between: that moves
-what lies behind, half a megabyte for a segment that has 45,000 extents.
+Appends add at the end, eviction removes from the front, a storage read rarely inserts in between: that moves
+the entries behind, half a megabyte for a segment of 45,000 extents.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-GONE_MAX: Final = 512
-"""Entries taken from the front that are kept until they are half of all."""
+REMOVED_MAX: Final = 512
+"""Removed entries at the front; more are deleted once they are half of all."""
 
 
 class IndexEntries:
     """Offsets to block numbers. Offsets are unique; extents know their own lengths."""
 
-    __slots__ = ("_blocks", "_gone", "_offsets")
+    __slots__ = ("_blocks", "_offsets", "_removed")
 
     def __init__(self) -> None:
         self._offsets = array("Q")
         self._blocks = array("I")
-        self._gone = 0  # so many at the front are not there any more
+        self._removed = 0  # removed entries at the front
 
     @property
     def count(self) -> int:
-        return len(self._offsets) - self._gone
+        return len(self._offsets) - self._removed
 
     def push(self, offset: int, block: int) -> None:
         """Add an entry behind all others."""
@@ -36,29 +36,31 @@ class IndexEntries:
 
     def insert(self, offset: int, block: int) -> None:
         """Add an entry anywhere."""
-        slot = bisect_right(self._offsets, offset, self._gone)
+        slot = bisect_right(self._offsets, offset, self._removed)
         self._offsets.insert(slot, offset)
         self._blocks.insert(slot, block)
 
     def remove(self, offset: int) -> int:
-        """Take out the entry that begins at ``offset`` and answer its block. It must exist."""
+        """Remove the entry that begins at ``offset`` and return its block. It must exist."""
         offsets, blocks = self._offsets, self._blocks
-        slot = bisect_right(offsets, offset, self._gone) - 1
+        slot = bisect_right(offsets, offset, self._removed) - 1
         assert offsets[slot] == offset
         block = blocks[slot]
-        if slot > self._gone:
+        if slot > self._removed:
             del offsets[slot], blocks[slot]
             return block
-        self._gone += 1
-        if self._gone == len(offsets) or (self._gone > GONE_MAX and 2 * self._gone > len(offsets)):
-            del offsets[: self._gone], blocks[: self._gone]
-            self._gone = 0
+        self._removed += 1
+        if self._removed == len(offsets) or (
+            self._removed > REMOVED_MAX and 2 * self._removed > len(offsets)
+        ):
+            del offsets[: self._removed], blocks[: self._removed]
+            self._removed = 0
         return block
 
     def floor(self, offset: int) -> tuple[int, int]:
         """Return the last entry that begins at or before ``offset`` as (offset, block), or (-1, -1)."""
-        slot = bisect_right(self._offsets, offset, self._gone) - 1
-        return (self._offsets[slot], self._blocks[slot]) if slot >= self._gone else (-1, -1)
+        slot = bisect_right(self._offsets, offset, self._removed) - 1
+        return (self._offsets[slot], self._blocks[slot]) if slot >= self._removed else (-1, -1)
 
     def from_floor(self, offset: int) -> Iterator[tuple[int, int]]:
         """Entries as (offset, block), from the last one that begins at or before ``offset`` (or the first)
@@ -66,8 +68,8 @@ class IndexEntries:
 
         The map must not change while the iterator is used.
         """
-        first = bisect_right(self._offsets, offset, self._gone) - 1
-        for slot in range(max(first, self._gone), len(self._offsets)):
+        first = bisect_right(self._offsets, offset, self._removed) - 1
+        for slot in range(max(first, self._removed), len(self._offsets)):
             yield self._offsets[slot], self._blocks[slot]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -77,5 +79,5 @@ class IndexEntries:
         """Assert that offsets are in order, each with its block."""
         offsets = self._offsets
         assert len(offsets) == len(self._blocks)
-        assert 0 <= self._gone <= GONE_MAX + len(offsets) // 2
-        assert all(offsets[slot - 1] < offsets[slot] for slot in range(self._gone + 1, len(offsets)))
+        assert 0 <= self._removed <= REMOVED_MAX + len(offsets) // 2
+        assert all(offsets[slot - 1] < offsets[slot] for slot in range(self._removed + 1, len(offsets)))

@@ -1,7 +1,7 @@
-"""The read index of a container: joins cache, storage, merges and waiting into one answer per read.
+"""The read index of a container: answers reads from cache, storage and merges, or waits for appends.
 
-It decides nothing itself: ``read_plan`` says what a read needs, ``segment_index`` knows what is cached,
-``prefetch_policy`` says how far to read ahead. Here is the order in which they are asked.
+It decides nothing itself: ``read_plan`` decides what a read needs, ``segment_index`` knows what is cached,
+``prefetch_policy`` decides how far to read ahead. This driver calls them in order.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headrace.runtime.settings import internal
 from headrace.segmentstore.contract import ReadResult, StorageReader
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import COPY_BYTES_MAX, BlockCache
-from headrace.segmentstore.readindex.leaving_indexes import LeavingIndexes
-from headrace.segmentstore.readindex.prefetch_policy import SequentialRuns, grant_window
+from headrace.segmentstore.readindex.closing_indexes import ClosingIndexes
+from headrace.segmentstore.readindex.prefetch_policy import SequentialReaders, grant_window
 from headrace.segmentstore.readindex.read_plan import (
     SEQUENTIAL_READ_ALIGNMENT,
     STORAGE_READ_ALIGNMENT,
@@ -40,11 +40,11 @@ from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 from headrace.segmentstore.state.segment_state import SegmentState
 
 AT_ONCE_BYTES_MIN: Final = 256 * KIB
-"""Who wants that much gets just that; for smaller reads more is read, and kept for those that follow."""
+"""Reads of this size and more are read exactly; for smaller ones more is read, and cached."""
 AT_ONCE_BYTES_MAX: Final = 1 * MIB
-"""Read on the loop in one go: a third of a millisecond out of the page cache, checksums included."""
-RUNS_SEGMENTS_MAX: Final = 64
-"""Segments whose readers are followed; the one read from storage longest ago is forgotten first."""
+"""Bytes read on the loop at once: a third of a millisecond out of the page cache, checksums included."""
+FOLLOWED_SEGMENTS_MAX: Final = 64
+"""Segments with known sequential readers; the one read from storage longest ago is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class ReadIndexConfig:
     )
     read_ahead: bool = internal(default=True, help="Read ahead of sequential readers.")
     storage_timeout_s: float = internal(30.0, help="Timeout of a storage read, its wait for a slot included.")
-    """Storage gives up on a range sooner, so that the first block of it can still be read."""
+    """Storage has a shorter timeout for a range, so that its first block can still be read."""
 
 
 @dataclass(slots=True)
@@ -91,8 +91,8 @@ class ContainerReadIndex:
             storage, spawner, self._config.fetches_max, self._config.storage_timeout_s
         )
         self._indexes: dict[SegmentState, SegmentIndex] = {}
-        self._runs: dict[SegmentIndex, SequentialRuns] = {}
-        self._leaving = LeavingIndexes()
+        self._readers: dict[SegmentIndex, SequentialReaders] = {}
+        self._closing = ClosingIndexes()
         self._unstored = UnstoredBytes()
         self._set_aside_bytes = 0
         self._closed = False
@@ -162,24 +162,24 @@ class ContainerReadIndex:
             index = gone.pop()
             gone += [redirect.source for redirect in index.redirects]
             if self._indexes.get(index.state) is index:
-                # Replay needs the room at once: else the cache grows beyond its bound.
+                # Replay needs the memory at once: else the cache grows beyond its bound.
                 self._forget(index, NoSuchSegmentError(index.state.name), at_once=True)
 
     def close(self) -> None:
-        """Nothing is known here any more. Waits for nobody: :meth:`wait_freed` does."""
+        """Remove every index, without waiting until its memory is free: :meth:`wait_freed` does."""
         if self._closed:
             return
         self._cache.containers -= 1
         self.set_aside(-self._set_aside_bytes)
         self._closed = True
         self._fetches.close()
-        self._runs.clear()
-        leaving, self._indexes = self._indexes, {}
-        self._leaving.add(leaving.values(), ContainerOfflineError("the container stops"))
+        self._readers.clear()
+        closing, self._indexes = self._indexes, {}
+        self._closing.add(closing.values(), ContainerOfflineError("the container stops"))
 
     async def wait_freed(self) -> None:
-        """Return when the memory of everything that left is the cache's again."""
-        await self._leaving.wait_freed()
+        """Return when the cache has freed the memory of all removed indexes."""
+        await self._closing.wait_freed()
 
     def _index_of(self, segment: SegmentState) -> SegmentIndex:
         index = self._indexes.get(segment)
@@ -198,13 +198,13 @@ class ContainerReadIndex:
         at_once: bool = False,
     ) -> None:
         del self._indexes[index.state]
-        self._runs.pop(index, None)
+        self._readers.pop(index, None)
         self._fetches.forget(index, error)
         if at_once:
             index.fail_readers(error)
             index.close(index.entries.count)
         else:
-            self._leaving.add([index], error)
+            self._closing.add([index], error)
 
     # ---------------------------------------------------------------------------------- reads
 
@@ -238,10 +238,10 @@ class ContainerReadIndex:
         is_history = index.is_history(blocks[0])
         end = offset + size
         sealed = segment.sealed
-        release = self._cache.hold(pieces, blocks, size)
+        release = self._cache.lend_views(pieces, blocks, size)
         result = ReadResult(offset, pieces, end == length and not sealed, end == length and sealed, release)
-        if is_history and index in self._runs:
-            # Not before the bytes are held or copied: to look ahead takes memory, maybe that of theirs.
+        if is_history and index in self._readers:
+            # Not before the bytes are lent or copied: reading ahead takes memory, and may evict them.
             try:
                 self._read_ahead(index, offset, size)
             except BaseException:
@@ -252,51 +252,51 @@ class ContainerReadIndex:
     def _read_at_once(
         self, plan: ReadPlan[SegmentIndex], segment: SegmentState, offset: int
     ) -> ReadResult | None:
-        """Answer from what storage has at hand, a warm page cache as a rule: no task, no copy.
+        """Answer from bytes that storage has in memory, usually the page cache: no task, no copy.
 
         The bytes go into lent memory and from there to the reader. They are cached only if more was read than
-        the reader wanted: it comes for the rest.
+        the reader wanted, since it will read the rest.
         """
         index, start = plan.index, plan.offset
         if self._fetches.is_pending(index, start):
             return None
-        runs = self._runs_of(index)
+        readers = self._readers_of(index)
         wanted = plan.length
-        room = wanted + 2 * STORAGE_READ_ALIGNMENT
+        capacity = wanted + 2 * STORAGE_READ_ALIGNMENT
         is_small = wanted < AT_ONCE_BYTES_MIN
         if is_small:
-            sequential = runs.is_sequential(start, index.state.start_offset)
-            wanted = room = SEQUENTIAL_READ_ALIGNMENT if sequential else STORAGE_READ_ALIGNMENT
-        loan = self._cache.lend(min(room, AT_ONCE_BYTES_MAX))
-        if loan is None:
+            sequential = readers.is_sequential(start, index.state.start_offset)
+            wanted = capacity = SEQUENTIAL_READ_ALIGNMENT if sequential else STORAGE_READ_ALIGNMENT
+        lent = self._cache.lend(min(capacity, AT_ONCE_BYTES_MAX))
+        if lent is None:
             return None
-        block, memory = loan
+        block, memory = lent
         begin, end, span = self._storage.read_at_once(index.state.storage_name, start, wanted, memory)
         size = min(end - begin, plan.length)
         if size <= 0:
-            self._cache.take_back(block)
+            self._cache.release_lent(block)
             return None
         self._storage_reads += 1
         if is_small:
             index.insert_history(start - begin, memory[:end])
-        runs.on_at_hand(start, size)
+        readers.on_at_hand(start, size)
         piece = memory[begin : begin + size].toreadonly()
-        release: Callable[[], None] | None = partial(self._cache.take_back, block)
+        release: Callable[[], None] | None = partial(self._cache.release_lent, block)
         if size <= COPY_BYTES_MAX:
             piece = memoryview(bytes(piece))
-            self._cache.take_back(block)
+            self._cache.release_lent(block)
             release = span = None
         past = offset + size == segment.durable_length
         sealed = segment.sealed
         return ReadResult(offset, [piece], past and not sealed, past and sealed, release, span)
 
-    def _runs_of(self, index: SegmentIndex) -> SequentialRuns:
-        """Return the runs of a segment that is read from storage."""
-        runs = self._runs.pop(index, None) or SequentialRuns()
-        self._runs[index] = runs
-        if len(self._runs) > RUNS_SEGMENTS_MAX:
-            del self._runs[next(iter(self._runs))]
-        return runs
+    def _readers_of(self, index: SegmentIndex) -> SequentialReaders:
+        """Return the sequential readers of a segment that is read from storage."""
+        readers = self._readers.pop(index, None) or SequentialReaders()
+        self._readers[index] = readers
+        if len(self._readers) > FOLLOWED_SEGMENTS_MAX:
+            del self._readers[next(iter(self._readers))]
+        return readers
 
     async def read(self, segment: SegmentState, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         waited_at_tail = False
@@ -322,15 +322,15 @@ class ContainerReadIndex:
                         continue
                     data = await self._fetch(plan)
                 except SegmentTruncatedError as error:
-                    # A fetch begins where the first of its readers does, and may wait for a place: it can
+                    # A fetch begins where the first of its readers does, and may wait for a slot: it can
                     # fail because of a truncation below this reader.
                     check_read(segment, offset, length_max)
                     if plan.offset < error.start_offset:
                         raise
                     continue
                 except (NoSuchSegmentError, ContainerOfflineError):
-                    # A merge source may vanish while it is read: its bytes are the target's then. So may the
-                    # target, if it is the source of another merge: each of them once.
+                    # A merge source may be removed while it is read: its bytes are the target's then. So may
+                    # the target, if it is the source of another merge: each of them once.
                     if plan.redirect is None or plan.redirect in gone or self._closed:
                         raise
                     gone.append(plan.redirect)
@@ -340,7 +340,7 @@ class ContainerReadIndex:
                     continue
                 check_read(segment, offset, length_max)
                 if not data:
-                    continue  # it was read for somebody in front of this, and came to an end there
+                    continue  # the fetch was for a reader in front of this one, and ended there
                 end, length = offset + len(data), segment.durable_length
                 return ReadResult(
                     offset, [data], end == length and not segment.sealed, end == length and segment.sealed
@@ -355,17 +355,17 @@ class ContainerReadIndex:
             waiters.discard(waiter)
 
     async def _fetch(self, plan: ReadPlan[SegmentIndex]) -> memoryview:
-        """Bytes from storage for a plan, and a look ahead."""
+        """Return the bytes of a plan from storage, and read ahead."""
         self._storage_reads += 1
         index, start = plan.index, plan.index.state.start_offset
-        runs = self._runs_of(index)
-        runs.on_fetched(plan.offset)
-        sequential = runs.is_sequential(plan.offset, start)
+        readers = self._readers_of(index)
+        readers.on_fetched(plan.offset)
+        sequential = readers.is_sequential(plan.offset, start)
         end = plan_storage_range(index, plan.offset, plan.length, sequential=sequential)
         data = await self._fetches.fetch(index, plan.offset, end)
         data = data[: plan.length]
         if 2 * len(data) <= len(memoryview(data.obj)):
-            data = memoryview(bytes(data))  # who sends it may have it for long, and counts only this much
+            data = memoryview(bytes(data))  # a sender may retain it for long, and charges only its length
         if data:
             self._read_ahead(index, plan.offset, len(data))
         return data
@@ -373,27 +373,27 @@ class ContainerReadIndex:
     def _read_ahead(self, index: SegmentIndex, offset: int, size: int) -> None:
         if not self._config.read_ahead or self._closed:
             return
-        runs = self._runs.get(index)
-        if runs is None:
+        readers = self._readers.get(index)
+        if readers is None:
             return
         share = self._cache.policy.history_max * BLOCK_BYTES // self._cache.containers
-        window_max = grant_window(share, sum(other.active for other in self._runs.values()))
-        ahead = runs.on_read(offset, size, index.state.start_offset, window_max)
+        window_max = grant_window(share, sum(other.active for other in self._readers.values()))
+        ahead = readers.on_read(offset, size, index.state.start_offset, window_max)
         if ahead is None:
             return
-        if self._is_at_hand(index, ahead[0]):
-            runs.on_at_hand(offset + size, 0)
+        if self._is_in_memory(index, ahead[0]):
+            readers.on_at_hand(offset + size, 0)
         else:
             self._fetches.fetch_ahead(index, *ahead)
 
-    def _is_at_hand(self, index: SegmentIndex, offset: int) -> bool:
-        """Whether storage would answer a read at ``offset`` without waiting: the first block tells."""
-        loan = self._cache.lend(STORAGE_READ_ALIGNMENT)
-        if loan is None:
+    def _is_in_memory(self, index: SegmentIndex, offset: int) -> bool:
+        """Whether storage would answer a read at ``offset`` without waiting, judged by its first block."""
+        lent = self._cache.lend(STORAGE_READ_ALIGNMENT)
+        if lent is None:
             return False
-        block, memory = loan
+        block, memory = lent
         begin, end, _ = self._storage.read_at_once(index.state.storage_name, offset, 1, memory)
-        self._cache.take_back(block)
+        self._cache.release_lent(block)
         return begin < end
 
     def read_direct(self, segment: SegmentState, offset: int, length: int) -> list[memoryview] | None:
@@ -408,7 +408,7 @@ class ContainerReadIndex:
     def first_uncovered(self, segment: SegmentState) -> int | None:
         """Return the first durable offset that neither storage nor this index can answer, or None.
 
-        Recovery asks it of every segment: such an offset means that the log was cut too early.
+        Recovery calls it for every segment: such an offset means that the log was truncated too early.
         """
         position = segment.stored_length
         index = self._indexes.get(segment)
@@ -428,27 +428,27 @@ class ContainerReadIndex:
     # ---------------------------------------------------------------------------------- introspection
 
     def unstored_bytes(self) -> int:
-        """Memory that storage must free by catching up: bytes, and two blocks per segment with any."""
+        """Return the memory of unstored bytes, with two blocks more per segment that has any."""
         return self._unstored.count
 
     def has_free_capacity(self) -> bool:
-        """Whether this container may take a frame more, or several.
+        """Whether this container may open further log frames.
 
-        It may while it has less than is left for everybody, so that however many share the cache, none takes
-        all of it, and one that has nothing is never kept out. What is left does not include what readers
-        hold, nor what was set aside for frames on their way.
+        It may while its unstored and set aside bytes are fewer than the spare bytes of the cache. So no
+        container takes all of the cache, and one that has nothing there is never blocked. Bytes lent to
+        readers or set aside for frames are not spare.
         """
         own = self._unstored.count + self._set_aside_bytes
         return not own or own < self._cache.spare_bytes
 
     def cache_pressure(self) -> float:
-        """Own bytes in parts of what the cache has left: at 1 there is no room."""
+        """Return own bytes divided by the spare bytes of the cache: at 1 no frame may be opened."""
         own = self._unstored.count + self._set_aside_bytes
-        left = self._cache.spare_bytes
-        return own / left if 0 < own < left else float(own > 0)
+        spare = self._cache.spare_bytes
+        return own / spare if 0 < own < spare else float(own > 0)
 
     def shared_pressure(self) -> float:
-        """Part of what all containers share, 0 to 1, that cannot be evicted, whosever it is, or held."""
+        """Return the part of the cache, 0 to 1, that cannot be evicted or is set aside, by any container."""
         return self._cache.shared_pressure()
 
     def statistics(self) -> ReadIndexStatistics:
@@ -462,11 +462,11 @@ class ContainerReadIndex:
         )
 
     def check(self) -> None:
-        """Assert the invariants of every segment's index and of the reads under way."""
+        """Assert the invariants of every segment's index and of the reads in flight."""
         for index in self._indexes.values():
             index.check()
         self._fetches.check()
-        present = [*self._indexes.values(), *self._leaving]
+        present = [*self._indexes.values(), *self._closing]
         unstored = [index.unstored for index in present if index.unstored]
         assert self._unstored.count == sum(unstored) + SLACK_BYTES * len(unstored)
-        assert all(index in self._indexes.values() for index in self._runs)
+        assert all(index in self._indexes.values() for index in self._readers)

@@ -14,19 +14,19 @@ from headrace.segmentstore.state.segment_state import SegmentState
 STORAGE_READ_ALIGNMENT: Final = 64 * KIB
 """A single read from storage ends on a multiple of this."""
 SEQUENTIAL_READ_ALIGNMENT: Final = 1 * MIB
-"""A read by somebody who reads on and on ends on a multiple of this."""
+"""A read by a sequential reader ends on a multiple of this."""
 
 
 class PlannedIndex(Protocol):
-    """What a plan looks at of the index of a segment."""
+    """What a plan needs of the index of a segment."""
 
     @property
     def state(self) -> SegmentState:
-        """What is known of the segment."""
+        """The state of the segment."""
 
     @property
     def redirects(self) -> Redirects[Self]:
-        """The merges into the segment that are under way."""
+        """The unfinished merges into the segment."""
 
     def covered_until(self, offset: int, limit: int) -> int:
         """Return the first offset from ``offset`` on which is not cached; looks no further than ``limit``."""
@@ -48,23 +48,23 @@ class Need(Enum):
     TAIL = auto()
     """The bytes do not exist yet."""
     CHANGE = auto()
-    """The bytes exist, but we do not know where yet: the storage writer or a merge will tell."""
+    """The bytes exist, but their place is not known yet: a flush or the end of a merge will decide it."""
 
 
 @dataclass(slots=True)
 class ReadPlan(Generic[Index]):
-    """``length`` bytes from ``offset`` of ``index``, which may be a merge source of the segment asked for."""
+    """``length`` bytes from ``offset`` of ``index``, which may be a merge source of the requested segment."""
 
     need: Need
     index: Index
     offset: int
     length: int
     redirect: Redirect[Index] | None = None
-    """The merge under way through which ``index`` was reached."""
+    """The unfinished merge through which ``index`` was reached."""
 
 
 def check_read(segment: SegmentState, offset: int, length_max: int) -> None:
-    """Refuse what can never be answered.
+    """Refuse a read that can never be answered.
 
     Raises:
         SegmentTruncatedError: ``offset`` is below the start offset.
@@ -84,12 +84,12 @@ def check_read(segment: SegmentState, offset: int, length_max: int) -> None:
 
 
 def plan_read(index: Index, offset: int, length_max: int) -> ReadPlan[Index]:
-    """Decide what a valid read of at least one byte needs. It may get less than it asked for, never more."""
+    """Decide what a valid read of at least one byte needs. It may get fewer than requested, never more."""
     redirect: Redirect[Index] | None = None
     length = min(length_max, index.state.durable_length - offset)
     if length <= 0:
         return ReadPlan(Need.TAIL, index, offset, 0)
-    while True:  # a source was merged before whatever it lies in: there is an end
+    while True:  # a source was merged before its target was: this ends
         covered = index.covered_until(offset, offset + length)
         if covered > offset:
             return ReadPlan(Need.CACHED, index, offset, min(length, covered - offset), redirect)
@@ -107,9 +107,9 @@ def plan_read(index: Index, offset: int, length_max: int) -> ReadPlan[Index]:
 
 
 def plan_storage_range(index: PlannedIndex, offset: int, length: int, *, sequential: bool) -> int:
-    """Return where a storage read from ``offset`` for somebody who wants ``length`` bytes should end.
+    """Return where a storage read at ``offset`` for a reader of ``length`` bytes should end.
 
-    It goes on to an alignment boundary, but not into bytes which are cached, redirected or not stored.
+    It ends on an alignment boundary, or in front of bytes that are cached, redirected or unstored.
     """
     alignment = SEQUENTIAL_READ_ALIGNMENT if sequential else STORAGE_READ_ALIGNMENT
     end = -(-(offset + length) // alignment) * alignment

@@ -1,4 +1,4 @@
-"""Merges under way: where a segment's bytes are still those of another one."""
+"""Unfinished merges: ranges of a segment whose bytes are still those of another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 S = TypeVar("S")
-"""What knows the bytes of a source: its index."""
+"""The index of a source."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,11 +43,11 @@ class Redirects(Generic[S]):
         self._redirects.append(redirect)
 
     def remove(self, redirect: Redirect[S]) -> None:
-        """Take out a redirect; usually the first one."""
+        """Remove a redirect; usually the first one."""
         self._redirects.remove(redirect)
 
     def take_below(self, end: int) -> list[Redirect[S]]:
-        """Take out those that end at ``end`` or before. O(those taken): asked for each operation replayed."""
+        """Remove and return those that end at or before ``end``. O(removed), for replay calls it often."""
         count = bisect_right(self._redirects, end, key=_end_of)
         taken = self._redirects[:count]
         del self._redirects[:count]

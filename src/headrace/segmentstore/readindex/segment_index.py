@@ -1,9 +1,8 @@
-"""What is cached of one segment, and which of it may leave: entries, merges under way, and the line of what
-is stored.
+"""The cached bytes of one segment, and which may be evicted: entries, unfinished merges, stored length.
 
-Every byte a segment has is in one of four places: in an extent of the cache, in long-term storage, in a
-segment that is being merged into this one (a *redirect*), or nowhere yet. This class knows the first and the
-third. Bytes at or above ``stored`` are only here, so their extents are essential to the cache.
+Every durable byte of a segment is in an extent of the cache, in long-term storage, or in a segment that is
+being merged into this one (a *redirect*). This class knows the first and the last. Bytes at or above
+``stored`` are unstored, so their extents are essential to the cache.
 """
 
 from __future__ import annotations
@@ -23,23 +22,22 @@ from headrace.segmentstore.readindex.tail_waiters import TailWaiters
 from headrace.segmentstore.state.segment_state import SegmentState
 
 MERGE_COPY_BYTES_MAX: Final = 16 * KIB
-"""A source this small is copied to its target as the merge begins: cheaper than an extent of its own. Unless
-there is no room to spare, for a block more than its bytes, and for the last extent of the target if storage
-holds all of that."""
+"""A source up to this size is copied to its target when the merge begins: cheaper than an extent of its own.
+The cache must have spare bytes for it, for one block more, and for a stored last extent of the target."""
 
 USELESS_AT_ONCE: Final = 1000
-"""So many extents are freed when a segment is truncated. Of those of a single block there may be a hundred
-thousand, each takes 2 to 3 us; storage holds what is left, so it leaves like everything else that is old."""
+"""Extents that are freed when a segment is truncated. There may be a hundred thousand of one block, each
+takes 2 to 3 us; the rest is stored, so it is evicted like other old extents."""
 
 SLACK_BYTES: Final = 2 * BLOCK_BYTES
-"""What the unstored bytes of one segment may keep beyond their own size."""
+"""Memory that the unstored bytes of one segment may pin beyond their own size."""
 
 
 @dataclass(slots=True)
 class UnstoredBytes:
-    """Memory of one container that cannot be evicted because storage does not hold it yet, in bytes.
+    """Memory of one container that unstored bytes pin, in bytes.
 
-    Two blocks are counted extra for each segment that has any: its first and last byte may each keep a block
+    Two blocks more are counted for each segment that has any: its first and last byte may each pin a block
     that is hardly used. Shared by the segment indexes.
     """
 
@@ -78,7 +76,7 @@ class SegmentIndex:
         self.redirects: Redirects[SegmentIndex] = Redirects()
         self.merged_into: Redirect[SegmentIndex] | None = None
         self.parked: TailWaiters | None = None
-        """Of a source: reads which found it gone and wait for its merge to complete."""
+        """Of a merge source: reads that found it removed and wait until its merge is complete."""
         self.waiters = TailWaiters()
         self.start = state.start_offset
         self.stored = state.stored_length
@@ -97,11 +95,11 @@ class SegmentIndex:
         assert offset == self.end or self.end < 0, f"append at {offset}, the index ends at {self.end}"
         state = self.state
         if state.stored_length != self.stored or state.start_offset != self.start:
-            # First of all. A truncation that came in the same frame has not been told yet, and
-            # what it makes useless may be the tail.
+            # First of all: ``on_changed`` is not called yet for a truncation in the same frame, and the tail
+            # may be one of the extents that it frees.
             self.follow()
         if offset < self.stored:
-            # Recovery replays what storage holds already; caching that would push out what it does not hold.
+            # Recovery replays stored bytes too; caching them would evict others.
             known = min(self.stored - offset, len(data))
             offset, data = offset + known, data[known:]
             self.tail_block = NO_BLOCK
@@ -110,7 +108,7 @@ class SegmentIndex:
         block = self.tail_block
         if (
             block != NO_BLOCK
-            and not self._cache.classes[block]  # ESSENTIAL: its room is nobody else's
+            and not self._cache.classes[block]  # ESSENTIAL: it cannot be evicted
             and size <= (BLOCK_BYTES << memory.orders[block]) - memory.lengths[block]
         ):
             memory.append(block, data)
@@ -126,22 +124,22 @@ class SegmentIndex:
             self.waiters.wake_below(self.state.durable_length)
 
     def _extend(self, offset: int, data: memoryview) -> None:
-        """Fill the last extent and add others behind it."""
+        """Fill the last extent and add further ones behind it."""
         cache, memory = self._cache, self._memory
         orders = memory.orders
-        lost = 0 if self.tail_block == NO_BLOCK else cache.room_lost(self.tail_block)
+        lost = 0 if self.tail_block == NO_BLOCK else cache.free_bytes_lost(self.tail_block)
         if lost and lost > cache.spare_bytes:
             cache.trim(self.tail_block)
-            self.tail_block = NO_BLOCK  # storage holds all of it: it can leave, and make room for this
+            self.tail_block = NO_BLOCK  # it is stored: it can be evicted for this append
         tail = self.tail_block
-        room, grown_from = 0, -1
+        free, grown_from = 0, -1
         if tail != NO_BLOCK:
             grown_from = orders[tail]
-            room = min((BLOCK_BYTES << grown_from) - memory.lengths[tail], len(data))
-            if room:
+            free = min((BLOCK_BYTES << grown_from) - memory.lengths[tail], len(data))
+            if free:
                 cache.set_essential(tail)
-                memory.append(tail, data[:room])
-        done, size = room, len(data)
+                memory.append(tail, data[:free])
+        done, size = free, len(data)
         while done < size:
             begin = done
             block = cache.allocate_tail(self._number, offset + begin, size - begin, grown_from)
@@ -154,7 +152,7 @@ class SegmentIndex:
     # ---------------------------------------------------------------------------------- look-ups
 
     def collect(self, offset: int, length_max: int, pieces: list[memoryview], blocks: list[int]) -> int:
-        """Add views of the cached bytes from ``offset`` on, as far as there is no gap; answer their size."""
+        """Add views of the cached bytes from ``offset`` on, as far as there is no gap; return their size."""
         memory = self._memory
         lengths = memory.lengths
         block = self.tail_block
@@ -215,7 +213,7 @@ class SegmentIndex:
     # ---------------------------------------------------------------------------------- storage
 
     def insert_history(self, offset: int, data: memoryview) -> None:
-        """Cache bytes read from storage where nothing is cached yet, as far as history's share allows."""
+        """Cache bytes read from storage where nothing is cached, as far as the share of history allows."""
         cache = self._cache
         end = min(offset + len(data), self.stored)
         position = max(offset, self.start)
@@ -234,7 +232,7 @@ class SegmentIndex:
             position += size
 
     def follow(self) -> None:
-        """Take over what the segment's state says about storage and about its start."""
+        """Adopt stored length and start offset of the segment's state."""
         state = self.state
         if state.stored_length != self.stored:
             self.set_stored(state.stored_length)
@@ -244,9 +242,9 @@ class SegmentIndex:
             self.set_start(state.start_offset)
 
     def set_stored(self, stored: int) -> None:
-        """Storage holds the bytes below ``stored``: their extents may leave."""
+        """The bytes below ``stored`` are stored: their extents may be evicted."""
         before, self.stored = self.stored, stored
-        assert stored >= before  # storage never forgets what it said it holds
+        assert stored >= before  # the stored length never decreases
         set_stored, lengths = self._cache.set_stored, self._memory.lengths
         released = 0
         for offset, block in self.entries.from_floor(before):
@@ -260,7 +258,7 @@ class SegmentIndex:
         self._count_unstored(-released)
 
     def _count_unstored(self, change: int) -> None:
-        """Keep count of what may not be evicted, as memory."""
+        """Count the memory of unstored bytes."""
         before, after = self.unstored, self.unstored + change
         self.unstored = after
         if not before and after:
@@ -272,11 +270,9 @@ class SegmentIndex:
         self._account.count += change
 
     def set_start(self, start: int) -> None:
-        """The segment begins at ``start`` now: stored extents wholly below it are of no use to anybody.
+        """The segment begins at ``start`` now: free stored extents wholly below it.
 
-        Of very many the rest is left to eviction.
-
-        One that is being extended is essential already, and left alone.
+        Beyond ``USELESS_AT_ONCE`` they are left to eviction. A last extent that is being filled stays.
         """
         self.start = start
         limit = min(start, self.stored)
@@ -292,10 +288,10 @@ class SegmentIndex:
             self.on_evicted(offset)
             cache.free(block)
 
-    # ---------------------------------------------------------------------------------- the cache asks
+    # ---------------------------------------------------------------------------------- from the cache
 
     def on_evicted(self, offset: int) -> None:
-        """The extent at ``offset`` leaves the cache. Storage holds its bytes."""
+        """The extent at ``offset``, which is stored, is evicted."""
         if self.entries.remove(offset) == self.tail_block:
             self.tail_block = NO_BLOCK
 
@@ -309,7 +305,7 @@ class SegmentIndex:
         pieces: list[memoryview] = []
         spare = self._cache.spare_bytes - BLOCK_BYTES
         if self.tail_block != NO_BLOCK:
-            spare -= self._cache.room_lost(self.tail_block)
+            spare -= self._cache.free_bytes_lost(self.tail_block)
         if length > min(MERGE_COPY_BYTES_MAX, spare) or source.collect(0, length, pieces, []) < length:
             self.end, self.tail_block = offset + length, NO_BLOCK
         else:
@@ -319,7 +315,7 @@ class SegmentIndex:
         source.parked = TailWaiters()
 
     def complete_merge(self, redirect: Redirect[SegmentIndex]) -> None:
-        """Storage has joined the source: its extents are ours, without moving a byte."""
+        """Storage has joined the source: move its extents to this segment, without copying a byte."""
         self.redirects.remove(redirect)
         source = redirect.source
         assert not source.redirects  # the writer finishes a source before it joins it
@@ -345,21 +341,22 @@ class SegmentIndex:
         source.parked.wake_all()
 
     def forget_entries(self) -> None:
-        """Let go of all entries without freeing them: somebody else owns the extents now."""
+        """Remove all entries without freeing their extents, which have another owner now."""
         self.entries = IndexEntries()
         self.tail_block = NO_BLOCK
         self._count_unstored(-self.unstored)
 
     def fail_readers(self, error: HeadraceError) -> None:
-        """End the reads that wait for bytes to come, here and in what is merged into this segment."""
+        """Fail the reads that wait for bytes, here and in sources of merges into this segment."""
         for redirect in self.redirects:
             assert redirect.source.parked is not None
             redirect.source.parked.fail_all(error)
         self.waiters.fail_all(error)
 
     def close(self, extents_max: int) -> bool:
-        """Free everything, in as many calls as it takes if it is more extents than that; answer whether it is
-        done. The index must not be used afterwards, except by the cache until then.
+        """Free up to ``extents_max`` extents; return whether all are freed. Until then to be called again.
+
+        Meanwhile only the cache may use the index.
         """
         if self.entries.count > extents_max:
             for offset, block in list(islice(self.entries, extents_max)):

@@ -1,4 +1,4 @@
-"""Reads from long-term storage on behalf of readers: each range once, few at a time, cached afterwards."""
+"""Reads from long-term storage for readers: each range once, few at a time, cached afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Spawner(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Fetch:
-    """``[start, end)`` of a segment on its way from storage."""
+    """A storage read of ``[start, end)`` of a segment, queued or in flight."""
 
     index: SegmentIndex
     start: int
@@ -51,9 +51,9 @@ class FetchStatistics:
 class StorageFetches:
     """All storage reads of one container.
 
-    At most ``fetches_max`` run at a time; further readers wait in line. Waiting and reading together take
-    ``timeout_s`` at most, or have failed. Reading ahead never waits and never makes anybody wait: it is left
-    out when half of the places are taken.
+    At most ``fetches_max`` are in flight; further ones wait for a slot, first come, first served. Waiting and
+    reading together fail after ``timeout_s``. Reading ahead neither waits nor blocks a reader: it is skipped
+    while it uses half of the slots.
     """
 
     def __init__(self, storage: StorageReader, spawner: Spawner, fetches_max: int, timeout_s: float) -> None:
@@ -62,7 +62,7 @@ class StorageFetches:
         self._fetches_max = fetches_max
         self._timeout_s = timeout_s
         self._pending: dict[SegmentIndex, list[Fetch]] = {}
-        self._places = asyncio.Semaphore(fetches_max)
+        self._slots = asyncio.Semaphore(fetches_max)
         self._ahead = 0  # reads ahead that have not ended
         self._closed = False
         self.statistics = FetchStatistics()
@@ -70,8 +70,8 @@ class StorageFetches:
     async def fetch(self, index: SegmentIndex, offset: int, end: int) -> memoryview:
         """Return bytes of ``[offset, end)`` from ``offset`` on, maybe fewer than all.
 
-        A caller that begins inside a range on its way gets its part of it: none, if storage had only bytes
-        in front of it; then it has to ask again. Cancelling a caller does not stop the read.
+        A caller that begins inside a range in flight gets its part of it: none, if storage had only bytes
+        in front of it; then it has to retry. Cancelling a caller does not stop the read.
         """
         fetch = self._find(index, offset)
         if fetch is None:
@@ -82,7 +82,7 @@ class StorageFetches:
         return data[offset - fetch.start : end - fetch.start]
 
     def fetch_ahead(self, index: SegmentIndex, start: int, end: int) -> None:
-        """Begin to read what of ``[start, end)`` is stored, not cached, not on its way, as places allow."""
+        """Begin to read stored parts of ``[start, end)`` not cached nor in flight, as slots allow."""
         end = min(end, index.state.stored_length)
         position = start
         while position < end:
@@ -103,16 +103,16 @@ class StorageFetches:
                 position = self._start(index, position, piece_end, foreground=False).end
 
     def is_pending(self, index: SegmentIndex, offset: int) -> bool:
-        """Whether the byte at ``offset`` is on its way."""
+        """Whether the byte at ``offset`` is being fetched."""
         return self._find(index, offset) is not None
 
     def forget(self, index: SegmentIndex, error: HeadraceError) -> None:
-        """The segment is gone: who waits for it gets ``error``, and what still arrives is not cached."""
+        """The index was removed: fail its readers with ``error``; bytes that still arrive are not cached."""
         for fetch in self._pending.pop(index, ()):
             self._fail(fetch, error)
 
     def close(self) -> None:
-        """End every waiting read. Reads that storage has begun run on, unheard, until the spawner stops."""
+        """Fail every waiting read. Reads in flight end by themselves, or when the spawner stops."""
         self._closed = True
         for index in list(self._pending):
             self.forget(index, ContainerOfflineError("the container stops"))
@@ -137,7 +137,7 @@ class StorageFetches:
         fetch = Fetch(index, start, end, done, foreground)
         self._pending.setdefault(index, []).append(fetch)
         try:
-            self._spawner.spawn(f"read {index.state.name} {start}-{end}", self._run(fetch))
+            self._spawner.spawn(f"read {index.state.name} {start}-{end}", self._perform(fetch))
         except HeadraceError:
             self._remove(fetch)
             raise
@@ -146,8 +146,8 @@ class StorageFetches:
             self.statistics.ahead_reads += 1
         return fetch
 
-    async def _run(self, fetch: Fetch) -> None:
-        """Perform one read and settle everybody who waits for it. Only a cancellation leaves it."""
+    async def _perform(self, fetch: Fetch) -> None:
+        """Perform one read and resolve its future. Raises only CancelledError."""
         statistics = self.statistics
         try:
             data = await self._read(fetch)
@@ -155,7 +155,7 @@ class StorageFetches:
             self._remove(fetch)
             self._fail(fetch, ContainerOfflineError("the container stops"))
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the readers' answer
+        except Exception as error:  # noqa: BLE001 - every error is the readers' answer
             statistics.failures += 1
             self._remove(fetch)
             self._fail(fetch, error)
@@ -173,11 +173,11 @@ class StorageFetches:
         name, size = fetch.index.state.storage_name, fetch.end - fetch.start
         statistics, lacking = self.statistics, "slot to read in"
         try:
-            # Readers wait for a place as they wait for storage: both together have one limit.
+            # One timeout for both: a reader waits for a slot as it waits for storage.
             async with asyncio.timeout(self._timeout_s):
                 statistics.queued += 1
                 try:
-                    await self._places.acquire()
+                    await self._slots.acquire()
                 finally:
                     statistics.queued -= 1
                 statistics.in_flight += 1
@@ -186,7 +186,7 @@ class StorageFetches:
                     data = memoryview(await self._storage.read_some(name, fetch.start, size)).toreadonly()
                 finally:
                     statistics.in_flight -= 1
-                    self._places.release()
+                    self._slots.release()
         except TimeoutError as error:
             raise StorageReadError(
                 f"{name!r} at {fetch.start}: no {lacking} in {self._timeout_s} s"
@@ -198,7 +198,7 @@ class StorageFetches:
         return data
 
     def _remove(self, fetch: Fetch) -> bool:
-        """Take a fetch off the list; False if the segment has left in the meantime."""
+        """Remove a fetch from the list; return False if its index was removed meanwhile."""
         pending = self._pending.get(fetch.index)
         if pending is None or fetch not in pending:
             return False
@@ -211,10 +211,10 @@ class StorageFetches:
     def _fail(fetch: Fetch, error: Exception) -> None:
         if not fetch.done.done():
             fetch.done.set_exception(error)
-            fetch.done.exception()  # nobody may be waiting for a read ahead
+            fetch.done.exception()  # a read ahead may have no waiter
 
     def check(self) -> None:
-        """Assert that no byte is on its way twice."""
+        """Assert that no byte is fetched twice."""
         for index, fetches in self._pending.items():
             ordered = sorted(fetches, key=lambda fetch: fetch.start)
             assert all(fetch.index is index for fetch in ordered)

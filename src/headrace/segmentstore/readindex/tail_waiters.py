@@ -1,4 +1,4 @@
-"""Reads of bytes that do not exist yet: one plain future each, woken by whatever may bring an answer."""
+"""Reads of bytes that do not exist yet: one future each, woken when an answer may exist."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Final
 from headrace.errors import HeadraceError
 
 WOKEN_AT_ONCE: Final = 500
-"""Readers woken in one turn of the loop; the others are in turns of their own. Each looks again and answers,
-some 8 us, and one segment may have ten thousand of them.
+"""Readers woken in one iteration of the loop. Each plans its read again and answers, some 8 us, and one
+segment may have ten thousand of them.
 """
 
 
 class TailWaiters:
     """The readers that wait at each offset of one segment.
 
-    A woken reader looks again from the start, so waking too many is never wrong, and a wake-up carries no
-    data that could be lost when the reader has gone in the meantime. Bounded by the number of clients'
-    outstanding reads. Readers that wait for bytes far away cost an append nothing.
+    A woken reader plans its read again, so waking too many is never wrong, and a wake-up carries no data that
+    could be lost with a cancelled reader. Bounded by the clients' reads in flight. Readers that wait for
+    bytes beyond an append cost it nothing.
     """
 
     __slots__ = ("_by_offset", "_due", "_error", "_offsets", "_scheduled", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[asyncio.Future[None], int] = {}
-        """Each with the offset it waits for. For appends to look at; changed only here."""
+        """Each with the offset that it waits for. Appends read it; changed only here."""
         self._by_offset: dict[int, dict[asyncio.Future[None], None]] = {}
-        self._offsets: list[int] = []  # a heap; at some of them nobody waits any more
-        self._due: deque[asyncio.Future[None]] = deque()  # to be woken; some of them not waiting any more
+        self._offsets: list[int] = []  # a heap; some have no waiters any more
+        self._due: deque[asyncio.Future[None]] = deque()  # to be woken; some do not wait any more
         self._scheduled = False
         self._error: HeadraceError | None = None
 
@@ -38,7 +38,7 @@ class TailWaiters:
         return len(self.waiting)
 
     def add(self, offset: int) -> asyncio.Future[None]:
-        """Return a future that resolves when a read at ``offset`` is worth another look."""
+        """Return a future that resolves when a read at ``offset`` may be answered."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting[waiter] = offset
         if offset not in self._by_offset:
@@ -82,7 +82,7 @@ class TailWaiters:
         self.wake_all()
 
     def _wake_due(self) -> None:
-        """Wake the first of those who are due; the next turn of the loop goes on."""
+        """Wake the first due readers; the next iteration of the loop continues."""
         due, error = self._due, self._error
         for _ in range(min(len(due), WOKEN_AT_ONCE)):
             waiter = due.popleft()
@@ -97,7 +97,7 @@ class TailWaiters:
             due[0].get_loop().call_soon(self._wake_due)
 
     def check(self) -> None:
-        """Assert that everybody who waits can be found, and hardly anybody else is kept."""
+        """Assert that every waiting reader can be found, and few others are retained."""
         found = set(self._due)
         for offset, waiters in self._by_offset.items():
             assert waiters

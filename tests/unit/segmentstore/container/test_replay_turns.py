@@ -171,7 +171,7 @@ async def test_containers_replay_one_behind_the_other_but_open_their_logs_side_b
 async def test_who_waits_for_its_turn_can_be_cancelled_and_those_behind_it_still_come():
     process = Process(replay_operations=1)
     await fill_some(process, 0, 1)
-    await process.cache.replay_turn.acquire()
+    await process.cache.replay_lock.acquire()
     given_up, patient = process.make(0), process.make(1)
     first, second = asyncio.ensure_future(given_up.start()), asyncio.ensure_future(patient.start())
     await until(lambda: patient.state.epoch == given_up.state.epoch == 2)
@@ -180,7 +180,7 @@ async def test_who_waits_for_its_turn_can_be_cancelled_and_those_behind_it_still
         await first
     await given_up.stop()
     assert process.cache.containers == 1
-    process.cache.replay_turn.release()
+    process.cache.replay_lock.release()
     await second
     assert await read_all(patient, "s/1") == b"x" * 5000
     await patient.stop()
@@ -222,7 +222,7 @@ async def test_others_may_take_the_room_of_what_storage_holds_between_two_turns(
     while not starting.done():
         await asyncio.sleep(0)
         blocks = []
-        while cache.room_bytes > 300 * KIB:
+        while cache.free_bytes > 300 * KIB:
             blocks.append(cache.allocate_tail(thief, 0, BLOCK_BYTES, -1))
         cache.check()
         for block in blocks:

@@ -143,7 +143,7 @@ async def test_a_start_that_ends_at_any_turn_of_its_replay_leaves_nothing_behind
             told += starting.cancelled() if end == "cancel" else type(starting.exception()) is ENDS[end]
         assert began or starting.cancelled() or isinstance(starting.exception(), HeadraceError | type(None))
         assert not wal.readers
-        assert not process.cache.replay_turn.locked()
+        assert not process.cache.replay_lock.locked()
         assert process.cache.statistics().used_bytes == process.cache.containers == 0
         turns += 1
         if turns % 5 == 0 or began:

@@ -35,7 +35,7 @@ async def end(cache, worlds: list[World]) -> None:
     assert cache.set_aside_bytes == 0
     for world in worlds:
         await world.close()
-    assert cache.room_bytes == cache.policy.blocks_max * BLOCK
+    assert cache.free_bytes == cache.policy.blocks_max * BLOCK
 
 
 async def test_appends_to_many_segments_find_room_beyond_the_bound_and_are_read():
@@ -99,9 +99,9 @@ async def test_a_merged_segment_is_copied_only_if_there_is_a_block_for_it(spare)
     world.append(source, 100)
     world.append(world.create("backlog"), 48 * BLOCK)
     world.index.set_aside(cache.spare_bytes - (100 if spare == "too little" else BLOCK + 100))
-    room = cache.room_bytes
+    room = cache.free_bytes
     world.begin_merge(target, source)
-    assert room - cache.room_bytes == (0 if spare == "too little" else BLOCK)
+    assert room - cache.free_bytes == (0 if spare == "too little" else BLOCK)
     assert await world.read_exactly(target, 0, 100) == pattern(0, 100)
 
 

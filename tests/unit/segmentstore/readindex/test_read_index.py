@@ -526,7 +526,7 @@ async def test_a_truncation_of_very_many_extents_frees_some_and_leaves_the_other
 @pytest.mark.parametrize("how", ["drop", "close"])
 async def test_very_many_extents_are_freed_in_several_turns_of_the_loop(monkeypatch, how):
     """A hundred thousand take a tenth of a second, in which other containers would stand still."""
-    monkeypatch.setattr("headrace.segmentstore.readindex.leaving_indexes.FREED_AT_ONCE", 100)
+    monkeypatch.setattr("headrace.segmentstore.readindex.closing_indexes.FREED_AT_ONCE", 100)
     world = World(small_cache(1024))
     filling, segment = world.create("f"), world.create("s")
     for _ in range(34):
@@ -556,7 +556,7 @@ async def test_very_many_extents_are_freed_in_several_turns_of_the_loop(monkeypa
 
 
 async def test_an_index_of_very_many_segments_closes_in_several_turns_of_the_loop(monkeypatch):
-    monkeypatch.setattr("headrace.segmentstore.readindex.leaving_indexes.FREED_AT_ONCE", 100)
+    monkeypatch.setattr("headrace.segmentstore.readindex.closing_indexes.FREED_AT_ONCE", 100)
     world = World(small_cache(1024))
     segments = [world.create(f"s{number}") for number in range(300)]
     for segment in segments:
@@ -581,7 +581,7 @@ async def test_an_index_of_very_many_segments_closes_in_several_turns_of_the_loo
 
 
 async def test_what_replay_lets_go_of_makes_room_at_once(monkeypatch):
-    monkeypatch.setattr("headrace.segmentstore.readindex.leaving_indexes.FREED_AT_ONCE", 10)
+    monkeypatch.setattr("headrace.segmentstore.readindex.closing_indexes.FREED_AT_ONCE", 10)
     world = World(small_cache(1024))
     filling, segment = world.create("f"), world.create("s")
     for _ in range(34):

@@ -95,11 +95,11 @@ def test_a_stored_tail_is_extended_unless_that_takes_what_is_set_aside(left):
     if left == "too little":
         cache.set_aside_bytes += 1
     elif left == "held":
-        release = cache.hold(pieces, blocks, index.collect(0, 10 * BLOCK, pieces, blocks))
-    room = cache.room_bytes
+        release = cache.lend_views(pieces, blocks, index.collect(0, 10 * BLOCK, pieces, blocks))
+    room = cache.free_bytes
     append(index, 100)
     taken = {"enough": 16 * BLOCK, "too little": BLOCK, "held": 0}
-    assert room - cache.room_bytes == taken[left]
+    assert room - cache.free_bytes == taken[left]
     assert index.entries.count == (2 if left == "too little" else 1)
     append(index, 5000)
     index.check()

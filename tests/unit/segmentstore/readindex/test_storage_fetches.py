@@ -156,10 +156,10 @@ def test_waiting_for_a_place_and_reading_take_no_longer_than_their_limit_togethe
 def test_a_read_that_got_no_place_says_nothing_about_what_storage_can_answer():
     async def wait_in_vain(_):
         setting = Setting(fetches_max=1)
-        await setting.fetches._places.acquire()
+        await setting.fetches._slots.acquire()
         with pytest.raises(StorageReadError, match="no slot"):
             await setting.fetches.fetch(setting.index, 0, MIB)
-        setting.fetches._places.release()
+        setting.fetches._slots.release()
         assert setting.storage.reads == []
         assert await setting.fetches.fetch(setting.index, 0, MIB) == pattern(0, MIB)
 

@@ -1,9 +1,8 @@
-"""Which blocks of the cache are free, as extents that split and join, so that bytes which follow each other
-lie together.
+"""The free blocks of the cache, as extents that split and join, so that consecutive bytes lie together.
 
 A buddy system over block numbers: an extent has ``2 ** order`` blocks and begins at a multiple of its size.
 Splitting and joining are bit operations, so a freed extent finds its other half at once and large extents
-come back by themselves. Numbers only: the memory behind them belongs to the cache.
+form again by themselves. Numbers only: the memory behind them belongs to the cache.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ NO_BLOCK: Final = -1
 class BlockLayout:
     """Free extents by order. Allocation and release cost at most one step per order.
 
-    Free extents are kept as keys of one dict per order: the collector does not walk integers, the order of
-    reuse is last in, first out (the memory is still in the processor's cache), and it is the same in every
-    run.
+    Free extents are the keys of one dict per order: the collector does not walk integers, the order of reuse
+    is last in, first out (the memory is still in the processor's cache), and it is the same in every run.
     """
 
     __slots__ = ("_free", "_orders_free", "blocks", "free_blocks", "order_max")
@@ -45,7 +43,7 @@ class BlockLayout:
             block += 1 << order
 
     def allocate(self, order: int) -> int:
-        """Take an extent of exactly ``order``; NO_BLOCK if no free extent is that large."""
+        """Allocate an extent of exactly ``order``; return NO_BLOCK if no free extent is that large."""
         fitting = self._orders_free >> order
         if not fitting:
             return NO_BLOCK
@@ -61,13 +59,13 @@ class BlockLayout:
         return block
 
     def find_order(self, order_max: int) -> int:
-        """Return the largest order up to ``order_max`` that can be allocated now, -1 if all is taken."""
+        """Return the largest order up to ``order_max`` that can be allocated now, -1 if none."""
         if self._orders_free >> order_max:
             return order_max
         return self._orders_free.bit_length() - 1
 
     def release(self, block: int, order: int) -> None:
-        """Give an extent back and join it with its free neighbours."""
+        """Release an extent and join it with its free neighbours."""
         self.free_blocks += 1 << order
         while order < self.order_max:
             buddy = block ^ (1 << order)

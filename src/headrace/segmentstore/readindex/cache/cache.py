@@ -1,15 +1,14 @@
-"""The memory of all read indexes of a process: no object per entry, no byte moved to make room.
+"""The memory of all read indexes of a process: no object per entry, no byte moved to free memory.
 
 The unit is the *extent*: up to 1 MiB of contiguous memory with a length, known by the number of its first
 block. A segment's index maps offsets to extents; appends fill the last extent of the segment in place.
 
-The bound is kept at the doors: whoever accepts appends sets the bytes of a log frame aside first
-(``set_aside_bytes``), and readers take only what is left beside that. What is durable is never refused: if
-nothing can be evicted for it, the cache grows beyond its bound by so much.
+The bound is checked before appends are accepted: the bytes of a log frame are set aside when it is opened
+(``set_aside_bytes``), and readers use only spare bytes. Durable bytes are never refused: if nothing can be
+evicted for them, the cache grows beyond its bound.
 
-Readers get views. An extent is *pinned* while somebody holds a view of it; eviction passes it by, and freeing
-it only takes effect when the last view is released. Bytes of an extent are written once, so a view never
-changes.
+Readers get views. An extent has *pins* while views of it are lent: eviction skips it, and it is freed when
+the last view is released. Bytes of an extent are written once, so a view never changes.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from headrace.segmentstore.readindex.cache.extent_memory import NOT_A_HEAD, Exte
 from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
 COPY_BYTES_MAX: Final = BLOCK_BYTES
-"""Reads up to this size are copied: that is cheaper than keeping an extent in place for them."""
+"""Reads up to this size are copied: cheaper than pinning an extent."""
 
 
 @dataclass(slots=True)
@@ -67,9 +66,9 @@ class BlockCache:
     """All cached bytes of a process. One loop owns it; every container on that loop shares it.
 
     ``classes`` and ``pins`` are public to the segment indexes, which read them on their hot paths and change
-    them only through the methods here. ``room_bytes`` is the memory that is free or could be evicted at once,
-    so nothing that readers hold, and less than 0 while the cache is beyond its bound; ``set_aside_bytes`` the
-    part of it that frames of the logs, which are on their way, are going to fill.
+    them only through the methods here. ``free_bytes`` is the memory that is free or could be evicted at once,
+    so not what is lent to readers, and less than 0 while the cache is beyond its bound; ``set_aside_bytes``
+    is the part of it for log frames in flight.
     """
 
     def __init__(self, config: CacheConfig | None = None) -> None:
@@ -84,15 +83,15 @@ class BlockCache:
         self._queues = {name: RecencyQueue(memory.before, memory.after) for name in (TAIL, HISTORY)}
         self._evictions = ExtentEvictions(memory, self._queues, self.free)
 
-        self.replay_turn = asyncio.Lock()
-        """Held by the one container that replays its log into the cache; the others wait in their order. The
-        cache itself never waits: it is here because whoever shares the cache has to share it."""
+        self.replay_lock = asyncio.Lock()
+        """Held by the one container that replays its log into the cache. It is here because all containers
+        that share the cache share it; the cache itself never waits for it."""
         self.containers = 0
         self.set_aside_bytes = 0
         self._tails = 0
         self.count_tails(0)
 
-        self.room_bytes = self.policy.blocks_max * BLOCK_BYTES
+        self.free_bytes = self.policy.blocks_max * BLOCK_BYTES
         self.pinned_blocks = 0
         self._lent_blocks = 0
 
@@ -107,7 +106,7 @@ class BlockCache:
         self._evictions.unregister(number)
 
     def count_tails(self, change: int) -> None:
-        """So many segments more have bytes that storage does not hold."""
+        """``change`` segments more have unstored bytes."""
         self._tails += change
         blocks = self.policy.tail_blocks_max(self._tails)
         self.tail_order_max = min(self.layout.order_max, blocks.bit_length() - 1)
@@ -116,13 +115,12 @@ class BlockCache:
     # ---------------------------------------------------------------------------------- extents
 
     def allocate_tail(self, owner: int, offset: int, wanted_bytes: int, grown_from: int) -> int:
-        """Take an extent for appended bytes, evicting what storage holds if need be. Answers its block.
+        """Allocate an extent for appended bytes, evicting stored extents if need be. Return its block.
 
-        It holds at least one block and as much of ``wanted_bytes`` as fits; with room to spare while memory
-        is not tight, twice as much as the extent of order ``grown_from`` before it (-1: there is none), so
-        that a busy segment lies in few large pieces and an idle one in a small one. What it has beyond the
-        blocks of ``wanted_bytes`` does not come out of what is set aside. If all that is left is essential or
-        in the hands of readers, the cache grows.
+        It has at least one block and as much of ``wanted_bytes`` as fits. While memory is not tight it is
+        twice as large as the extent of order ``grown_from`` before it (-1: there is none), so that a busy
+        segment has few large extents and an idle one a small one. Blocks beyond those of ``wanted_bytes`` are
+        never taken from what is set aside. If everything is essential or lent to readers, the cache grows.
 
         Raises:
             MemoryError: the system gives no memory.
@@ -138,7 +136,7 @@ class BlockCache:
         if block == NO_BLOCK and self._evictable_blocks < 1 << order:
             block = self._allocate(order, self.policy.blocks_max)
         if block == NO_BLOCK:
-            self._make_room(order)
+            self._evict_for(order)
             order = self.layout.find_order(order)
             if order < 0:
                 order = self._overdraw(order_within(wanted_bytes))
@@ -147,23 +145,22 @@ class BlockCache:
         return block
 
     def allocate_history(self, owner: int, offset: int, wanted_bytes: int) -> int:
-        """Take an extent for bytes read from storage; NO_BLOCK if history has its share already."""
-        block, order = self._take_of_history(min(order_within(wanted_bytes), self.layout.order_max))
+        """Allocate an extent for bytes read from storage; return NO_BLOCK if history has its share."""
+        block, order = self._allocate_of_history(min(order_within(wanted_bytes), self.layout.order_max))
         if block != NO_BLOCK:
             self._begin(block, order, owner, offset, HISTORY)
         return block
 
     def lend(self, wanted_bytes: int) -> tuple[int, memoryview] | None:
-        """Lend memory for bytes on their way from storage to a reader, to be handed to :meth:`take_back`.
+        """Lend memory for bytes from storage to a reader, to be released by :meth:`release_lent`.
 
-        It belongs to nobody's index, counts as history and as held by readers, and may be smaller than
-        wanted. None if there is no room for that. What was taken back last is lent next: a reader that goes
-        through a year of data does so in memory the processor still has at hand.
+        It belongs to no index, counts as history and as pinned, and may be smaller than wanted. None if there
+        is not enough memory. What was released last is lent next: it is still in the processor's cache.
         """
         order = min(order_covering(wanted_bytes), self.layout.order_max)
-        if not self._may_be_held(1 << order, 1 << order):
+        if not self._may_lend(1 << order, 1 << order):
             return None
-        block, order = self._take_of_history(order)
+        block, order = self._allocate_of_history(order)
         if block == NO_BLOCK:
             return None
         size = 1 << order
@@ -171,23 +168,23 @@ class BlockCache:
         self._lengths[block] = 0
         self.classes[block] = DOOMED
         self.pins[block] = 1
-        self.room_bytes -= BLOCK_BYTES << order
+        self.free_bytes -= BLOCK_BYTES << order
         self.pinned_blocks += size
         self._lent_blocks += size
         return block, self.memory.writable(block, min(wanted_bytes, BLOCK_BYTES << order))
 
-    def take_back(self, block: int) -> None:
-        """Nobody uses what :meth:`lend` answered any more."""
+    def release_lent(self, block: int) -> None:
+        """Release the memory of a :meth:`lend`."""
         self._lent_blocks -= 1 << self._orders[block]
-        self._let_go([block])
+        self._unpin([block])
 
-    def _take_of_history(self, order: int) -> tuple[int, int]:
-        """Take an extent of ``order``, or a smaller one, out of the share of history: (block, its order)."""
+    def _allocate_of_history(self, order: int) -> tuple[int, int]:
+        """Allocate an extent of ``order`` or less within the share of history: (block, its order)."""
         history, policy = self._queues[HISTORY], self.policy
-        room = policy.history_max - self._lent_blocks
-        while history.blocks + (1 << order) > room and self._evictions.evict_one((HISTORY,)):
+        blocks_max = policy.history_max - self._lent_blocks
+        while history.blocks + (1 << order) > blocks_max and self._evictions.evict_one((HISTORY,)):
             pass
-        while history.blocks + (1 << order) > room:
+        while history.blocks + (1 << order) > blocks_max:
             if not order:
                 return NO_BLOCK, -1
             order -= 1
@@ -204,7 +201,7 @@ class BlockCache:
         return block, order
 
     def _allocate(self, order: int, blocks_max: int) -> int:
-        """Take a free extent; arenas are added while the cache has fewer blocks than ``blocks_max``."""
+        """Allocate a free extent; arenas are added while the cache has fewer blocks than ``blocks_max``."""
         block = self.layout.allocate(order)
         while block == NO_BLOCK and self.layout.blocks < blocks_max and self._add_arena():
             block = self.layout.allocate(order)
@@ -225,7 +222,7 @@ class BlockCache:
         self._offsets[block] = offset
         self.classes[block] = extent_class
         if extent_class == ESSENTIAL:
-            self.room_bytes -= BLOCK_BYTES << order
+            self.free_bytes -= BLOCK_BYTES << order
         else:
             self._queues[extent_class].push(block, 1 << order)
 
@@ -241,54 +238,54 @@ class BlockCache:
         return True
 
     def free(self, block: int) -> None:
-        """The owner has forgotten the extent. Its memory is reused once no reader holds it."""
+        """The owner has forgotten the extent. Its memory is reused once no view of it is lent."""
         extent_class = self.classes[block]
         order = self._orders[block]
         assert order != NOT_A_HEAD
         assert extent_class != DOOMED
-        held = self.pins[block]
+        is_lent = self.pins[block]
         if extent_class != ESSENTIAL:
             self._queues[extent_class].remove(block, 1 << order)
-            if not held:
-                self.room_bytes -= BLOCK_BYTES << order
-        if held:
+            if not is_lent:
+                self.free_bytes -= BLOCK_BYTES << order
+        if is_lent:
             self.classes[block] = DOOMED
         else:
             self._recycle(block, order)
 
     def _recycle(self, block: int, order: int) -> None:
-        self.room_bytes += BLOCK_BYTES << order
+        self.free_bytes += BLOCK_BYTES << order
         self._orders[block] = NOT_A_HEAD
         self._lengths[block] = 0
         self.classes[block] = ESSENTIAL
         self.layout.release(block, order)
 
     def set_essential(self, block: int) -> None:
-        """Storage does not hold all of this extent (any more): it may not be evicted."""
+        """This extent has unstored bytes (again): it may not be evicted."""
         extent_class = self.classes[block]
         if extent_class != ESSENTIAL:
             self._queues[extent_class].remove(block, 1 << self._orders[block])
             self.classes[block] = ESSENTIAL
             if not self.pins[block]:
-                self.room_bytes -= BLOCK_BYTES << self._orders[block]
+                self.free_bytes -= BLOCK_BYTES << self._orders[block]
 
-    def room_lost(self, block: int) -> int:
-        """Return how much room is lost once bytes that storage does not hold follow in this extent.
+    def free_bytes_lost(self, block: int) -> int:
+        """Return by how much ``free_bytes`` decreases once unstored bytes are appended to this extent.
 
-        If storage holds it so far, that is all of it, however few they are: it must not come out of what is
-        set aside. What a reader holds is no room in any case.
+        If it is stored so far, by all of it, however few they are: it must not come out of what is set aside.
+        An extent that is lent is not free in any case.
         """
         if self.classes[block] == ESSENTIAL or self.pins[block]:
             return 0
         return BLOCK_BYTES << self._orders[block]
 
     def set_stored(self, block: int) -> None:
-        """Storage holds every byte of this extent: it may be evicted as soon as no reader holds it."""
+        """Every byte of this extent is stored: it may be evicted as soon as no view of it is lent."""
         if self.classes[block] == ESSENTIAL:
             self.classes[block] = TAIL
             self._queues[TAIL].push(block, 1 << self._orders[block])
             if not self.pins[block]:
-                self.room_bytes += BLOCK_BYTES << self._orders[block]
+                self.free_bytes += BLOCK_BYTES << self._orders[block]
 
     def move(self, block: int, owner: int, offset: int) -> None:
         """The extent belongs to another index, or to another offset, from now on."""
@@ -296,7 +293,7 @@ class BlockCache:
         self._offsets[block] = offset
 
     def trim(self, block: int) -> None:
-        """Give back the halves of an extent that hold no byte yet."""
+        """Release the halves of an extent that have no byte yet."""
         order = self._orders[block]
         needed = order_covering(max(1, self._lengths[block]))
         extent_class = self.classes[block]
@@ -304,12 +301,12 @@ class BlockCache:
         if needed >= order:
             return
         surplus = (1 << order) - (1 << needed)
-        held = self.pins[block]
-        if extent_class == ESSENTIAL or held:
-            self.room_bytes += surplus * BLOCK_BYTES
+        is_lent = self.pins[block]
+        if extent_class == ESSENTIAL or is_lent:
+            self.free_bytes += surplus * BLOCK_BYTES
         if extent_class != ESSENTIAL:
             self._queues[extent_class].blocks -= surplus
-        if held:
+        if is_lent:
             self.pinned_blocks -= surplus
         while order > needed:
             order -= 1
@@ -318,12 +315,12 @@ class BlockCache:
 
     # ---------------------------------------------------------------------------------- readers
 
-    def hold(self, pieces: list[memoryview], blocks: list[int], size: int) -> Callable[[], None] | None:
-        """Make ``pieces`` of the extents ``blocks`` valid for as long as the reader wants.
+    def lend_views(self, pieces: list[memoryview], blocks: list[int], size: int) -> Callable[[], None] | None:
+        """Make ``pieces`` of the extents ``blocks`` valid until the reader releases them.
 
-        Small reads, and all reads while too much is held already, are replaced by a copy in place and need no
-        release. Otherwise answers what the reader has to call, once. Whole extents count as held, however
-        little of them the reader wants. Extents that somebody came for are the last to be evicted.
+        Small reads, and all reads while too much is pinned already, are replaced by a copy in place and need
+        no release. Otherwise returns the function that releases them, to be called once. Whole extents count
+        as pinned, however little of them the reader wants. The extents become the most recently used.
         """
         classes = self.classes
         for block in blocks:
@@ -331,50 +328,50 @@ class BlockCache:
                 self._queues[classes[block]].refresh(block)
         if size > COPY_BYTES_MAX:
             pins, orders = self.pins, self._orders
-            held = taken = 0
+            pinned = taken = 0
             for block in blocks:
                 if not pins[block]:
-                    held += 1 << orders[block]
+                    pinned += 1 << orders[block]
                     if classes[block] != ESSENTIAL:
                         taken += 1 << orders[block]
-            if self._may_be_held(held, taken):
-                self.pinned_blocks += held
-                self.room_bytes -= taken * BLOCK_BYTES
+            if self._may_lend(pinned, taken):
+                self.pinned_blocks += pinned
+                self.free_bytes -= taken * BLOCK_BYTES
                 for block in blocks:
                     pins[block] += 1
-                return partial(self._let_go, blocks)
+                return partial(self._unpin, blocks)
         pieces[:] = [memoryview(b"".join(pieces))]
         return None
 
-    def _may_be_held(self, blocks: int, taken: int) -> bool:
-        """Whether readers may hold so many blocks more, of which ``taken`` could be evicted otherwise.
+    def _may_lend(self, blocks: int, taken: int) -> bool:
+        """Whether ``blocks`` more may be pinned, of which ``taken`` could be evicted otherwise.
 
-        They leave alone what is set aside.
+        Bytes that are set aside are never used for it.
         """
         if self.pinned_blocks + blocks > self.policy.pinned_max:
             return False
         return not taken or self.spare_bytes >= taken * BLOCK_BYTES
 
-    def _let_go(self, blocks: list[int]) -> None:
+    def _unpin(self, blocks: list[int]) -> None:
         pins = self.pins
         for block in blocks:
-            left = pins[block] - 1
-            pins[block] = left
-            if not left:
+            count = pins[block] - 1
+            pins[block] = count
+            if not count:
                 order = self._orders[block]
                 self.pinned_blocks -= 1 << order
                 extent_class = self.classes[block]
                 if extent_class == DOOMED:
                     self._recycle(block, order)
                 elif extent_class != ESSENTIAL:
-                    self.room_bytes += BLOCK_BYTES << order
+                    self.free_bytes += BLOCK_BYTES << order
 
-    # ---------------------------------------------------------------------------------- room
+    # ---------------------------------------------------------------------------------- bounds
 
     @property
     def essential_blocks(self) -> int:
-        """Blocks that may not be evicted: storage lacks their bytes, or readers hold them."""
-        return self.policy.blocks_max - self.room_bytes // BLOCK_BYTES
+        """Blocks that may not be evicted: they have unstored bytes, or are lent to readers."""
+        return self.policy.blocks_max - self.free_bytes // BLOCK_BYTES
 
     @property
     def _evictable_blocks(self) -> int:
@@ -382,18 +379,18 @@ class BlockCache:
 
     @property
     def spare_bytes(self) -> int:
-        """Room that is not set aside. Less than nothing when more is on its way than there is room for."""
-        return self.room_bytes - self.set_aside_bytes
+        """Free bytes that are not set aside. Negative if more is set aside than is free."""
+        return self.free_bytes - self.set_aside_bytes
 
     def shared_pressure(self) -> float:
         """Part of the cache, 0 to 1, that cannot be evicted or is set aside."""
         return min(1.0, max(0.0, 1.0 - self.spare_bytes / self.config.bytes_max))
 
-    def _make_room(self, order: int) -> None:
-        """Evict the oldest until an extent of ``order`` is free, or else twice as much as it is large.
+    def _evict_for(self, order: int) -> None:
+        """Evict the oldest until an extent of ``order`` is free, or twice its size was evicted.
 
-        If only what is missing was evicted, small extents of many segments would leave holes of their size
-        for ever: what fills them is cut to fit, and leaves at another time than its neighbours.
+        If only its size was evicted, small extents of many segments would fragment the cache for ever: new
+        extents would be cut to fit their holes, and be evicted at another time than their neighbours.
         """
         layout, evictions, history = self.layout, self._evictions, self._queues[HISTORY]
         evicted_max = evictions.evicted_blocks + (2 << order)
@@ -446,7 +443,7 @@ class BlockCache:
         assert all(blocks_of[name] == queue.blocks for name, queue in self._queues.items())
         in_use = self.layout.blocks - self.layout.free_blocks
         assert self.essential_blocks == in_use - evictable_blocks
-        assert self.room_bytes == (self.policy.blocks_max - self.essential_blocks) * BLOCK_BYTES
+        assert self.free_bytes == (self.policy.blocks_max - self.essential_blocks) * BLOCK_BYTES
         assert pinned_blocks == self.pinned_blocks
         assert 0 <= self._lent_blocks <= pinned_blocks
         assert self._queues[HISTORY].blocks + self._lent_blocks <= self.policy.history_max

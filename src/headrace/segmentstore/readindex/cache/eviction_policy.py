@@ -1,12 +1,11 @@
-"""What leaves the cache first, and how much of it old data may take: plain arithmetic, so that it can be
-argued about.
+"""What is evicted first, and how much of the cache each class may use: arithmetic only.
 
 Every extent is in one of three classes:
 
-* *essential*: long-term storage does not hold all of its bytes. Never evicted, in no queue.
-* *tail*: it was appended here and is stored now. It is what readers near the tail come for.
-* *history*: it was read back from storage. It is evicted first, and may only take a share of the cache, so
-  that a reader of last year cannot push out what everybody else is reading.
+* *essential*: some of its bytes are unstored. Never evicted, in no queue.
+* *tail*: it was appended here and is stored now. Readers near the tail need it.
+* *history*: it was read from storage. It is evicted first, and may only use a share of the cache, so that a
+  reader of old data does not evict what readers at the tail need.
 
 Tail and history are queues ordered by use.
 """
@@ -23,33 +22,32 @@ ESSENTIAL: Final = 0
 TAIL: Final = 1
 HISTORY: Final = 2
 DOOMED: Final = 3
-"""Freed while readers still hold views of it; its memory returns when the last one lets go."""
+"""Freed while views of it are lent; its memory is reused when the last view is released."""
 
 _BLOCKS_PER_TAIL: Final = 32
-"""By so much the soft bound grows with each segment that is written: 128 KiB."""
+"""The soft bound grows by these with each segment that has unstored bytes: 128 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
-    """How much memory the cache of one process may take, and who may take which part."""
+    """How much memory the cache of one process may use, and the share of each class."""
 
     bytes_max: int = 256 * MIB
     """Hard bound of the arenas. Rounded down to whole blocks."""
     soft_bytes_max: int | None = None
-    """Beyond this, and some blocks for each segment that is written, arenas are added only for bytes that
-    storage does not have and for which nothing could be evicted. None: the hard bound.
+    """Beyond this, and some blocks for each segment that is written, arenas are added only for unstored bytes
+    for which nothing can be evicted. None: the hard bound.
     """
     arena_bytes: int = 8 * MIB
-    """Memory is taken from the system in pieces of this size, when they are first needed."""
+    """Memory is allocated from the system in pieces of this size, when first needed."""
     extent_bytes_max: int = 1 * MIB
-    """Longest run of bytes that lies in one piece."""
+    """Bytes of the largest extent."""
     history_share_max: float = 0.25
-    """Part of the cache, as of the next two up to its soft bound, that data read back from storage may fill.
-    """
+    """Part of the cache up to its soft bound (as the next two) that bytes read from storage may fill."""
     history_share_min: float = 0.03
-    """Part of the cache that appends leave to history, so that read-ahead is not lost before it is used."""
+    """Part of the cache that appends leave to history, so that read-ahead is not evicted before its use."""
     pinned_share_max: float = 0.25
-    """Part of the cache that readers may hold, in whole extents; beyond it they get copies."""
+    """Part of the cache that may be lent to readers, in whole extents; beyond it they get copies."""
 
     def __post_init__(self) -> None:
         assert self.bytes_max >= BLOCK_BYTES
@@ -62,7 +60,7 @@ class CacheConfig:
 
 
 class EvictionPolicy:
-    """Decides which queue gives up its oldest extent, and how large extents may be. Counts are blocks."""
+    """Decides from which queue to evict, and how large extents may be. Counts are blocks."""
 
     def __init__(self, config: CacheConfig) -> None:
         self.blocks_max = config.bytes_max // BLOCK_BYTES
@@ -73,27 +71,27 @@ class EvictionPolicy:
         self.pinned_max = int(self.soft_blocks_max * config.pinned_share_max)
 
     def queues_for_append(self, history: int) -> tuple[int, int]:
-        """In which order queues give up room for essential bytes. ``history`` are its blocks now."""
+        """Return the queues to evict from for essential bytes, in order. ``history`` are its blocks now."""
         return (HISTORY, TAIL) if history > self.history_min else (TAIL, HISTORY)
 
     def queues_for_history(self, history: int, wanted: int) -> tuple[int, ...]:
-        """The same for bytes read from storage: old data replaces old data once it has its share."""
+        """The same for bytes read from storage: history replaces history once it has its share."""
         return (HISTORY,) if history + wanted > self.history_max else (TAIL, HISTORY)
 
     def is_tight(self, essential: int) -> bool:
-        """Whether tails should stop reserving room for appends to come."""
+        """Whether tails should stop allocating blocks for later appends."""
         return essential * 2 > self.blocks_max
 
     def soft_blocks(self, segments: int) -> int:
-        """How much is taken without need when so many segments have bytes that are not stored.
+        """Return the soft bound while ``segments`` have unstored bytes.
 
-        A few busy segments are stored in large writes from little memory. Of many, each has little when it is
-        flushed: more memory makes those writes larger.
+        A few busy segments are flushed in large writes from little memory. Of many, each has few bytes when
+        it is flushed: more memory makes those writes larger.
         """
         return min(self.blocks_max, self.soft_blocks_max + segments * _BLOCKS_PER_TAIL)
 
     def tail_blocks_max(self, segments: int) -> int:
-        """Largest extent of a tail when so many segments have bytes that are not stored.
+        """Return the largest extent of a tail while ``segments`` have unstored bytes.
 
         An extent is essential until its last byte is stored, and the last byte of a slow segment is always
         young. All tails together must therefore stay a small part of the cache; but each extent costs the

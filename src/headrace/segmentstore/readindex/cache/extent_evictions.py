@@ -1,4 +1,4 @@
-"""Takes the oldest extents from their owners, who hear of it."""
+"""Evicts the oldest extents and notifies their owners."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headrace.segmentstore.readindex.cache.recency import RecencyQueue
 
 
 class ExtentOwner(Protocol):
-    """What hears of it when an extent leaves: the index of a segment."""
+    """The index of a segment, which is notified when an extent is evicted."""
 
     def on_evicted(self, offset: int) -> None:
         """Forget the extent that begins at ``offset``; its memory is about to be reused."""
 
 
 class ExtentEvictions:
-    """Evicts from ``queues``, by class. ``free`` takes an extent back that its owner has forgotten."""
+    """Evicts from ``queues``, by class. ``free`` frees an extent that its owner has forgotten."""
 
     def __init__(
         self, memory: ExtentMemory, queues: Mapping[int, RecencyQueue], free: Callable[[int], None]

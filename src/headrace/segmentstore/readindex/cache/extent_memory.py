@@ -1,7 +1,7 @@
-"""The bytes of the cache: arenas of memory, and what is known about every extent of it.
+"""The bytes of the cache: arenas of memory, and the properties of every extent.
 
-An *extent* is a power-of-two run of blocks within one arena, known by the number of its first block. Its
-bytes are written once, from its beginning to its end, so a view of bytes that are there never changes.
+An *extent* is a power-of-two sequence of blocks within one arena, identified by the number of its first
+block. Its bytes are written once, from beginning to end, so a view of written bytes never changes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def _map(size_bytes: int) -> mmap.mmap:
-    """Private memory in huge pages where the system has them: writing a page first then costs half."""
+    """Return private memory, if possible in huge pages: their first write costs half."""
     memory = mmap.mmap(-1, size_bytes, flags=_PRIVATE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them: ordinary pages do
+        with contextlib.suppress(OSError):  # a kernel without them: ordinary pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 
@@ -62,7 +62,7 @@ class ExtentMemory:
         self.lengths = array("I")
         self.classes = bytearray()
         self.pins = array("I")
-        """How many readers hold views."""
+        """How many reads have lent views."""
         self.owner_numbers = array("I")
         self.offsets = array("Q")
         """Where the extent begins in its owner's segment."""
@@ -71,15 +71,14 @@ class ExtentMemory:
 
     @property
     def blocks_to_arena_end(self) -> int:
-        """How many blocks can be added at once: a whole arena, or what one has not been used of yet."""
+        """How many blocks can be added at once: a whole arena, or the unused rest of one."""
         return self.arena_blocks - len(self.orders) % self.arena_blocks
 
     def add_blocks(self, count: int) -> bool:
-        """Take memory for ``count`` more blocks; the system gives each page when it is first written.
+        """Allocate memory for ``count`` more blocks; the system provides each page at its first write.
 
         Returns:
-            False, and nothing is changed, if it gives none now: who asks may be in the middle of something,
-            and can do with less.
+            False, and nothing is changed, if the system has none: the caller may be able to use less.
         """
         assert 0 < count <= self.blocks_to_arena_end
         if not len(self.orders) % self.arena_blocks:
@@ -106,7 +105,7 @@ class ExtentMemory:
         self.lengths[block] = end
 
     def writable(self, block: int, size: int) -> memoryview:
-        """The first ``size`` bytes of an extent, to be filled by whoever holds it."""
+        """Return the first ``size`` bytes of an extent, to be filled by its user."""
         base = (block & self._mask) * BLOCK_BYTES
         return self._writable[block >> self._shift][base : base + size]
 
@@ -115,7 +114,7 @@ class ExtentMemory:
         base = (block & self._mask) * BLOCK_BYTES
         return self._readable[block >> self._shift][base + start : base + end]
 
-    def room(self, block: int) -> int:
+    def free_bytes(self, block: int) -> int:
         """Bytes that can still be appended to an extent."""
         return (BLOCK_BYTES << self.orders[block]) - self.lengths[block]
 
@@ -126,7 +125,7 @@ class ExtentMemory:
     def heads(self, free: Mapping[int, int]) -> Iterator[tuple[int, int]]:
         """Each extent and its order. For checks: asserts that what is not ``free`` is in exactly one.
 
-        ``free``: the orders of free runs by their first blocks.
+        ``free``: the orders of free extents by their first blocks.
         """
         block, end = 0, len(self.orders)
         while block < end:

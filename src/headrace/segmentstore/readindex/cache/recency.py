@@ -1,4 +1,4 @@
-"""Extents in order of use, linked through arrays: a million of them cost the garbage collector nothing."""
+"""Extents in order of use, linked through arrays, which the garbage collector does not track."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RecencyQueue:
         self.blocks += size
 
     def remove(self, block: int, size: int) -> None:
-        """Take an extent out, wherever it is."""
+        """Remove an extent from any place."""
         before, after = self._before[block], self._after[block]
         if before == END:
             self.oldest = after

@@ -36,7 +36,9 @@ class Owner:
         """As put, of as many bytes as the extent holds that the cache gives."""
         block = self.cache.allocate_tail(self.number, offset, size, -1)
         self.extents[offset] = block
-        self.cache.memory.append(block, memoryview(pattern(offset, min(size, self.cache.memory.room(block)))))
+        self.cache.memory.append(
+            block, memoryview(pattern(offset, min(size, self.cache.memory.free_bytes(block))))
+        )
         self.cache.set_stored(block)
         self.cache.check()
         return block
@@ -49,10 +51,10 @@ class Owner:
         self.cache.check()
         return block
 
-    def hold(self, block: int):
+    def lend(self, block: int):
         length = self.cache.memory.lengths[block]
         pieces = [self.cache.memory.view(block, 0, length)]
-        return pieces, self.cache.hold(pieces, [block], length)
+        return pieces, self.cache.lend_views(pieces, [block], length)
 
 
 @pytest.fixture
@@ -102,7 +104,7 @@ def test_what_storage_does_not_hold_is_never_evicted(cache, owner):
 
 def test_an_extent_that_was_used_leaves_after_those_that_were_not(cache, owner):
     fill(owner)
-    cache.hold([memoryview(b"x")], [owner.extents[0]], 1)
+    cache.lend_views([memoryview(b"x")], [owner.extents[0]], 1)
     owner.put(16 * BLOCK, BLOCK)
     assert owner.evicted == [BLOCK]
 
@@ -115,7 +117,7 @@ def test_a_cache_cut_small_by_many_segments_has_large_extents_again_after_few():
         owner.put(number * BLOCK, BLOCK)
     chance.shuffle(many)
     for owner in many:  # they leave in an order that has nothing to do with where they lie
-        cache.hold([memoryview(b"x")], [*owner.extents.values()], 1)
+        cache.lend_views([memoryview(b"x")], [*owner.extents.values()], 1)
     one = Owner(cache)
     written = 0
     while written < 4 * 1024 * BLOCK:
@@ -143,7 +145,7 @@ def small_views(owner: Owner, numbers):
     for number in numbers:
         block = owner.extents[number * BLOCK]
         pieces = [owner.cache.memory.view(block, 0, BLOCK)]
-        held.append((pieces, owner.cache.hold(pieces, [block], BLOCK + 1)))
+        held.append((pieces, owner.cache.lend_views(pieces, [block], BLOCK + 1)))
         assert held[-1][1] is not None
     return held
 
@@ -178,7 +180,7 @@ def test_two_readers_of_one_extent_both_have_to_release_it(cache, owner):
 
 def test_small_reads_get_copies_and_hold_nothing(cache, owner):
     block = owner.put(0, 100)
-    pieces, release = owner.hold(block)
+    pieces, release = owner.lend(block)
     assert release is None
     cache.free(owner.extents.pop(0))
     owner.put(0, 100)
@@ -188,7 +190,7 @@ def test_small_reads_get_copies_and_hold_nothing(cache, owner):
 def test_readers_that_hold_too_much_get_copies_so_that_appends_always_find_room(cache, owner):
     for number in range(4):
         owner.put(number * 4 * BLOCK, 4 * BLOCK)
-    held = [owner.hold(owner.extents[number * 4 * BLOCK]) for number in range(4)]
+    held = [owner.lend(owner.extents[number * 4 * BLOCK]) for number in range(4)]
     assert [release is None for _, release in held] == [False, True, True, True]
     for number in range(4, 8):
         owner.put(number * 4 * BLOCK, 4 * BLOCK)
@@ -273,7 +275,7 @@ def test_trimming_a_held_extent_keeps_the_counts_and_the_bytes(cache, owner):
     block = cache.allocate_tail(owner.number, 0, 4 * BLOCK, -1)
     owner.extents[0] = block
     cache.memory.append(block, memoryview(pattern(0, BLOCK + 7)))
-    pieces, release = owner.hold(block)
+    pieces, release = owner.lend(block)
     cache.trim(block)
     cache.check()
     cache.set_stored(block)
@@ -329,13 +331,13 @@ def test_lent_memory_comes_out_of_the_share_of_history_and_is_lent_again(cache, 
     assert len(owner.extents) >= 12
     for loan in others:
         if loan is not None:
-            cache.take_back(loan[0])
-    cache.take_back(block)
+            cache.release_lent(loan[0])
+    cache.release_lent(block)
     evicted = len(owner.evicted)
     for _ in range(100):
         loan = cache.lend(BLOCK)
         cache.check()
-        cache.take_back(loan[0])
+        cache.release_lent(loan[0])
     assert len(owner.evicted) == evicted
     assert cache.statistics().lent_bytes == 0
 
@@ -361,60 +363,60 @@ def test_history_and_what_is_lent_have_one_share():
     assert cache.statistics().history_bytes == 0
     assert cache.lend(BLOCK) is None
     for block, _ in loans:
-        cache.take_back(block)
+        cache.release_lent(block)
     cache.check()
 
 
 def test_what_readers_hold_is_no_room_whatever_becomes_of_it(cache, owner):
     """Each way in which an extent changes while it is held."""
-    whole = cache.room_bytes
+    whole = cache.free_bytes
     block = owner.put(0, 3 * BLOCK)
-    assert cache.room_bytes == whole
-    first, second = owner.hold(block)[1], owner.hold(block)[1]
-    assert cache.room_bytes == whole - 4 * BLOCK
+    assert cache.free_bytes == whole
+    first, second = owner.lend(block)[1], owner.lend(block)[1]
+    assert cache.free_bytes == whole - 4 * BLOCK
     for change in (cache.set_essential, cache.set_stored):
         change(block)
         cache.check()
-        assert cache.room_bytes == whole - 4 * BLOCK
+        assert cache.free_bytes == whole - 4 * BLOCK
     cache.memory.lengths[block] = 2 * BLOCK
     cache.trim(block)
     cache.check()
-    assert cache.room_bytes == whole - 2 * BLOCK
+    assert cache.free_bytes == whole - 2 * BLOCK
     first()
     cache.check()
-    assert cache.room_bytes == whole - 2 * BLOCK
+    assert cache.free_bytes == whole - 2 * BLOCK
     second()
     cache.check()
-    assert cache.room_bytes == whole
+    assert cache.free_bytes == whole
 
 
 def test_an_essential_extent_that_is_stored_while_it_is_held_is_room_once_it_is_released(cache, owner):
-    whole = cache.room_bytes
+    whole = cache.free_bytes
     block = owner.put(0, 2 * BLOCK, stored=False)
-    release = owner.hold(block)[1]
+    release = owner.lend(block)[1]
     cache.set_stored(block)
     cache.check()
-    assert cache.room_bytes == whole - 2 * BLOCK
+    assert cache.free_bytes == whole - 2 * BLOCK
     release()
-    assert cache.room_bytes == whole
-    release = owner.hold(block)[1]
+    assert cache.free_bytes == whole
+    release = owner.lend(block)[1]
     cache.set_essential(block)
     release()
     cache.check()
-    assert cache.room_bytes == whole - 2 * BLOCK
+    assert cache.free_bytes == whole - 2 * BLOCK
 
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_an_extent_freed_while_it_is_held_is_room_once_it_is_released(cache, owner, stored):
-    whole = cache.room_bytes
+    whole = cache.free_bytes
     block = owner.put(0, 2 * BLOCK, stored=stored)
-    release = owner.hold(block)[1]
+    release = owner.lend(block)[1]
     cache.free(owner.extents.pop(0))
     cache.check()
-    assert cache.room_bytes == whole - 2 * BLOCK
+    assert cache.free_bytes == whole - 2 * BLOCK
     release()
     cache.check()
-    assert cache.room_bytes == whole
+    assert cache.free_bytes == whole
 
 
 def test_readers_hold_no_more_than_their_share_however_little_of_an_extent_they_want(cache, owner):
@@ -422,7 +424,7 @@ def test_readers_hold_no_more_than_their_share_however_little_of_an_extent_they_
     large, small = owner.put(0, 3 * BLOCK), owner.put(8 * BLOCK, 2 * BLOCK)
     for block, size in ((small, BLOCK + 1), (large, BLOCK + 1), (small, 2 * BLOCK)):
         pieces = [cache.memory.view(block, 0, size)]
-        cache.hold(pieces, [block], size)
+        cache.lend_views(pieces, [block], size)
         cache.check()
         assert cache.pinned_blocks == 2
         assert (pieces[0].nbytes, len(pieces)) == (size, 1)
@@ -434,13 +436,13 @@ def test_readers_leave_alone_what_is_set_aside(cache, owner):
     cache.set_aside_bytes += 6 * BLOCK
     owner.put(0, 8 * BLOCK, stored=False)
     stored = owner.put(8 * BLOCK, 4 * BLOCK)
-    assert owner.hold(stored)[1] is None  # four blocks are free, six have to be there
+    assert owner.lend(stored)[1] is None  # four blocks are free, six have to be there
     loan = cache.lend(2 * BLOCK)
     assert cache.lend(BLOCK) is None
     cache.check()
-    cache.take_back(loan[0])
-    release = owner.hold(owner.put(12 * BLOCK, 2 * BLOCK))[1]
-    assert cache.room_bytes == cache.set_aside_bytes
+    cache.release_lent(loan[0])
+    release = owner.lend(owner.put(12 * BLOCK, 2 * BLOCK))[1]
+    assert cache.free_bytes == cache.set_aside_bytes
     for number in range(6):
         owner.put((20 + number) * BLOCK, BLOCK, stored=False)
     release()

@@ -105,7 +105,7 @@ def test_appends_that_were_let_in_always_find_memory(seed):
         owner = chance.choice(owners)
         match chance.randrange(8):
             case 0 | 1 | 2 | 3:
-                if cache.room_bytes >= BLOCK:
+                if cache.free_bytes >= BLOCK:
                     waiting.append((owner, owner.put(offset, BLOCK, stored=False)))
             case 4 | 5:
                 for stored_owner, block in waiting[: chance.randrange(12)]:
@@ -119,6 +119,6 @@ def test_appends_that_were_let_in_always_find_memory(seed):
                 if lent is not None:
                     held.append(lent[0])
                 if held and chance.randrange(2):
-                    cache.take_back(held.pop())
+                    cache.release_lent(held.pop())
         cache.check()
         assert cache.statistics().arena_bytes <= 48 * BLOCK
