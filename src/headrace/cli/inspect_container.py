@@ -66,7 +66,7 @@ def _replay(
 
 
 def _segments(replayed: ReplayedContainer) -> list[SegmentState]:
-    found = [state for state in replayed.state.by_id.values() if not replayed.has_left(state)]
+    found = [state for state in replayed.state.by_id.values() if not replayed.has_left_storage(state)]
     return sorted(found, key=lambda state: (state.name, state.segment_id))
 
 
@@ -74,7 +74,7 @@ def _summary(replayed: ReplayedContainer) -> dict[str, Any]:
     segments = _segments(replayed)
     recovered = replayed.log.log.recovered
     assert recovered is not None
-    live = [state for state in segments if not replayed.is_leaving(state)]
+    live = [state for state in segments if not replayed.is_retired(state)]
     return {
         "container": replayed.state.container_id,
         "container_epoch": replayed.state.epoch,
@@ -97,7 +97,7 @@ def _summary(replayed: ReplayedContainer) -> dict[str, Any]:
 
 
 def _segment_row(replayed: ReplayedContainer, state: SegmentState) -> dict[str, Any]:
-    unstored = [] if replayed.is_leaving(state) else replayed.coverage.unstored(state)
+    unstored = [] if replayed.is_retired(state) else replayed.coverage.unstored(state)
     return {
         "segment": state.name,
         "segment_id": state.segment_id,
@@ -211,8 +211,8 @@ def _find_segments(
         SnapshotLostError: a running server cut the log meanwhile; try again.
     """
     replayed = replay_container(container_id, data.log_directory(container_id), data.files)
-    found = [state for state in replayed.find(name) if not replayed.has_left(state)]
-    if all(replayed.is_leaving(state) for state in found):
+    found = [state for state in replayed.find(name) if not replayed.has_left_storage(state)]
+    if all(replayed.is_retired(state) for state in found):
         inactive = read_inactive(replayed, open_catalogue(replayed, data.chunks))
         found += [state for state in inactive if state.name == name]
     return replayed, found

@@ -51,7 +51,7 @@ def status_of(replayed: ReplayedContainer, segment: SegmentState) -> str:
     if segment.deleted:
         return "deleted"
     if segment.merged:
-        return "merged away" if replayed.has_left(segment) else "merged"
+        return "merged away" if replayed.has_left_storage(segment) else "merged"
     return "sealed" if segment.sealed else "open"
 
 
@@ -76,7 +76,7 @@ def view_segment(
         segment,
         layout,
         chunks,
-        [] if replayed.is_leaving(segment) else replayed.coverage.unstored(segment),
+        [] if replayed.is_retired(segment) else replayed.coverage.unstored(segment),
         problem,
     )
 

@@ -86,7 +86,7 @@ class DataPlane:
         self.registry = ContainerRegistry(
             containers,
             self._make_container,
-            stop_patience_s=config.container.storage_writer.stop_flush_s + _LOGS_END_S,
+            stop_timeout_s=config.container.storage_writer.stop_flush_s + _LOGS_END_S,
         )
         self.store = SegmentStore(self.registry, runtime.entropy)
 
@@ -200,7 +200,7 @@ class DataPlane:
     @property
     def log_is_stalled(self) -> bool:
         """After a stop: whether a thread may still write to a log."""
-        return self.registry.hangs
+        return self.registry.is_stalled
 
     async def _close_storage(self) -> None:
         if self.log_is_stalled:

@@ -1,11 +1,11 @@
 """Starts the containers of this process, and starts a failed one again: recovery is the only repair.
 
-When a container ends by itself its neighbours never notice. It is opened anew from its log after a pause;
-meanwhile its segments answer ContainerOfflineError. The pause is short for one that ran well, and grows while
-it does not start or ends soon after: each start reads its log and writes a file. Damaged data is not retried:
-a container that met corruption stays offline until a person has looked, because a restart could bury the
-evidence. A first start is repeated in the same way on a full disk, and while the cache is full of what others
-have not stored yet; any other failure of it ends the process.
+A container that fails does not affect the others. It is recovered from its log after a back-off; meanwhile
+requests for its segments fail with ContainerOfflineError. The back-off is short after a long ownership term,
+and grows while the container does not start or fails soon after: each start reads its log and writes a file.
+Damaged data is not retried: a container that met corruption stays offline until an operator acts, because a
+restart could destroy evidence. A first start is retried in the same way on a full disk, and while the cache
+is full of unstored bytes; any other failure of it ends the process.
 """
 
 from __future__ import annotations
@@ -31,51 +31,51 @@ from headrace.segmentstore.container.ownership_term import describe_failure
 _logger = logging.getLogger(__name__)
 
 STARTS_MAX: Final = 4
-"""So many containers are started side by side. A start mostly waits for the disk, some thirty writes in turn;
-what is read of a log and not stored yet takes memory, which those that run already hand on meanwhile."""
+"""Containers that start at the same time. A start mostly waits for the disk, for some thirty writes; unstored
+bytes of its log take memory, which containers that run free by storing meanwhile."""
 
 OnFailed = Callable[[SegmentContainer, BaseException], None]
 MakeContainer = Callable[[int, OnFailed], SegmentContainer]
 
 _FINAL = (CorruptionError, FencedOutError)
-"""Why a container is not started again: that could bury the evidence, or fight the rightful owner."""
+"""Errors after which a container is not started again: evidence could be lost, or the owner disturbed."""
 
 
 @dataclass(slots=True)
 class ContainerHealth:
-    """State of one container as a person wants to see it."""
+    """State of one container, for operators."""
 
     container_id: int
     online: bool
     restarts: int
     last_failure: str
     waits_for_space: bool
-    """Its log found the disk full and tries again; appends wait meanwhile, and so does a start."""
+    """Its log waits for space on a full disk; appends wait meanwhile, and so does a start."""
 
 
 @dataclass(slots=True, eq=False)
 class _Hosted:
-    """One container from its making to its end, and what it failed of."""
+    """One container from its creation to its end, and why it failed."""
 
     container: SegmentContainer
     failures: list[BaseException] = field(default_factory=list)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set if it ends by itself."""
+    """Set when it fails."""
     ending: asyncio.Task[None] | None = None
     """Its stop, which is begun once."""
 
     @property
     def cause(self) -> BaseException:
-        """What it failed of first: the rest follows from it, but is believed if it forbids another start."""
+        """The first failure, which causes the others; or one that forbids another start."""
         return next((error for error in self.failures if isinstance(error, _FINAL)), self.failures[0])
 
 
 class ContainerRegistry:
     """All containers of one process.
 
-    ``restart_delay_s``: pause before a restart of a container that ran for ``restart_delay_max_s`` or longer;
-    it doubles, up to the latter, with each start that fails or does not last so long.
-    ``stop_patience_s``: how long a stop waits for one more container to end; None: for ever.
+    ``restart_delay_s``: back-off before a restart of a container that ran for ``restart_delay_max_s`` or
+    longer; it doubles, up to the latter, with each start that fails or does not last so long.
+    ``stop_timeout_s``: how long a stop waits for one more container to end; None: for ever.
     """
 
     def __init__(
@@ -85,28 +85,28 @@ class ContainerRegistry:
         *,
         restart_delay_s: float = 0.2,
         restart_delay_max_s: float = 30.0,
-        stop_patience_s: float | None = None,
+        stop_timeout_s: float | None = None,
     ) -> None:
         self.container_count = container_count
         self._make = make_container
         self._delay_s = restart_delay_s
         self._delay_max_s = restart_delay_max_s
-        self._patience_s = stop_patience_s
+        self._stop_timeout_s = stop_timeout_s
         self._running: dict[int, SegmentContainer] = {}
         self._live: dict[SegmentContainer, _Hosted] = {}
-        """Those that start, run, or fail."""
+        """Containers that start, run, or fail."""
         self._ending: dict[SegmentContainer, asyncio.Task[None]] = {}
-        """Containers that stop, to their end, whoever stops waiting for them."""
+        """Containers that stop, until they have ended, also after callers have stopped waiting."""
         self._restarts = dict.fromkeys(range(container_count), 0)
         self._failures = dict.fromkeys(range(container_count), "")
         self._supervisor = Supervisor("containers")
         self._stopping = False
-        self.hangs = False
+        self.is_stalled = False
         """After a stop: a container has not ended. Its log, and a thread that writes to it, are in use."""
 
     async def start(self) -> None:
-        """Start every container, a few side by side, however long it takes until there is space for its log,
-        and room in the cache for what the log holds and storage does not.
+        """Start every container, a few at the same time. Waits without a bound for space for the logs, and
+        for free bytes of the cache for what they replay.
 
         Any other failure stops those started and is raised.
         """
@@ -124,12 +124,12 @@ class ContainerRegistry:
         except BaseException:
             try:
                 await self.stop()
-            except Exception:  # it must not cover why the start failed
+            except Exception:  # the error of the start is raised
                 _logger.exception("containers did not end in order after a failed start")
             raise
 
     async def _host(self, container_id: int, online: asyncio.Future[None], slots: asyncio.Semaphore) -> None:
-        """Keep a container running: the one loop that repeats starts.
+        """Start a container, again after each failure.
 
         ``online`` is done when it runs for the first time, or fails as a first start that is not repeated
         does; one of ``slots`` is held until then.
@@ -139,7 +139,7 @@ class ContainerRegistry:
             await slots.acquire()
             online.add_done_callback(lambda _: slots.release())
             while (ran_s := await self._run_once(container_id, online)) is not None:
-                if self._stopping:  # its failure may have covered that this was cancelled, which happens once
+                if self._stopping:  # its failure may have hidden the cancellation, which comes once
                     return
                 if ran_s >= self._delay_max_s:
                     pause_s = self._delay_s
@@ -160,8 +160,8 @@ class ContainerRegistry:
         """Start a container, wait until it fails and has ended.
 
         Returns:
-            How many seconds it ran; None if it is not to be started again. Nothing else: what has ended must
-            not stay in memory until the next one runs, and an error has the stack that it came through.
+            How many seconds it ran; None if it is not to be started again. Not the error: its traceback would
+            retain the former container in memory until the next one runs.
         """
         loop = asyncio.get_running_loop()
         container = self._make(container_id, self._on_failed)
@@ -169,7 +169,7 @@ class ContainerRegistry:
         try:
             try:
                 await container.start()
-            except Exception as error:  # noqa: BLE001 - whatever it was, it is reported, and raised or retried
+            except Exception as error:  # noqa: BLE001 - every error is reported, and raised or retried
                 hosted.failures.append(error)
             since = loop.time()
             if self._stopping:
@@ -184,7 +184,7 @@ class ContainerRegistry:
                     online.set_result(None)
                 await hosted.failed.wait()
             ran_s = loop.time() - since
-            has_ended = await self._wait_ended(hosted, patient=online.done())
+            has_ended = await self._wait_ended(hosted, without_timeout=online.done())
         finally:
             self._begin_end(hosted)
             self._running.pop(container_id, None)
@@ -208,19 +208,19 @@ class ContainerRegistry:
             hosted.ending.add_done_callback(lambda _: self._ending.pop(container))
         return hosted.ending
 
-    async def _wait_ended(self, hosted: _Hosted, *, patient: bool) -> bool:
-        """Wait for the stop of one that has failed; say whether it has ended. What the stop meets says less.
+    async def _wait_ended(self, hosted: _Hosted, *, without_timeout: bool) -> bool:
+        """Wait for the stop of a failed container; return whether it has ended. Logs its errors.
 
-        Without ``patient`` for no longer than a stop does; else as long as it takes, which is told.
+        Waits for ``stop_timeout_s``; then, if ``without_timeout``, logs that and waits on.
         """
         ending, container = self._begin_end(hosted), hosted.container
         container_id = container.container_id
-        await asyncio.wait([ending], timeout=self._patience_s)
+        await asyncio.wait([ending], timeout=self._stop_timeout_s)
         failure = describe_failure(hosted.cause)
         if not ending.done():
             _logger.error("container %d does not end (%s): its log is stalled", container_id, failure)
             self._failures[container_id] = f"{failure}; its log is stalled"
-            if not patient:
+            if not without_timeout:
                 return False
             self._failures[container_id] += ", the next start waits for it"
             await asyncio.wait([ending])
@@ -270,28 +270,28 @@ class ContainerRegistry:
         ]
 
     async def stop(self) -> None:
-        """Stop every container orderly. Idempotent; whoever asks too waits until all are stopped.
+        """Stop every container in order. Idempotent; every caller waits until all are stopped.
 
-        One whose disk does not answer goes on ending by itself: ``hangs`` says so.
+        A container whose log is stalled goes on ending by itself: then ``is_stalled`` is True.
 
         Raises:
-            Exception: what the first that could not was stopped by; all others are stopped.
+            Exception: of the first container that did not stop in order; all others are stopped.
         """
         self._stopping = True
         endings = [self._begin_end(self._live[container]) for container in self._running.values()]
         self._running.clear()
         await self._supervisor.stop()
-        self.hangs = not await self._wait_all_ended()
+        self.is_stalled = not await self._wait_all_ended()
         for ending in endings:
             if ending.done():
                 ending.result()
 
     async def _wait_all_ended(self) -> bool:
-        """Wait for those that stop; False if one more has not ended in time."""
+        """Wait for containers that stop; return False if none ended within the timeout."""
         while self._ending:
             ended, left = await asyncio.wait(
                 list(self._ending.values()),
-                timeout=self._patience_s,
+                timeout=self._stop_timeout_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if not ended:

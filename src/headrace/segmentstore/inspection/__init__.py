@@ -1,1 +1,1 @@
-"""Looks into the data of a stopped container, or of one that runs elsewhere, without ever changing a byte."""
+"""Reads the data of a stopped container, or of one that runs elsewhere, without changing a byte."""

@@ -1,7 +1,7 @@
 """Checks every invariant of a container that can be checked without running it.
 
 In this order: the log decodes and replays; segments keep their invariants; every durable byte is in the log
-or in chunks; rows of storage fit each other, the log and the files; if asked to look deeper, every stored
+or in chunks; rows of storage fit each other, the log and the files; in a deep check, every stored
 byte matches its checksum and every table decodes. Objects that no row names are garbage.
 """
 
@@ -37,7 +37,7 @@ def check_container(
     """Check one container; ``deep`` also reads every stored byte and compares it with its checksum.
 
     Raises:
-        SnapshotLostError: a running server cut the log again and again meanwhile.
+        SnapshotLostError: a running server truncated the log again and again meanwhile.
     """
     report = CheckReport(container_id)
     try:
@@ -66,16 +66,14 @@ def check_container(
 
 
 def replay_steadily(container_id: int, log_directory: str, files: Filesystem) -> ReplayedContainer:
-    """Replay, again if a running server cut the log under our eyes. Raises as ``replay_container``."""
+    """Replay, again if a running server truncated the log meanwhile. Raises as ``replay_container``."""
     return look_steadily(lambda: replay_container(container_id, log_directory, files))
 
 
 def replay_with_catalogue(
     container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem
 ) -> tuple[ReplayedContainer, SegmentContents]:
-    """Do as :func:`replay_steadily` does, and answer also what the segment catalogue is read from: both are
-    true of the same moment.
-    """
+    """Do as :func:`replay_steadily` does; return also the segment catalogue of the same moment."""
 
     def look() -> tuple[ReplayedContainer, SegmentContents]:
         replayed = replay_container(container_id, log_directory, files)
@@ -101,14 +99,14 @@ def _check_state(replayed: ReplayedContainer, report: CheckReport) -> None:
 
 
 def _invariant(error: AssertionError) -> str:
-    """Return the assertion as it stands in the code."""
+    """Return the source of the failed assertion."""
     line = traceback.extract_tb(error.__traceback__)[-1].line or "unknown"
     return line.removeprefix("assert ")
 
 
 def _check_coverage(replayed: ReplayedContainer, report: CheckReport) -> None:
     for segment in replayed.state.by_id.values():
-        if not replayed.is_leaving(segment):
+        if not replayed.is_retired(segment):
             _check_covered(replayed, segment, report)
 
 
@@ -127,14 +125,14 @@ def _check_covered(replayed: ReplayedContainer, segment: SegmentState, report: C
 def _check_inactive(
     replayed: ReplayedContainer, catalogue: SegmentContents, report: CheckReport
 ) -> dict[int, SegmentFacts] | None:
-    """Every row of the segment catalogue must decode, and storage must hold what it says."""
+    """Every row of the segment catalogue must decode, and agree with storage."""
     inactive: dict[int, SegmentFacts] = {}
     try:
         for segment in read_inactive(replayed, catalogue):
             inactive[segment.segment_id] = SegmentFacts(
                 segment.start_offset, segment.durable_length, segment.sealed
             )
-            _check_left(replayed, segment, report)
+            _check_inactive_segment(replayed, segment, report)
     except (DataCorruptionError, OSError) as error:
         where = f"segment catalogue of container {report.container_id}"
         advice = "put back what its chunks have lost; inactive segments need it"
@@ -145,8 +143,8 @@ def _check_inactive(
     return inactive
 
 
-def _check_left(replayed: ReplayedContainer, segment: SegmentState, report: CheckReport) -> None:
-    """A segment that left memory is in storage as a whole, and nobody took its name."""
+def _check_inactive_segment(replayed: ReplayedContainer, segment: SegmentState, report: CheckReport) -> None:
+    """An inactive segment is wholly stored, and no active segment has its name."""
     where = f"inactive segment {segment.name!r} (id {segment.segment_id})"
     if segment.name in replayed.state.by_name:
         what = "its name is that of an active segment"
@@ -158,7 +156,7 @@ def _check_left(replayed: ReplayedContainer, segment: SegmentState, report: Chec
     try:
         layout = load_layout(segment.storage_name, replayed.storage_row)
     except DataCorruptionError:
-        return  # found again, and named, with the rows
+        return  # reported with the rows
     stored = 0 if layout is None else layout.length
     if stored != segment.durable_length:
         what = f"it has {segment.durable_length} bytes, storage holds {stored}"
@@ -168,8 +166,8 @@ def _check_left(replayed: ReplayedContainer, segment: SegmentState, report: Chec
 def _check_tables(report: CheckReport, log_directory: str, chunks: ChunkFiles, files: Filesystem) -> None:
     """Every table must decode from its first byte to its last.
 
-    As it is now: every stored byte was read since the log was, and a running server may have cut that, and
-    compacted the tables.
+    Replays again: the stored bytes were read since the log was, and a running server may have truncated it
+    and compacted the tables meanwhile.
     """
 
     def look() -> tuple[list[SegmentState], SegmentContents]:
@@ -197,10 +195,10 @@ def _check_tables(report: CheckReport, log_directory: str, chunks: ChunkFiles, f
 def find_orphans(
     chunks: ChunkFiles, reports: Sequence[CheckReport], *, all_checked: bool, running: bool = False
 ) -> Iterator[Finding]:
-    """Yield the objects that no row names, and the directories that cannot be looked into.
+    """Yield the objects that no row names, and the directories that cannot be read.
 
-    Objects of containers that were not checked are left out, and of those whose rows are not all known. If a
-    server is ``running``, objects of the present epoch may be about to get their rows: left out as well.
+    Objects of containers that were not checked, or whose rows are not all known, are left out. If a server is
+    ``running``, so are objects of the present container epoch, which may get their rows soon.
     """
     skipped: list[tuple[str, OSError]] = []
 
@@ -209,7 +207,7 @@ def find_orphans(
             skipped.append((path, error))
 
     owners = {report.incarnation: report for report in reports if report.incarnation}
-    everybody = all_checked and all(report.complete and report.rows_known for report in reports)
+    is_complete = all_checked and all(report.complete and report.rows_known for report in reports)
     for name, path in chunks.objects(on_skipped):
         parsed = parse_chunk_name(name)
         owner = owners.get(parsed.incarnation) if parsed is not None else None
@@ -220,7 +218,7 @@ def find_orphans(
                 yield _later(parsed, owner, path)
             elif owner.rows_known and not (running and parsed.epoch >= owner.epoch):
                 yield _orphan(parsed, owner, path)
-        elif everybody:
+        elif is_complete:
             yield Finding(
                 Severity.GARBAGE,
                 "unknown object",

@@ -1,7 +1,7 @@
-"""Recovers a container's metadata from its log the way its next owner would, and takes nothing over.
+"""Recovers a container's metadata from its log as its successor would, without becoming its owner.
 
-The work is done by ``LogReplay``, the code of recovery. It is given a read index that keeps ranges instead of
-bytes and a memory log that keeps nothing, so the memory it takes follows the segments, not the log.
+``LogReplay``, the code of recovery, does the work. It is given a read index that stores ranges instead of
+bytes and a memory log that stores nothing, so its memory depends on the segments, not on the log.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.log_snapshot import ContainerLog, LogFrame
 
-CHECKPOINTS_KEPT: Final = 1000
+CHECKPOINTS_MAX: Final = 1000
 
 
 class _NoMemoryLog(OperationMemoryLog):
-    """Nothing will be stored: what is handed over is forgotten."""
+    """Drops every operation: nothing will be stored."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -54,7 +54,7 @@ class FoundCheckpoint:
 
 @dataclass(slots=True)
 class ReplayedContainer:
-    """What the next owner of a container would know, and where the log ended."""
+    """The state that a successor would recover, and where the log ended."""
 
     log: ContainerLog
     state: ContainerState
@@ -68,25 +68,25 @@ class ReplayedContainer:
     operations: int = 0
     operations_after_checkpoint: int = 0
     archived_rows: dict[str, bytes] = field(default_factory=dict)
-    """Rows of storage that left memory with their segments, as far as the catalogue was read."""
+    """Rows of storage of inactive segments, as far as the catalogue was read."""
 
     def storage_row(self, key: str) -> bytes | None:
         """Return a row of storage, of an active segment or of an inactive one that was read."""
         row = self.state.storage_rows.get(key)
         return self.archived_rows.get(key) if row is None else row
 
-    def is_leaving(self, segment: SegmentState) -> bool:
-        """Whether the segment is merged or deleted and kept only until storage has let go of it."""
+    def is_retired(self, segment: SegmentState) -> bool:
+        """Whether the segment is merged or deleted: in state until storage has removed it."""
         return segment.merged or segment.deleted
 
-    def has_left(self, segment: SegmentState) -> bool:
-        """Whether storage has let go of a merged segment already: its next owner forgets it soon."""
+    def has_left_storage(self, segment: SegmentState) -> bool:
+        """Whether storage has removed a merged segment already: a successor forgets it soon."""
         return segment.merged and segment.segment_id not in self.retired_in_log
 
     def find(self, name: str) -> list[SegmentState]:
-        """Return every segment of that name: the live one first, then those that are leaving."""
+        """Return every segment of that name: the live one first, then retired ones."""
         found = [state for state in self.state.by_id.values() if state.name == name]
-        return sorted(found, key=lambda state: (self.is_leaving(state), -state.segment_id))
+        return sorted(found, key=lambda state: (self.is_retired(state), -state.segment_id))
 
 
 def replay_container(container_id: int, directory: str, files: Filesystem) -> ReplayedContainer:
@@ -94,7 +94,7 @@ def replay_container(container_id: int, directory: str, files: Filesystem) -> Re
 
     Raises:
         DataCorruptionError: the log is missing or damaged, or contradicts itself; names file and offset.
-        SnapshotLostError: a running server cut the log meanwhile; try again.
+        SnapshotLostError: a running server truncated the log meanwhile; retry.
         OSError: it cannot be read.
     """
     log = ContainerLog(directory, files)
@@ -104,7 +104,7 @@ def replay_container(container_id: int, directory: str, files: Filesystem) -> Re
     assert owner is not None
     state = ContainerState(container_id, owner.epoch)
     coverage = LogCoverage()
-    # It has what a replay calls; nobody will ever read through it.
+    # It implements what a replay calls; nothing reads from it.
     read_index = cast("ReadIndex", coverage)
     on_rows = StoredLengths(state, read_index).on_rows
     replay = LogReplay(state, read_index, _NoMemoryLog(), TruncationPoints(), on_rows)
@@ -155,5 +155,5 @@ def _note_checkpoint(
                 operation.storage_row_count,
             )
         )
-        del result.checkpoints[:-CHECKPOINTS_KEPT]
+        del result.checkpoints[:-CHECKPOINTS_MAX]
         result.operations_after_checkpoint = 0

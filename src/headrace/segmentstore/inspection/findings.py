@@ -1,4 +1,4 @@
-"""What a check says: each finding tells what is wrong, where, and what to do about it."""
+"""The result of a check: each finding says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 FINDINGS_MAX: Final = 10_000
-"""Findings kept for one container; the rest is only counted."""
+"""Findings retained for one container; the rest is only counted."""
 
 
 class Severity(Enum):
@@ -18,15 +18,15 @@ class Severity(Enum):
     """An invariant is broken: some data cannot be served, or will not be."""
 
     GARBAGE = "garbage"
-    """Bytes nobody needs; they do no harm."""
+    """Bytes that are not needed; they do no harm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One sentence about what is wrong, a place, and one sentence about what to do.
 
-    ``kind`` and ``place`` (a file, a segment, a row) tell findings apart: ``what`` and ``detail`` may hold
-    lengths, which grow while a running server is looked at.
+    ``kind`` and ``place`` (a file, a segment, a row) identify a finding: ``what`` and ``detail`` may contain
+    lengths, which grow while a running server is checked.
     """
 
     severity: Severity
@@ -38,7 +38,7 @@ class Finding:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What is the same when the same thing is found again."""
+        """Equal for the same finding of another check."""
         return self.kind, self.place
 
     @property
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(slots=True)
 class CheckReport:
-    """The result of checking one container, and how much was looked at."""
+    """The result of checking one container, and how much was checked."""
 
     container_id: int
     findings: list[Finding] = field(default_factory=list)
@@ -58,7 +58,7 @@ class CheckReport:
     """False: the log cannot be replayed, so nothing behind it was checked."""
 
     begun: bool = True
-    """False: nobody has ever taken the log, so there is nothing to check."""
+    """False: the log never had an owner, so there is nothing to check."""
 
     frames: int = 0
     operations: int = 0
@@ -69,7 +69,7 @@ class CheckReport:
     verified_bytes: int = 0
     table_entries: int = 0
     tables_left_out: bool = False
-    """Whether tables were to be checked and were not: what is damaged already would only be found again."""
+    """Whether the check of tables was skipped: it would only report the same damage again."""
 
     epoch: int = 0
     incarnation: str = ""
@@ -83,7 +83,7 @@ class CheckReport:
         self._add(Finding(Severity.DAMAGE, kind, what, place, advice, detail))
 
     def keep_seen(self, seen: Collection[tuple[str, str]]) -> None:
-        """Forget the findings that no earlier look has found; ``seen`` holds the identities of those."""
+        """Drop the findings that no earlier check had; ``seen``: the identities of its findings."""
         self.findings = [finding for finding in self.findings if finding.identity in seen]
 
     def _add(self, finding: Finding) -> None:

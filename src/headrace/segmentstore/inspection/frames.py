@@ -1,5 +1,5 @@
-"""Data frames and operations of a log, in order, with the place where each begins: the loop of recovery,
-without an owner.
+"""Data frames and operations of a log, in order, with the address where each begins: the loop of
+recovery, without an owner.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FrameSummary:
 
 
 def read_operations(frames: Iterable[LogFrame]) -> Iterator[FoundOperation]:
-    """Put operations together and decode them.
+    """Reassemble operations and decode them.
 
     Raises:
         DataCorruptionError: a frame or an operation does not decode; names file and offset.
@@ -57,7 +57,7 @@ def read_operations(frames: Iterable[LogFrame]) -> Iterator[FoundOperation]:
 
 
 def summarise_frames(frames: Iterable[LogFrame]) -> Iterator[FrameSummary]:
-    """Yield what each frame holds. Raises: DataCorruptionError."""
+    """Yield a summary of each frame. Raises: DataCorruptionError."""
     reader = FrameReader()
     for frame in frames:
         try:
@@ -81,7 +81,7 @@ def located(error: DataCorruptionError, frame: LogFrame) -> DataCorruptionError:
 
 
 def _count_entries(payload: memoryview) -> int:
-    """Count the entries of a frame that was read without complaint."""
+    """Count the entries of a valid frame."""
     count, at = 0, FRAME_HEADER.size
     while at < len(payload):
         at += ENTRY_HEADER.size + ENTRY_HEADER.unpack_from(payload, at)[0]

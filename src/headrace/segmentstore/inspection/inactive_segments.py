@@ -1,4 +1,4 @@
-"""Segments of a stopped container that are not in its memory: the rows of its segment catalogue."""
+"""Inactive segments of a stopped container: the rows of its segment catalogue."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from headrace.storage.inspect import ChunkFiles
 
 
 def open_catalogue(replayed: ReplayedContainer, files: ChunkFiles) -> SegmentContents:
-    """Gather what only the log holds of the segment catalogue, in another pass over the log if there is any.
+    """Collect the unstored bytes of the segment catalogue, in another pass over the log if there are any.
 
     Raises:
-        SnapshotLostError: a running server has cut the log since it was replayed: replay it again.
-        DataCorruptionError, OSError: as it was replayed.
+        SnapshotLostError: a running server has truncated the log since it was replayed: replay it again.
+        DataCorruptionError, OSError: as of the replay.
     """
     catalogue = _find_catalogue(replayed)
     return SegmentContents(replayed, [] if catalogue is None else [catalogue], files)
 
 
 def read_inactive(replayed: ReplayedContainer, contents: SegmentContents) -> Iterator[SegmentState]:
-    """Yield the inactive segments, in no order. Keeps the rows of the catalogue in memory meanwhile.
+    """Yield the inactive segments, in no order. The rows of the catalogue are in memory meanwhile.
 
     ``contents`` are those of the catalogue. The segments' rows of storage are added to
     ``replayed.archived_rows``, each before its segment is yielded.
 
-    A row whose segment is in memory says nothing: memory is the truth then.
+    The row of a segment that is active is ignored: the state in memory is newer.
 
     Raises:
         DataCorruptionError: the catalogue or one of its rows is damaged.
@@ -53,7 +53,7 @@ def read_inactive(replayed: ReplayedContainer, contents: SegmentContents) -> Ite
 
 
 def _find_catalogue(replayed: ReplayedContainer) -> SegmentState | None:
-    """Return the table of the catalogue; None if nothing ever left memory."""
+    """Return the table of the catalogue; None if no segment was ever evicted."""
     state = replayed.state
     catalogue = state.by_name.get(catalogue_name(state.container_id))
     return catalogue if catalogue is not None and catalogue.durable_length else None

@@ -1,4 +1,4 @@
-"""Which bytes of each segment a log holds: the read index of a replay that keeps ranges instead of bytes."""
+"""Which bytes of each segment are in a log: the read index of a replay, with ranges instead of bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 
 @dataclass(slots=True)
 class LogRange:
-    """``[offset, end)`` of a segment lies in the log, or is what ``source`` held when it was merged."""
+    """``[offset, end)`` of a segment is in the log, or is the content of ``source`` when it was merged."""
 
     offset: int
     end: int
@@ -17,15 +17,15 @@ class LogRange:
 
 
 class LogCoverage:
-    """Fed by a replay with what it would put into a read index. Appends that continue each other are joined,
-    so its size follows the segments, not the events.
+    """Receives from a replay what a read index would. Consecutive appends are joined, so its size depends on
+    the segments, not on the events.
     """
 
     def __init__(self) -> None:
         self._ranges: dict[SegmentState, list[LogRange]] = {}
 
     def append(self, segment: SegmentState, offset: int, data: memoryview) -> None:
-        """See ``ReadIndex.append``; the bytes are not kept."""
+        """See ``ReadIndex.append``; the bytes are not stored."""
         ranges = self._ranges.setdefault(segment, [])
         if ranges and ranges[-1].end == offset and ranges[-1].source is None:
             ranges[-1].end += len(data)
@@ -38,21 +38,21 @@ class LogCoverage:
             self._ranges.setdefault(target, []).append(LogRange(offset, offset + length, source))
 
     def on_changed(self, segment: SegmentState) -> None:
-        """See ``ReadIndex.on_changed``; nobody reads and nothing is freed."""
+        """See ``ReadIndex.on_changed``; there are no readers, and nothing is freed."""
 
     def drop(self, segment: SegmentState) -> None:
-        """See ``ReadIndex.drop``: the segment left memory."""
+        """See ``ReadIndex.drop``: the segment was evicted."""
         self._ranges.pop(segment, None)
 
     def free_unneeded(self, segment: SegmentState) -> None:
         """See ``ReadIndex.free_unneeded``; the ranges stay, they are reported and take little memory."""
 
     def ranges(self, segment: SegmentState) -> list[LogRange]:
-        """Return what the log holds of a segment, in order, stored or not."""
+        """Return the ranges of a segment in the log, in order, stored or not."""
         return self._ranges.get(segment, [])
 
     def unstored(self, segment: SegmentState) -> list[LogRange]:
-        """Return the part of a segment that only the log holds."""
+        """Return the unstored ranges of a segment."""
         stored = segment.stored_length
         return [
             LogRange(max(item.offset, stored), item.end, item.source)
@@ -61,11 +61,11 @@ class LogCoverage:
         ]
 
     def first_uncovered(self, segment: SegmentState) -> int | None:
-        """Return the first durable offset that neither storage nor the log holds, or None.
+        """Return the first durable offset that is neither in storage nor in the log, or None.
 
-        A range that came by merge is covered if its source was, for as long as storage has not joined them.
+        A merged range is covered if its source is, while storage has not joined them.
         """
-        # Merges nest as deep as clients like: a list, innermost sources last, and no recursion.
+        # Merges nest without a bound: a list, innermost sources last, and no recursion.
         involved = [segment]
         for each in involved:
             involved += [item.source for item in self.unstored(each) if item.source is not None]

@@ -17,9 +17,9 @@ from headrace.storage.inspect import ChunkFiles
 
 
 class SegmentContents:
-    """Reads ``segments`` from their start to their durable end. What only the log holds is kept in memory.
+    """Reads ``segments`` from their start to their durable end. Unstored bytes are in memory.
 
-    Not for segments that others were merged into, unless storage has joined them.
+    Not for targets of merges, unless storage has joined the sources.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SegmentContents:
                     chunk, self._find_row, max(0, segment.start_offset - start)
                 ):
                     yield start + offset, data
-            except (FileNotFoundError, StorageReadError) as error:  # rows say that it is there, and how long
+            except (FileNotFoundError, StorageReadError) as error:  # rows name it with this length
                 raise DataCorruptionError(
                     f"the chunk that holds segment {segment.name!r} from {start} on is missing or too short",
                     path=self._files.path(chunk.name),
@@ -110,7 +110,7 @@ def read_entries(contents: SegmentContents, table: SegmentState) -> Iterator[tup
 
 
 def read_table(contents: SegmentContents, table: SegmentState) -> dict[bytes, bytes]:
-    """Return what a table holds. Raises as :func:`read_entries`."""
+    """Return the keys and values of a table. Raises as :func:`read_entries`."""
     found: dict[bytes, bytes] = {}
     for _, key, value in read_entries(contents, table):
         if value is None:

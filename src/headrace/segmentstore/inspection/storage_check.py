@@ -34,13 +34,13 @@ _GROUP_CHARS: Final = 9
 
 
 class SegmentFacts(NamedTuple):
-    """What storage has to fit. A tuple: there may be very many inactive segments."""
+    """What storage has to agree with. A tuple: there may be very many inactive segments."""
 
     start_offset: int
     durable_length: int
     sealed: bool
-    is_leaving: bool = False
-    """Merged or deleted: what storage still holds of it is on its way out."""
+    is_retired: bool = False
+    """Merged or deleted: storage is removing it."""
 
 
 class StorageCheck:
@@ -58,12 +58,12 @@ class StorageCheck:
     ) -> None:
         self._state = state
         self._rows: Mapping[str, bytes] = ChainMap(state.storage_rows, archived or {})
-        """Those in memory, and those that left it with their segments."""
+        """Rows of active and of inactive segments."""
         self._files = files
         self._report = report
         self._deep = deep
         self._inactive = inactive
-        """Segments that are not in memory, by id; None if it cannot be known which these are."""
+        """Inactive segments by id; None if they are not known."""
         self._reached: set[str] = set()
 
     def run(self) -> None:
@@ -130,7 +130,7 @@ class StorageCheck:
             self._report.damage("stored length", what, where, _KEEP)
         elif layout.sealed and not facts.sealed:
             self._report.damage("stored seal", "sealed in storage, not in the log", where, _KEEP)
-        elif facts.is_leaving:
+        elif facts.is_retired:
             return
         elif layout.sealed and layout.length < facts.durable_length:
             what = f"sealed in storage with {layout.length} of {facts.durable_length} bytes"
@@ -142,8 +142,8 @@ class StorageCheck:
     def _find(self, segment_id: int) -> SegmentFacts | None:
         found = self._state.by_id.get(segment_id)
         if found is not None:
-            is_leaving = found.deleted or found.merged
-            return SegmentFacts(found.start_offset, found.durable_length, found.sealed, is_leaving)
+            is_retired = found.deleted or found.merged
+            return SegmentFacts(found.start_offset, found.durable_length, found.sealed, is_retired)
         return None if self._inactive is None else self._inactive.get(segment_id)
 
     def _check_chunk(self, layout: SegmentLayout, chunk: Chunk, start: int) -> None:

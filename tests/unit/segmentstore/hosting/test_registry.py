@@ -534,33 +534,33 @@ async def test_a_container_that_ran_well_is_started_again_soon(monkeypatch):
 
 async def test_a_stop_does_not_wait_for_ever_for_a_container_that_does_not_end(caplog):
     world = World(3)
-    world.registry._patience_s = 0.05
+    world.registry._stop_timeout_s = 0.05
     await world.registry.start()
     answer = asyncio.Event()
     world.made[1].stop = answer.wait
     async with asyncio.timeout(120):
         await world.registry.stop()
-    assert world.registry.hangs
+    assert world.registry.is_stalled
     assert "the log of container 1 is stalled" in caplog.text
     assert [event for event in world.events if event[0] == "stop"] == [("stop", 0), ("stop", 2)]
     answer.set()
     await world.registry.stop()
-    assert not world.registry.hangs
+    assert not world.registry.is_stalled
 
 
 async def test_each_container_that_ends_gives_the_others_more_time():
     world = World(6)
-    world.registry._patience_s = 0.2
+    world.registry._stop_timeout_s = 0.2
     await world.registry.start()
     for number, container in enumerate(world.made):
         container.stop = lambda number=number: asyncio.sleep(0.1 * number)
     await world.registry.stop()
-    assert not world.registry.hangs
+    assert not world.registry.is_stalled
 
 
 async def test_a_start_that_is_given_up_does_not_wait_for_ever_for_what_it_began():
     world = World(2)
-    world.registry._patience_s = 0.05
+    world.registry._stop_timeout_s = 0.05
     answer = asyncio.Event()
     make = world.make
 
@@ -576,7 +576,7 @@ async def test_a_start_that_is_given_up_does_not_wait_for_ever_for_what_it_began
     async with asyncio.timeout(120):
         with pytest.raises(asyncio.CancelledError):
             await starting
-    assert world.registry.hangs
+    assert world.registry.is_stalled
     answer.set()
     await world.registry.stop()
 
@@ -584,12 +584,12 @@ async def test_a_start_that_is_given_up_does_not_wait_for_ever_for_what_it_began
 @pytest.mark.parametrize("error", [WalWriteError("EIO"), FULL])
 async def test_a_first_start_that_fails_does_not_wait_for_ever_for_a_log_that_hangs(error, caplog):
     world = World(2, c1=[error])
-    world.registry._patience_s = 0.02
+    world.registry._stop_timeout_s = 0.02
     answer = world.let_stop_hang(1)
     async with asyncio.timeout(120):
         with pytest.raises(type(error)):
             await world.registry.start()
-    assert world.registry.hangs
+    assert world.registry.is_stalled
     assert len(world.made) == 2, "nothing is started beside what hangs"
     assert f"container 1 does not end ({type(error).__name__}: {error}): its log is stalled" in caplog.text
     failure = world.registry.health()[1].last_failure
@@ -597,12 +597,12 @@ async def test_a_first_start_that_fails_does_not_wait_for_ever_for_a_log_that_ha
     assert "waits for it" not in failure
     answer.set()
     await world.registry.stop()
-    assert not world.registry.hangs
+    assert not world.registry.is_stalled
 
 
 async def test_a_restart_waits_for_a_log_that_hangs_and_tells_so():
     world = World(1)
-    world.registry._patience_s = 0.02
+    world.registry._stop_timeout_s = 0.02
     await world.registry.start()
     answer = asyncio.Event()
     world.made[0].stop = answer.wait
