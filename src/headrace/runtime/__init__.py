@@ -1,1 +1,1 @@
-"""The only package that touches clock, chance, threads and file system; everything above receives them."""
+"""The only package that uses clock, random numbers, threads and file system; others receive them."""

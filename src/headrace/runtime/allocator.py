@@ -1,8 +1,8 @@
-"""Gives memory back to the system that was freed and that the C library keeps for later.
+"""Returns memory to the system that was freed and that the C library retains.
 
-Buffers of connections come and go in the hundreds of kilobytes, between small objects that stay. The C
-library returns only what is free at the end of its heap, so a server that once had many clients would keep
-the memory of all of them for ever.
+Buffers of connections, of hundreds of kilobytes, are allocated and freed between small objects that stay. The
+C library returns only what is free at the end of its heap, so a server that once had many clients would
+retain the memory of all of them for ever.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 
 def return_free_memory() -> None:
-    """Give back every whole page that is free; nothing where the C library cannot (only glibc can).
+    """Return every whole free page to the system; does nothing without glibc.
 
-    Costs 0.1 ms for a heap without holes, and 0.1 ms for each 2 MiB that go back. Allocations wait meanwhile.
+    Costs 0.1 ms for a heap without holes, and 0.1 ms for each 2 MiB returned. Allocations wait meanwhile.
     """
     trim = _find_trim()
     if trim is not None:

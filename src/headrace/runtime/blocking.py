@@ -1,9 +1,9 @@
 """Blocking work beside the event loop: few threads, a bounded queue, answers on the loop. Simulation has no
 threads.
 
-Components are handed ``Threads`` and ask it for what they need; the simulator hands them a twin that
-performs the work on the loop itself, at a later virtual time. Work touches no state: it is given buffers
-and descriptors and returns values.
+Components receive ``Threads`` and create pools from it; in simulation they receive an implementation that
+performs the work on the loop itself, at a later virtual time. Work touches no state: it receives buffers and
+descriptors and returns values.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 QUEUE_MAX_DEFAULT: Final = 1024
 
-#: An idle worker looks this often whether the program is ending, so that a pool nobody closed cannot hang
-#: the exit.
+#: An idle worker checks this often whether the program is ending, so that a pool that was not closed cannot
+#: block the exit.
 _IDLE_CHECK_S: Final = 2.0
 
 
@@ -38,7 +38,7 @@ class BlockingWork(Protocol):
     """Performs functions that block, away from the caller. Used on one event loop."""
 
     async def run(self, fn: Callable[..., T], *args: Any) -> T:
-        """Perform ``fn(*args)`` and return its result, waiting for room in the queue if need be.
+        """Perform ``fn(*args)`` and return its result, waiting for capacity in the queue if need be.
 
         Cancelling the caller does not stop work that has been queued; its result is dropped.
 
@@ -70,7 +70,7 @@ class BlockingWork(Protocol):
 
 
 class Threads(Protocol):
-    """The source of threads, handed to components."""
+    """The source of threads that components receive."""
 
     def pool(self, threads: int, name: str, *, queue_max: int = QUEUE_MAX_DEFAULT) -> BlockingWork:
         """Return a new pool of at most ``threads`` threads; its creator closes it."""
@@ -105,7 +105,7 @@ class BlockingPool(BoundedWork):
         self._threads: list[ThreadHandle] = []
         self._threads_ended = 0
         self._refused = 0
-        """Jobs that no thread could be started for and that are about to be answered so."""
+        """Jobs that are about to fail, since no thread could be started."""
         self._ended: list[asyncio.Future[None]] = []
 
     async def wait_closed(self) -> None:
@@ -116,7 +116,7 @@ class BlockingPool(BoundedWork):
             self._ended.append(ended)
             await ended
         for thread in self._threads:
-            thread.join()  # at once: each has announced its end
+            thread.join()  # returns at once: each has notified its end
 
     # ---- on the loop
 
@@ -124,14 +124,14 @@ class BlockingPool(BoundedWork):
         if len(self._threads) < min(self._threads_max, self._pending):
             try:
                 self._threads.append(start_thread(f"{self.name}-{len(self._threads)}", self._work))
-            except RuntimeError as error:  # the system gives no more; those that are there do it
+            except RuntimeError as error:  # the system has no more; the started ones perform it
                 if not self._threads:
                     self._refuse(job, error)
                     return
         self._queue.put(job)
 
     def _refuse(self, job: Job, reason: RuntimeError) -> None:
-        """Answer a job that nobody can perform, as the system says it of other things it is short of."""
+        """Fail a job that no thread can perform, with the error of an exhausted resource."""
         error = OSError(errno.EAGAIN, f"{self.name}: {reason}")
         self._refused += 1
         asyncio.get_running_loop().call_soon(self._answer_refused, job, error)
@@ -165,7 +165,7 @@ class BlockingPool(BoundedWork):
     def _work(self) -> None:
         while (job := self._next_job()) is not None:
             self._post(self._deliver, job, *job.perform())
-            del job  # an idle thread keeps nothing alive
+            del job  # an idle thread retains nothing
         self._post(self._on_thread_ended)
 
     def _post(self, callback: Callable[..., None], *args: Any) -> None:
@@ -174,7 +174,7 @@ class BlockingPool(BoundedWork):
         try:
             loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            if not loop.is_closed():  # a closed loop has nobody who waits for an answer
+            if not loop.is_closed():  # on a closed loop nothing waits for an answer
                 raise
 
     def _next_job(self) -> Job | None:

@@ -1,8 +1,7 @@
-"""The bookkeeping of blocking work: who waits for room, who is answered, what happens at the end.
+"""The bookkeeping of blocking work: which call waits for capacity, which is answered, how it ends.
 
-It knows no threads. ``BlockingPool`` performs the jobs in threads, the simulator performs them on the loop;
-both are this class with another ``_dispatch``, so that simulation exercises the bounds which production
-has.
+It has no threads. ``BlockingPool`` performs the jobs in threads, the simulator performs them on the loop;
+both are this class with another ``_dispatch``, so that simulation exercises the bounds of production.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class BlockingStatistics:
 
 
 class Job:
-    """One call to perform, and whom to tell."""
+    """One call to perform, and the callback for its result."""
 
     __slots__ = ("args", "done", "fn")
 
@@ -57,7 +56,7 @@ class BoundedWork(ABC):
     """Accepts jobs within a bound and answers them. Belongs to the loop that first uses it.
 
     At most ``threads + queue_max`` jobs are waiting, that is, queued, running or finished but not yet
-    answered; ``submit`` then raises, ``run`` waits its turn.
+    answered; ``submit`` then raises, ``run`` waits, first come, first served.
     """
 
     def __init__(self, threads: int, name: str, queue_max: int) -> None:
@@ -81,18 +80,18 @@ class BoundedWork(ABC):
 
     @abstractmethod
     def _end(self) -> None:
-        """Let the performers end when everything dispatched is done; called once."""
+        """End the performers when everything dispatched is done; called once."""
 
     @abstractmethod
     def _performers(self) -> int:
         """Return how many threads there are now."""
 
-    # ---- asking
+    # ---- calls
 
     async def run(self, fn: Callable[..., T], *args: Any) -> T:
         """See ``BlockingWork.run``."""
         while not self._closed and (self._pending >= self._pending_max or self._waiting):
-            await self._wait_for_room()
+            await self._wait_capacity()
             if self._pending < self._pending_max:
                 break
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -133,9 +132,9 @@ class BoundedWork(ABC):
         self._closed = True
         self._end()
         while self._waiting:
-            room = self._waiting.popleft()
-            if not room.done():
-                room.set_result(None)  # they look at _closed
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)  # ``run`` checks _closed
 
     def statistics(self) -> BlockingStatistics:
         return BlockingStatistics(
@@ -156,21 +155,21 @@ class BoundedWork(ABC):
         self._wake_waiter()
         job.done(result, error)
 
-    async def _wait_for_room(self) -> None:
-        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(room)
+    async def _wait_capacity(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         try:
-            await room
+            await waiter
         except BaseException:
-            if room.done() and not room.cancelled():
-                self._wake_waiter()  # the room was for us, but we leave: pass it on
-            elif room in self._waiting:  # else a wake-up has already passed over the cancelled future
-                self._waiting.remove(room)
+            if waiter.done() and not waiter.cancelled():
+                self._wake_waiter()  # the capacity was for this call: the next one gets it
+            elif waiter in self._waiting:  # else a wake-up has already passed over the cancelled future
+                self._waiting.remove(waiter)
             raise
 
     def _wake_waiter(self) -> None:
         while self._waiting:
-            room = self._waiting.popleft()
-            if not room.done():
-                room.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return

@@ -1,7 +1,7 @@
-"""Whether ``crc32c`` leaves the interpreter to other threads while it sums.
+"""Whether ``crc32c`` releases the interpreter lock (GIL) while it sums.
 
-A sum takes 65 us for a MiB; waiting behind a busy loop for the interpreter's return takes up to half a
-millisecond. So small sums keep it.
+A sum takes 65 us for a MiB; acquiring the lock again beside a busy loop takes up to half a millisecond. So
+small sums do not release it.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ _RELEASE_NEVER: Final = 0
 
 
 def release_mode(size_bytes: int, hold_bytes_max: int) -> int:
-    """Return the mode of sums over ``size_bytes`` in all; up to ``hold_bytes_max`` they keep it."""
+    """Return the mode of sums over ``size_bytes`` in all; up to ``hold_bytes_max`` the lock is held."""
     return _RELEASE_NEVER if size_bytes <= hold_bytes_max else _RELEASE_AUTO

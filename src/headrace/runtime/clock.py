@@ -1,4 +1,4 @@
-"""The wall clock as a parameter, so that simulated time and test time look like real time to everybody else.
+"""The wall clock as a parameter, so that components work alike in real, simulated and test time.
 
 Deadlines do not belong here: they use the event loop's monotonic ``loop.time()``. So do durations, unless a
 millisecond matters: see :func:`stopwatch`.
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time people think it is."""
+    """The wall-clock time."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch. May jump backwards: never subtract two readings."""
@@ -29,9 +29,9 @@ class SystemClock:
 
 
 def stopwatch(loop: AbstractEventLoop) -> Callable[[], float]:
-    """Return what to subtract two readings of, in seconds, to learn what took microseconds.
+    """Return a function whose readings, in seconds, are subtracted to measure durations of microseconds.
 
-    The time of a uvloop is whole milliseconds, read once per turn. Any other loop's is its own: simulated
-    time stays simulated. The readings are no deadlines for ``loop.call_at``.
+    The time of a uvloop is whole milliseconds, read once per iteration. Of other loops ``loop.time`` is used:
+    simulated time stays simulated. The readings are no deadlines for ``loop.call_at``.
     """
     return time.monotonic if type(loop).__module__.startswith("uvloop") else loop.time

@@ -1,8 +1,7 @@
-"""The garbage collector's pauses are latency that no profile of our own code shows: tune it once.
+"""Tunes the garbage collector, whose pauses are latency that no profile of our own code shows.
 
-What lives long on the data path is kept in buffers and arrays, which the collector does not track. What
-remains is frozen after start-up, and young objects are collected rarely enough that most have died by
-reference count.
+Long-lived data of the data path is in buffers and arrays, which the collector does not track. The rest is
+frozen after start-up, and young objects are collected rarely enough that most were freed by reference count.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ THRESHOLDS: Final = (50_000, 20, 100)
 
 
 def collect_rarely() -> None:
-    """Make collections rare. Before modules are imported: what they make stays, and is looked at in vain."""
+    """Make collections rare. Call it before imports: collections of their objects free nothing."""
     gc.set_threshold(*THRESHOLDS)
 
 

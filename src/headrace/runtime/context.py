@@ -1,4 +1,4 @@
-"""The doors to the world in one value, for components that need several of them.
+"""Clock, random numbers, files and threads in one value, for components that need several of them.
 
 A simulated host is the same program with another ``Runtime``. The network is not here: it is reached
 through the running event loop (``loop.create_server``, ``loop.create_connection``), which simulation
@@ -17,7 +17,7 @@ from headrace.runtime.filesystem import Filesystem, OsFilesystem
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Everything one host may ask of its surroundings."""
+    """The environment of one host."""
 
     clock: Clock
     entropy: Entropy
@@ -26,5 +26,5 @@ class Runtime:
 
 
 def system_runtime() -> Runtime:
-    """Return the real surroundings of this process."""
+    """Return the real environment of this process."""
     return Runtime(SystemClock(), SystemEntropy(), OsFilesystem(), SystemThreads())

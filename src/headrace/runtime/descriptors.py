@@ -13,11 +13,11 @@ def find_limit() -> int | None:
 
 
 def raise_limit() -> None:
-    """Use all that the system grants: the limit a process starts with (1024, often) is meant for small ones.
+    """Raise the limit as far as the system allows: the default (often 1024) is meant for small programs.
 
     For whole processes, not for embedding programs: children inherit the limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(ValueError, OSError):  # some systems grant less than they say
+        with contextlib.suppress(ValueError, OSError):  # some systems allow less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,8 +1,8 @@
 """One process per data directory, however the previous one ended.
 
-The lock is the kernel's (``flock`` on the file ``LOCK``): it goes away with its process, also after ``kill
--9`` or a power failure, so nothing is ever stale. The file's text only *names* the holder for people; it
-decides nothing. A process that forks without exec shares its locks with its children: children must be
+The lock is the kernel's (``flock`` on the file ``LOCK``): it ends with its process, also after ``kill -9``
+or a power failure, so it is never stale. The file's text only *names* the holder for operators; it decides
+nothing. A process that forks without exec shares its locks with its children: children must be
 started by exec.
 """
 
@@ -56,7 +56,7 @@ class DirectoryLock:
         """Make the directory if need be and take its lock, without waiting.
 
         Raises:
-            DirectoryLockedError: somebody else holds it; says who.
+            DirectoryLockedError: another process holds it; names that process.
             OSError: the directory cannot be used.
         """
         assert self._fd is None
@@ -74,7 +74,7 @@ class DirectoryLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Give the directory back. Idempotent.
+        """Release the lock. Idempotent.
 
         The file stays: removing it would let two processes hold locks on two files of the same name.
         """
@@ -92,7 +92,7 @@ class DirectoryLock:
             self._filesystem.pwrite(fd, text, 0)
         except OSError as error:
             if error.errno not in _FULL:
-                raise  # a full disk keeps nobody from the lock: he is only not named
+                raise  # a full disk does not prevent the lock: its holder is only not named
 
     def _read_holder(self, fd: int) -> str:
         buffer = bytearray(_HOLDER_BYTES_MAX)

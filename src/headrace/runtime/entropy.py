@@ -1,4 +1,4 @@
-"""Chance as a parameter: a seed then repeats every choice the program made."""
+"""Random numbers as a parameter: a seed then repeats every choice of the program."""
 
 from __future__ import annotations
 

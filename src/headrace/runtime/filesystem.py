@@ -1,7 +1,7 @@
-"""The door to the disk: what the log and the chunk store may ask of a file system, and nothing more.
+"""The file system as a parameter: the calls that the log and the chunk store use, and no others.
 
-Callers translate ``OSError`` at their border; nothing here retries, buffers or interprets. Calls block; they
-run in a thread of ``runtime.blocking`` unless the caller knows them to be short. The simulated disk
+Callers translate ``OSError``; nothing here retries, buffers or interprets. Calls block; they run in a thread
+of ``runtime.blocking`` unless the caller knows them to be short. The simulated disk
 (``headrace.testing.disk``) implements the same protocol and forgets whatever was not synced.
 
 What makes something durable, in the terms of POSIX and of the simulated disk:
@@ -56,15 +56,15 @@ class Filesystem(Protocol):
         """Write the buffers one behind the other; at most 1024 of them. May be short like ``pwrite``."""
 
     def start_writing_back(self, fd: int, offset: int, length: int) -> None:
-        """Have the system begin to store bytes just written, while the caller goes on.
+        """Have the system begin to write back bytes just written, while the caller goes on.
 
-        Nothing is promised, and no error told: a later ``fdatasync`` waits for less, and tells.
+        Guarantees nothing and reports no error: a later ``fdatasync`` waits for less, and reports it.
         """
 
     def drop_cached(self, fd: int, offset: int, length: int) -> None:
-        """Have the system forget pages of the file that lie in the range and are stored.
+        """Have the system drop clean pages of the range from its cache.
 
-        Nothing is promised; later reads go to the disk.
+        Guarantees nothing; later reads go to the disk.
         """
 
     def fdatasync(self, fd: int) -> None: ...
@@ -84,10 +84,10 @@ class Filesystem(Protocol):
     def stat_size(self, path: str) -> int: ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is something; an OSError if the disk does not tell, or the user may not know."""
+        """Whether the path exists; OSError if that cannot be found out."""
 
     def is_link(self, path: str) -> bool:
-        """Whether ``path`` is a symbolic link, wherever it leads; False if there is nothing."""
+        """Whether ``path`` is a symbolic link, whatever its target; False if it does not exist."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically, replacing ``new`` if it exists."""

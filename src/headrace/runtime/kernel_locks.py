@@ -1,5 +1,5 @@
-"""Whether somebody holds the lock of a file, asked without trying to take it: whoever only looks must never
-keep an owner out, not even for a moment.
+"""Finds out whether the lock of a file is held, without trying to acquire it: an inspection must never block
+an owner, not even for a moment.
 
 Linux lists the locks of all processes in ``/proc/locks``, those of the same PID namespace. One that is held
 from another machine, or from another container, is not listed.
@@ -14,16 +14,17 @@ from typing import Final
 
 _TABLE: Final = "/proc/locks"
 _HELD: Final = re.compile(r"\d+: FLOCK +\S+ +\S+ +(-?\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ")
-"""Process, device and inode. A line of somebody who waits has an arrow in front of its kind."""
+"""Process, device and inode. The line of a waiting process has an arrow in front of its kind."""
 
 
 def is_locked(path: str, pid: int | None = None) -> bool | None:
-    """Whether a process of this system holds a ``flock`` of the file; None where the system does not tell.
+    """Whether a process of this system holds a ``flock`` of the file; None where locks are not
+    listed.
 
-    Some file systems have other device numbers here than there, so the inode is enough if ``pid`` has it.
+    Some file systems have other device numbers in the list, so the inode is enough if ``pid`` has the lock.
 
     Raises:
-        OSError: the file cannot be looked at.
+        OSError: the file cannot be inspected.
     """
     try:
         table = Path(_TABLE).read_text()

@@ -1,8 +1,8 @@
-"""Writes log lines to a descriptor on a thread of its own: who takes them may stand still, nobody else does.
+"""Writes log lines to a descriptor on a thread of its own: a stalled reader does not stall the process.
 
-A stopped terminal, a pager, a pipe whose reader hangs, a disk that does: a write waits for them for ever, and
-the loop with it. So lines wait here, a bounded number of bytes. Further ones are lost, and how many is said
-in their place once there is room.
+A write to a stopped terminal, a pager, or a pipe or disk that is stalled waits for ever, and the loop would
+with it. So lines wait here, a bounded number of bytes. Further ones are lost; a line in their place says how
+many, once it fits.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ BYTES_MAX: Final = 1 * MIB
 
 
 class LogLines:
-    """Lines on their way. Used by any thread; ``tell_lost`` makes the line that says how many are missing."""
+    """A bounded queue of lines, used by any thread. ``format_lost`` formats the number of lost lines."""
 
     def __init__(
-        self, descriptor: int, tell_lost: Callable[[int], bytes], bytes_max: int = BYTES_MAX
+        self, descriptor: int, format_lost: Callable[[int], bytes], bytes_max: int = BYTES_MAX
     ) -> None:
         self._descriptor = descriptor
-        self._tell_lost = tell_lost
+        self._format_lost = format_lost
         self._bytes_max = bytes_max
         self._changed = threading.Condition()
         self._lines: deque[bytes] = deque()
         self._bytes = 0
-        """Of those that wait, and of those that are being written."""
+        """Of lines that wait or are being written."""
         self._lost = 0
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def put(self, line: bytes) -> None:
-        """Take a line, or lose it; one always fits. Never waits for the descriptor."""
+        """Queue a line, or drop it if the queue is full; one always fits. Never waits for the descriptor."""
         with self._changed:
             if self._bytes and self._bytes + len(line) > self._bytes_max:
                 self._lost += 1
@@ -45,13 +45,13 @@ class LogLines:
             self._note_lost()
             self._add(line)
             if self._thread is None:
-                # Nobody waits for its end: it may be in a write that has none.
+                # Not joined: it may be in a write that never ends.
                 thread = threading.Thread(target=self._run, name="log", daemon=True)
                 thread.start()
                 self._thread = thread
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all lines are written; False if they are not in time."""
+        """Wait until all lines are written; return False after ``timeout_s``."""
         with self._changed:
             return self._changed.wait_for(lambda: not (self._bytes or self._lost), timeout_s)
 
@@ -69,7 +69,7 @@ class LogLines:
     def _note_lost(self) -> None:
         lost, self._lost = self._lost, 0
         if lost:
-            self._add(self._tell_lost(lost))
+            self._add(self._format_lost(lost))
 
     def _run(self) -> None:
         while batch := self._take():
@@ -94,7 +94,7 @@ class LogLines:
             while left:
                 try:
                     left = left[os.write(self._descriptor, left) :]
-                except BlockingIOError:  # whoever gave it to us wants it so
+                except BlockingIOError:  # the descriptor was opened non-blocking
                     select.select((), (self._descriptor,), ())
         except OSError:
-            return  # nobody takes them, or nothing has room: a log has no other place to say so
+            return  # the reader is gone, or the disk is full: there is no other place to report it

@@ -27,7 +27,7 @@ from headrace.runtime.log_lines import LogLines
 LogFormat = Literal["human", "json"]
 
 _FLUSH_S: Final = 1.0
-"""How long the end of a process waits for its last lines to be taken."""
+"""How long the end of a process waits until its last lines are written."""
 
 _CONTEXT: Final = "headrace_context"
 _LOGGING_ARGUMENTS: Final = frozenset({"exc_info", "stack_info", "stacklevel", "extra"})
@@ -62,7 +62,7 @@ def configure(
 ) -> logging.Handler:
     """Send the lines of this package to ``stream`` and return the handler. Replaces an earlier call.
 
-    Without one they go to stderr, on a thread of their own: who takes them must not hold up a server.
+    Without one they go to stderr, on a thread of their own: a stalled reader must not stall a server.
     Only the ``headrace`` logger is touched: a program that embeds this package keeps its own set-up.
     """
     handler = _stderr_handler() if stream is None else logging.StreamHandler(stream)
@@ -70,7 +70,7 @@ def configure(
     root = logging.getLogger("headrace")
     for old in list(root.handlers):
         root.removeHandler(old)
-        if isinstance(old, _BesideHandler):  # others may be used elsewhere
+        if isinstance(old, _ThreadHandler):  # other handlers may be used elsewhere
             old.close()
     root.addHandler(handler)
     root.setLevel(level.upper())
@@ -80,28 +80,28 @@ def configure(
 
 def _stderr_handler() -> logging.Handler:
     try:
-        return _BesideHandler(sys.stderr.fileno())
-    except UnsupportedOperation:  # an embedder has put an object of its own there
+        return _ThreadHandler(sys.stderr.fileno())
+    except UnsupportedOperation:  # an embedding program has replaced it
         return logging.StreamHandler()
 
 
-class _BesideHandler(logging.Handler):
-    """Hands lines over to :class:`LogLines`, whatever becomes of them there."""
+class _ThreadHandler(logging.Handler):
+    """Hands lines over to :class:`LogLines`."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._lines = LogLines(descriptor, self._tell_lost)
-        self._patience_s = _FLUSH_S
+        self._lines = LogLines(descriptor, self._format_lost)
+        self._flush_timeout_s = _FLUSH_S
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._lines.put(self._encode(record))
-        except Exception:  # noqa: BLE001 - what is logged must not hurt whoever logs it
+        except Exception:  # noqa: BLE001 - logging must not fail its caller
             self.handleError(record)
 
     def flush(self) -> None:
-        if not self._lines.flush(self._patience_s):
-            self._patience_s = 0.0  # the end of a process asks more than once
+        if not self._lines.flush(self._flush_timeout_s):
+            self._flush_timeout_s = 0.0  # the end of a process flushes more than once
 
     def close(self) -> None:
         self._lines.close()
@@ -110,7 +110,7 @@ class _BesideHandler(logging.Handler):
     def _encode(self, record: logging.LogRecord) -> bytes:
         return f"{self.format(record)}\n".encode(errors="backslashreplace")
 
-    def _tell_lost(self, count: int) -> bytes:
+    def _format_lost(self, count: int) -> bytes:
         text = "%d log lines were lost: their reader stalled"
         return self._encode(
             logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), exc_info=None)

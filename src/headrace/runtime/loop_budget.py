@@ -1,4 +1,4 @@
-"""Work that one task may do before others have a turn of the event loop."""
+"""A work budget: what a task may do before it yields to the event loop."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 
 class LoopBudget:
-    """Yields to the loop whenever so many units of work are used up: a few milliseconds' worth.
+    """Yields to the loop whenever ``units`` of work are spent: a few milliseconds' worth.
 
-    A unit is whatever the maker counts: names, rows, bytes. So it follows from the work alone, and not from a
-    clock, what is done in which turn. One piece of work is never split: it may exceed what is left.
+    The owner chooses the unit: names, rows, bytes. So the work alone decides what is done in which iteration,
+    not a clock. One piece of work is never split: it may exceed the rest of the budget.
     """
 
     __slots__ = ("_left", "_units")
@@ -19,10 +19,10 @@ class LoopBudget:
         self._units = self._left = units
 
     async def spend(self, units: int = 1) -> bool:
-        """Precede work of so many units, on a turn of its own if none are left.
+        """Spend ``units`` before work of that size; yield to the loop first if none are left.
 
         Returns:
-            Whether others ran meanwhile: what was looked at before may have changed.
+            Whether it yielded: state that was read before may have changed.
         """
         yields = self._left <= 0
         if yields:
@@ -32,5 +32,5 @@ class LoopBudget:
         return yields
 
     def note(self, units: int) -> None:
-        """Work of so many units was done besides: how much was not known before."""
+        """Spend ``units`` after work whose size was not known before."""
         self._left -= units

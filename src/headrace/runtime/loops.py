@@ -40,13 +40,14 @@ def run(main: Coroutine[Any, Any, T], *, kind: LoopKind = "auto", debug: bool = 
         return runner.run(main)
 
 
-#: How long a thread may keep the interpreter once another one wants it. The default of 5 ms is longer than a
+#: : How long a thread may use the interpreter while another one waits for it. The default of 5 ms is longer
+#: than a
 #: whole append takes: writer threads and gRPC threads would make the loop wait for it.
 SWITCH_INTERVAL_S: Final = 0.0005
 
 
 def share_interpreter() -> None:
-    """Let the threads of a server take turns quickly. For whole processes, not for embedding programs."""
+    """Switch between the threads of a server quickly. For whole processes, not for embedding programs."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 

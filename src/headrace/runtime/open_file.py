@@ -1,4 +1,4 @@
-"""Files that somebody keeps open for others, who may use them for the moment only."""
+"""Files that their owner keeps open, and that other components use for a moment."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class OpenFile:
-    """A descriptor of which the owner may let go at any time.
+    """A descriptor that its owner may close at any time.
 
-    Whoever is handed one asks for ``descriptor`` at each use and never keeps it: its number is another file's
-    as soon as it is closed.
+    A user reads ``descriptor`` at each use and never stores it: once closed, its number may be another
+    file's.
     """
 
     __slots__ = ("descriptor",)

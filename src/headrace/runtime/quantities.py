@@ -52,7 +52,7 @@ def _split(text: str, noun: str) -> tuple[str, str]:
 
 
 def _whole(text: str, number: str, factor: int) -> int:
-    """Multiply exactly: a float would lose the last bytes of a large size."""
+    """Multiply exactly: a float would round a large size."""
     digits, _, fraction = number.partition(".")
     value = int(digits + fraction) * factor
     scale: int = 10 ** len(fraction)

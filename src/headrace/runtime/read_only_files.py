@@ -1,4 +1,4 @@
-"""A door to the disk that opens inwards only: whatever would change a file is refused, whoever asks."""
+"""A file system without changes: every call that would change a file is refused."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class ReadOnlyFiles:
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
         if flags & _WRITING:
             _refuse(path)
-        # Of a pipe without a writer the opening would never return; what is read from one is an OSError.
+        # Without O_NONBLOCK, opening a pipe without a writer would never return. Reading one is an OSError.
         return self._files.open(path, flags | os.O_NONBLOCK, mode)

@@ -1,4 +1,4 @@
-"""Retries with a bound, a growing delay and jitter, so that a thousand clients do not come back as one."""
+"""Retries with a bound, a growing delay and jitter, so that a thousand clients do not retry at once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Retryable = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how patiently to try.
+    """How often to retry, and the back-off between attempts.
 
-    The n-th delay is ``initial_s * multiplier**n``, at most ``delay_max_s``, of which jitter keeps between
-    one half and all. ``attempts`` counts calls, not repetitions.
+    The n-th delay is ``initial_s * multiplier**n``, at most ``delay_max_s``, times a random
+    factor between one half and one. ``attempts`` counts calls, not repetitions.
     """
 
     initial_s: float = 0.1
@@ -36,7 +36,7 @@ class RetryPolicy:
     def delay_s(self, failures: int, chance: float) -> float:
         """Return the seconds to wait after the given number of failures; ``chance`` is in [0, 1)."""
         assert failures >= 1
-        # The exponent is capped: 2.0 ** 1024 overflows, and a patient policy may well get there.
+        # The exponent is capped: 2.0 ** 1024 overflows, and a policy may have that many attempts.
         full = min(self.initial_s * self.multiplier ** min(failures - 1, 64), self.delay_max_s)
         return full * (0.5 + 0.5 * chance)
 
@@ -56,7 +56,7 @@ async def retry(
         fn: makes one attempt. If its outcome can be unknown, it carries an identity.
         entropy: jitter.
         retryable: error class(es) or a predicate. The default is the family that says "wait, send again".
-        on_retry: told failures so far, the last error and the delay in seconds, before each wait.
+        on_retry: called before each wait with failures so far, the last error and the delay in seconds.
 
     Raises:
         Exception: the last one of ``fn``, unchanged.

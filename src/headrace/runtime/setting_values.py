@@ -1,7 +1,6 @@
-"""One value of a setting: from what TOML, the environment or a caller gave to the declared type, or a clear
-refusal.
+"""One value of a setting: from TOML, the environment or a caller to the declared type, or an error.
 
-Text is accepted for every type, since the environment knows nothing else; names that end in ``_bytes``,
+Text is accepted for every type, since the environment has nothing else; names that end in ``_bytes``,
 ``_ms`` or ``_s`` (also before ``_max``, ``_min``) take quantities with units: ``64 MiB``, ``30 s``.
 """
 

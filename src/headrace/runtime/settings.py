@@ -20,8 +20,8 @@ raises InvalidArgumentError.
 
 Constructing a class directly checks nothing: a test may want a frame of 64 bytes. ``validate`` does.
 
-What no operator would turn is ``internal``: tests and simulation choose it as they do a setting, but it is
-read from nowhere and stands on no reference page.
+A value that no operator would change is ``internal``: tests and simulation choose it like a setting, but it
+is not read from any source and not on the reference page.
 """
 
 from __future__ import annotations

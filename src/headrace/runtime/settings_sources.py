@@ -1,5 +1,4 @@
-"""Where settings come from: a TOML file, then the environment, then explicit overrides; nothing unknown is
-ignored.
+"""Loads settings from a TOML file, then the environment, then explicit overrides; unknown ones are refused.
 
     data_dir = "/var/lib/headrace"
 

@@ -1,4 +1,4 @@
-"""Turns what ``statistics()`` answers into JSON values, whatever its class, and never without bound."""
+"""Converts results of ``statistics()`` of any class into JSON values, within bounds."""
 
 from __future__ import annotations
 

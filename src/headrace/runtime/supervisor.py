@@ -1,6 +1,4 @@
-"""One life cycle for all background work: no task is lost, no failure is silent, stopping waits for
-everybody.
-"""
+"""One life cycle for all background work: no task is lost, no failure is silent, a stop waits for all."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ OnFailure = Callable[[str, BaseException], None]
 
 _logger = logging.getLogger(__name__)
 
-#: Seconds after which ``stop`` names, again and again, the tasks that have not ended.
-STOP_PATIENCE_S: Final = 10.0
+#: Seconds after which ``stop`` logs, repeatedly, the tasks that have not ended.
+STOP_WARNING_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -62,7 +60,7 @@ class Supervisor:
             raise ClosedError(f"{self.name} is stopped; {name} was not started")
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # it is over: what is left of a program is being taken down
+        except RuntimeError:  # the program is ending
             coroutine.close()
             raise
         task = loop.create_task(coroutine, name=f"{self.name}/{name}")
@@ -72,12 +70,12 @@ class Supervisor:
         return task
 
     async def stop(self) -> None:
-        """Cancel every task and wait until all have ended. Idempotent; may be called by several at once.
+        """Cancel every task and wait until all have ended. Idempotent; concurrent calls are allowed.
 
-        Each is cancelled once, however long it takes to end: a second cancellation would cut off what the
-        first one began, and leave files open that it was about to close.
+        Each task is cancelled once, however long it takes to end: a second cancellation would interrupt the
+        clean-up after the first one, and leave files open.
 
-        A task of this supervisor may call it: that task itself is left alone (it is ending anyway).
+        A task of this supervisor may call it: that task is not cancelled (it is ending anyway).
         """
         self._stopped = True
         me = asyncio.current_task()
@@ -86,9 +84,9 @@ class Supervisor:
                 if task not in self._cancelled:
                     self._cancelled.add(task)
                     task.cancel()
-            _, stubborn = await asyncio.wait(others, timeout=STOP_PATIENCE_S)
-            if stubborn:
-                names = ", ".join(task.get_name() for task in others if task in stubborn)
+            _, running = await asyncio.wait(others, timeout=STOP_WARNING_S)
+            if running:
+                names = ", ".join(task.get_name() for task in others if task in running)
                 _logger.warning("%s: still waiting for tasks that do not end: %s", self.name, names)
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:

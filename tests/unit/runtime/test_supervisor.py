@@ -115,7 +115,7 @@ async def test_nothing_is_started_after_stop_and_the_coroutine_is_closed():
 
 @pytest.mark.parametrize("stops", [1, 2])
 async def test_a_task_that_takes_long_to_end_is_named_and_not_cut_off(monkeypatch, caplog, stops):
-    monkeypatch.setattr(supervisor_module, "STOP_PATIENCE_S", 0.01)
+    monkeypatch.setattr(supervisor_module, "STOP_WARNING_S", 0.01)
     may_end, closed = asyncio.Event(), []
 
     async def thorough():

@@ -66,7 +66,7 @@ def make_server(tmp_path, files, **changes):
 
 async def test_a_start_that_is_given_up_may_take_its_time_to_end(monkeypatch):
     """A second cancellation would cut off what the first one began: to stop what was started."""
-    monkeypatch.setattr(supervisor, "STOP_PATIENCE_S", 0.02)
+    monkeypatch.setattr(supervisor, "STOP_WARNING_S", 0.02)
     told, steps = asyncio.Event(), []
 
     class SlowServer:
@@ -85,7 +85,7 @@ async def test_a_start_that_is_given_up_may_take_its_time_to_end(monkeypatch):
 async def test_a_signal_during_the_start_notices_a_call_that_hangs(tmp_path, monkeypatch):
     """Or the process would wait for that thread for ever, at its very end."""
     monkeypatch.setattr(data_plane, "_THREADS_END_S", 0.5)
-    monkeypatch.setattr(supervisor, "STOP_PATIENCE_S", 0.5)  # the two are the same by default
+    monkeypatch.setattr(supervisor, "STOP_WARNING_S", 0.5)  # the two are the same by default
     first = make_server(tmp_path, Files(chunks="fail"))
     await first.start()
     name = next(f"s/{n}" for n in range(100) if container_of(f"s/{n}", 2) == 0)
