@@ -208,7 +208,8 @@ class Life:
     def look(self):
         home, store = self.home, self.store
         assert not self.living
-        assert (home.budget.used(*Lane), home.budget.charged, home.budget.waiting) == (0, 0, 0)
+        assert (home.budget.used(*Lane), home.budget.waiting) == (0, 0)
+        assert home.budget.unsent_bytes == home.budget.objects_bytes == 0
         assert (home.waiting_reads.total, home.waiting_refusals.total, home.writers.total) == (0, 0, 0)
         assert sum(target.users for target in store.targets) == 0
         assert (store.results_out, store.capacity_waiters) == (0, [])

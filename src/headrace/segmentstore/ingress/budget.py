@@ -7,10 +7,12 @@ lane wait only for each other. What cannot wait, because the memory is taken, is
     REQUESTS          an eighth    large requests, from the beginning of their wire frame to their end
     SMALL_REQUESTS    an eighth    the others
     REPLIES           an eighth    large replies about tables, until their last byte has left
-    charges           a quarter    unsent replies; waiting reads and refusals; writers
+    unsent            an eighth    charges for replies that clients have not taken
+    objects           an eighth    charges for waiting reads and refusals, and for writers
     shared            a quarter    for the lane, or the charges, that needs it first
 
-So neither clients of one lane nor a stalled container block another lane. A lease whose lane is empty is
+So neither clients of one lane nor a stalled container block another lane, and clients that take no replies
+cost others neither reads nor writers. A lease whose lane is empty is
 always granted. A lease that grows waits in front of those that have nothing; when all leases of a lane wait
 to grow, the first of them is granted beyond the bound, since it needs nothing further to end. Thus one lease
 of a lane at most is beyond it.
@@ -80,7 +82,7 @@ class Lease:
 
 
 class _Part:
-    """One lane, or the charges."""
+    """One lane, or one kind of charges."""
 
     __slots__ = ("growing", "leases", "reserve", "used", "waiting")
 
@@ -105,7 +107,8 @@ class ByteBudget:
     def __init__(self, bytes_max: int, on_waiting: Callable[[], None] = lambda: None) -> None:
         eighth = bytes_max // _PARTS
         self._lanes: Final = tuple(_Part(eighth) for _ in Lane)
-        self._charges: Final = _Part(2 * eighth)
+        self._unsent: Final = _Part(eighth)
+        self._objects: Final = _Part(eighth)
         self._shared_max = bytes_max - (len(Lane) + 2) * eighth
         self._shared = 0
         self._idle: dict[Lease, Callable[[], None]] = {}
@@ -118,7 +121,7 @@ class ByteBudget:
 
     def begin(self, lane: Lane, owner: LeaseOwner, size: int, on_granted: Callable[[], None]) -> Lease:
         """Return a lease, which may have to wait: then ``on_granted`` is called later."""
-        part = self._lanes[lane]
+        part, size = self._lanes[lane], max(1, size)  # a lease of nothing could neither wait nor be dropped
         lease = Lease(part, owner, on_granted)
         if part.growing or part.waiting or not self._make_free(part, size):
             self._wait(lease, size, part.waiting)
@@ -155,7 +158,7 @@ class ByteBudget:
         """Release ``lease``, or what it waits for. Idempotent."""
         if lease.wanted:
             self._stop_waiting(lease)
-        if lease.size:
+        if lease in lease.part.leases:
             self._idle.pop(lease, None)
             self._drop(lease)
         self.serve()
@@ -183,8 +186,8 @@ class ByteBudget:
         """
         size = lease.size
         self._drop(lease)
-        if self._fits(self._charges, size):
-            lease.part = self._charges
+        if self._fits(self._unsent, size):
+            lease.part = self._unsent
         self._grant(lease, size)
         self.serve()
 
@@ -208,11 +211,14 @@ class ByteBudget:
             if not self._idle:
                 own = lease in part.leases and lease not in part.growing
                 return len(part.leases) == len(part.growing) + own  # no other lease would end without growing
-            idle, on_ended = next(iter(self._idle.items()))
-            del self._idle[idle]
-            self._drop(idle)
-            on_ended()
+            self._end_idle()
         return True
+
+    def _end_idle(self) -> None:
+        lease, on_ended = next(iter(self._idle.items()))
+        del self._idle[lease]
+        self._drop(lease)
+        on_ended()
 
     def _fits(self, part: _Part, more: int) -> bool:
         after = part.used + more - part.reserve
@@ -250,16 +256,33 @@ class ByteBudget:
 
     # -------------------------------------------------------------------------------------- charges
 
-    def charge(self, size: int) -> None:
-        """Count ``size`` bytes more, or less if negative, without waiting."""
-        self._count(self._charges, size)
+    def charge_unsent(self, size: int) -> None:
+        """Count ``size`` bytes of replies more, or less if negative, without waiting."""
+        self._charge(self._unsent, size)
+
+    def charge_objects(self, size: int) -> None:
+        """Count ``size`` bytes of small objects more, or less if negative, without waiting."""
+        self._charge(self._objects, size)
+
+    def _charge(self, part: _Part, size: int) -> None:
+        self._count(part, size)
         if size < 0:
             self.serve()
+        while self._idle and self._is_tight(part):
+            self._end_idle()
+
+    def _is_tight(self, part: _Part) -> bool:
+        return part.used > part.reserve and self._shared > self._shared_max
 
     @property
-    def tight(self) -> bool:
-        """Whether more is charged than the budget has for it."""
-        return self._charges.used > self._charges.reserve and self._shared > self._shared_max
+    def unsent_tight(self) -> bool:
+        """Whether more replies are unsent than the budget has for them."""
+        return self._is_tight(self._unsent)
+
+    @property
+    def objects_tight(self) -> bool:
+        """Whether more objects are charged than the budget has for them."""
+        return self._is_tight(self._objects)
 
     # -------------------------------------------------------------------------------------- stalls
 
@@ -269,7 +292,7 @@ class ByteBudget:
         To be called :data:`CHECKS_PER_STALL` times in ``stall_s`` while leases wait.
         """
         waiting = [lease for part in self._lanes for queue in (part.growing, part.waiting) for lease in queue]
-        for part in (*self._lanes, self._charges):
+        for part in (*self._lanes, self._unsent):
             for lease in list(part.leases if part.growing or part.waiting or part.excess else ()):
                 if lease.since is None or lease.wanted:
                     continue
@@ -287,8 +310,12 @@ class ByteBudget:
         return sum(self._lanes[lane].used for lane in lanes)
 
     @property
-    def charged(self) -> int:
-        return self._charges.used
+    def unsent_bytes(self) -> int:
+        return self._unsent.used
+
+    @property
+    def objects_bytes(self) -> int:
+        return self._objects.used
 
     def check(self) -> None:
         """Assert that bytes are counted right, and that no lease waits without a reason."""
@@ -300,5 +327,5 @@ class ByteBudget:
             assert not queue or not self._idle
             assert not queue or not self._fits(part, (lease := next(iter(queue))).wanted - lease.size)
         assert self.waiting == sum(len(part.growing) + len(part.waiting) for part in self._lanes)
-        assert self._charges.used >= sum(lease.size for lease in self._charges.leases)
-        assert self._shared == sum(part.excess for part in (*self._lanes, self._charges))
+        assert self._unsent.used >= sum(lease.size for lease in self._unsent.leases)
+        assert self._shared == sum(part.excess for part in (*self._lanes, self._unsent, self._objects))

@@ -15,11 +15,11 @@ REFUSAL_BYTES: Final = 100
 """A refusal that waits, besides its wire frame."""
 
 SHARE_OF_EACH: Final = 64
-"""What a connection may have even while charges exceed their budget."""
+"""What a connection may have even while objects exceed their budget."""
 
 
 class ChargedKind:
-    """One kind, over all connections: each may have ``each_max``, or less while charges are tight."""
+    """One kind, over all connections: each may have ``each_max``, or less while objects are tight."""
 
     __slots__ = ("_each_max", "budget", "bytes", "total")
 
@@ -31,7 +31,7 @@ class ChargedKind:
     @property
     def limit(self) -> int:
         """How many one connection may have now."""
-        return min(SHARE_OF_EACH, self._each_max) if self.budget.tight else self._each_max
+        return min(SHARE_OF_EACH, self._each_max) if self.budget.objects_tight else self._each_max
 
 
 class Charges:
@@ -67,4 +67,4 @@ class Charges:
         self._bytes += size_bytes
         kind.total += count
         kind.bytes += size_bytes
-        kind.budget.charge(size_bytes)
+        kind.budget.charge_objects(size_bytes)

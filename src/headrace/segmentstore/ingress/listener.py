@@ -99,8 +99,7 @@ class Listener(ConnectionHome):
         totals.receive_bytes_lent = budget.used(Lane.FRAMES)
         totals.request_bytes = budget.used(Lane.REQUESTS, Lane.SMALL_REQUESTS)
         totals.table_reply_bytes = budget.used(Lane.REPLIES)
-        kinds = (self.waiting_reads, self.waiting_refusals, self.writers)
-        totals.unsent_bytes = budget.charged - sum(kind.bytes for kind in kinds)
+        totals.unsent_bytes = budget.unsent_bytes
         totals.memory_waits = budget.waits
         totals.waiting_reads = self.waiting_reads.total
         totals.waiting_refusals = self.waiting_refusals.total

@@ -117,7 +117,7 @@ class Outbox:
             return False
         unsent = self._count_unsent()
         return (
-            unsent > (0 if self._budget.tight else self._bytes_max)
+            unsent > (0 if self._budget.unsent_tight else self._bytes_max)
             or self._statistics.writes - self._clogged_at_write > UNSENT_WRITES_MAX
         )
 
@@ -129,7 +129,7 @@ class Outbox:
     @property
     def tight(self) -> bool:
         """Whether all connections together have so much unsent that answers should be small."""
-        return self._budget.tight
+        return self._budget.unsent_tight
 
     # -------------------------------------------------------------------------------------- sending
 
@@ -294,7 +294,7 @@ class Outbox:
         charged = max(0, unsent - self._large_bytes)
         if charged != self._charged_bytes:
             change, self._charged_bytes = charged - self._charged_bytes, charged
-            self._budget.charge(change)
+            self._budget.charge_unsent(change)
         while results and results[0][0] <= sent_bytes:
             results.popleft()[1].release()
         return unsent

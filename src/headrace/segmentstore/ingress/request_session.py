@@ -69,8 +69,10 @@ class RequestSession:
         asyncio.get_running_loop().call_soon(self._start_next)
 
     def _start_next(self) -> None:
+        granted = self._next
         self._connection.unblock(ADMISSION)
-        self._end_next()  # if it was not started: something else may block it
+        if self._next is granted:  # it was not started: something else may block it
+            self._end_next()
 
     def _end_next(self) -> None:
         lease, self._next = self._next, None

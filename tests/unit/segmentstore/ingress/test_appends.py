@@ -164,7 +164,7 @@ async def test_more_refusals_than_can_be_remembered_close_the_connection(store):
 async def test_refusals_that_wait_are_bounded_over_all_writers_and_connections(store, monkeypatch):
     """A thousand writers with an append in flight each could have 65,536 of them each."""
     monkeypatch.setattr(charges, "SHARE_OF_EACH", 2)
-    home = FakeHome(store, IngressConfig(waiting_refusals_max=5, connection_bytes_max=10_000))
+    home = FakeHome(store, IngressConfig(waiting_refusals_max=5, connection_bytes_max=13_400))
     bound = home.waiting_refusals
     store.durable_at_once = False
     refused = b"".join(encode(c.ConditionalBlockEnd(WRITER, n, 99, b"", n)) for n in (2, 3, 4))
@@ -597,7 +597,7 @@ async def test_what_a_lost_client_sent_is_freed_at_once_and_not_when_the_collect
 
 async def test_writers_are_bounded_over_all_connections_and_few_are_always_allowed(store, monkeypatch):
     monkeypatch.setattr(charges, "SHARE_OF_EACH", 2)
-    home = FakeHome(store, IngressConfig(connection_bytes_max=2 * 9 * charges.WRITER_BYTES + 100))
+    home = FakeHome(store, IngressConfig(connection_bytes_max=9 * charges.WRITER_BYTES * 8 // 3 + 100))
     greedy, modest = Peer(home), Peer(home)
     names = [bytes(15) + bytes([n]) for n in range(100, 120)]
     for name in names[:10]:

@@ -215,23 +215,60 @@ def test_no_lane_keeps_others_out(budget, owners, lane):
             assert not owners[1].begin(60, other).waits
             assert not owners[2].begin(40, other).waits
             assert owners[3].begin(1, other).waits
-    budget.charge(200)
-    assert not budget.tight
+    budget.charge_unsent(100)
+    budget.charge_objects(100)
+    assert not budget.unsent_tight
+    assert not budget.objects_tight
 
 
-def test_charges_keep_nobody_out_and_are_tight_only_beyond_their_own(budget, owners):
-    budget.charge(400)
-    assert not budget.tight
-    budget.charge(1)
-    assert budget.tight
-    budget.charge(5000)
+@pytest.mark.parametrize("kind", ["unsent", "objects"])
+def test_charges_keep_nobody_out_and_are_tight_only_beyond_their_own(budget, owners, kind):
+    other = "objects" if kind == "unsent" else "unsent"
+    charge, charge_other = getattr(budget, f"charge_{kind}"), getattr(budget, f"charge_{other}")
+
+    def tight():
+        return getattr(budget, f"{kind}_tight"), getattr(budget, f"{other}_tight")
+
+    charge(300)
+    assert tight() == (False, False)
+    charge(1)
+    assert tight() == (True, False)
+    charge(5000)
+    charge_other(100)
+    assert tight() == (True, False), "they have their own"
+    charge_other(1)
+    assert tight() == (True, True)
     for lane in Lane:
         assert not owners[0].begin(99, lane).waits
         assert owners[1].begin(2, lane).waits
     assert budget.waiting == 4
-    budget.charge(-5100)
+    charge(-5100)
     assert budget.waiting == 0
-    assert not budget.tight
+    assert tight() == (False, False)
+    charge(-201)
+    charge_other(-101)
+
+
+def test_charges_are_not_tight_while_idle_leases_hold_their_bytes(budget, owners):
+    idle = owners[0].begin(ALONE)
+    owners[0].set_idle(idle)
+    budget.charge_unsent(150)
+    assert not budget.unsent_tight
+    assert owners[0].gave_back == 1
+    assert budget.used(FRAMES) == 0
+
+
+@pytest.mark.parametrize("lane", Lane)
+def test_leases_of_nothing_end_as_others_do(budget, owners, lane):
+    budget.end(owners[0].begin(0, lane))
+    full = owners[0].begin(5000, lane)
+    assert not full.waits, "it is alone"
+    waiting = owners[1].begin(0, lane)
+    assert waiting.waits
+    budget.end(waiting)
+    budget.end(full)
+    assert owners[1].granted == budget.used(lane) == budget.waiting == 0
+    assert not owners[2].begin(5000, lane).waits, "it is alone again"
 
 
 def test_what_is_anybodys_goes_to_whoever_comes_first(budget, owners):
@@ -249,16 +286,16 @@ def test_what_waits_for_others_is_set_aside_as_long_as_there_is_room(budget, own
     d.begin(200, SMALL)
     e.begin(90, SMALL)
     budget.convert_to_charge(leases[0])
-    assert (d.granted, budget.charged, budget.used(SMALL)) == (0, 150, 150)
+    assert (d.granted, budget.unsent_bytes, budget.used(SMALL)) == (0, 150, 150)
     budget.convert_to_charge(leases[1])
-    assert (d.granted, budget.charged) == (1, 300)
-    budget.charge(100)
+    assert (d.granted, budget.unsent_bytes) == (1, 300)
+    budget.charge_unsent(100)
     last = a.begin(60, REQUESTS)
     budget.convert_to_charge(last)
     assert budget.used(REQUESTS) == 60, "there is no room for it beside the lanes"
     for lease in (*leases, last):
         budget.end(lease)
-    assert budget.charged == 100
+    assert budget.unsent_bytes == 100
 
 
 # ------------------------------------------------------------------------------------------- overdue
@@ -325,24 +362,24 @@ def test_who_waits_for_more_is_not_overdue(budget, owners):
 
 
 def test_things_of_a_kind_are_bounded_for_each_and_beyond_the_budget_by_a_share(budget):
-    kind = ChargedKind(budget, each_max=100)
+    kind = ChargedKind(budget, each_max=75)  # of 300 bytes that they may take
     one, other = Charges(kind), Charges(kind)
     while not one.full:
         one.add(3)
-    assert (one.count, kind.total, kind.bytes, budget.charged) == (100, 100, 300, 300)
+    assert (one.count, kind.total, kind.bytes, budget.objects_bytes) == (75, 75, 225, 225)
     for _ in range(SHARE_OF_EACH - 1):
         other.add(3)
-    assert budget.tight
+    assert budget.objects_tight
     assert not other.full
     other.add(3)
     assert other.full
-    one.remove(60, 180)
+    one.remove(50, 150)
     assert not other.full
     one.close()
     one.remove(1, 3)
     one.close()
     assert one.full
-    assert (kind.total, kind.bytes, budget.charged) == (64, 192, 192)
+    assert (kind.total, kind.bytes, budget.objects_bytes) == (64, 192, 192)
 
 
 # ------------------------------------------------------------------------------------------ together
@@ -354,7 +391,8 @@ def test_whatever_happens_bytes_are_bounded_and_everybody_gets_some(seed):
     bytes_max = draw.choice((1, 800, 8000))
     budget = ByteBudget(bytes_max)
     largest = 300
-    asked, inside, resting, charged = {}, {}, {}, 0
+    asked, inside, resting, charged = {}, {}, {}, [0, 0]
+    charges = budget.charge_unsent, budget.charge_objects
 
     def settle():
         for lease in [lease for lease in asked if not lease.waits]:
@@ -390,16 +428,18 @@ def test_whatever_happens_bytes_are_bounded_and_everybody_gets_some(seed):
             budget.convert_to_charge(some)
             inside[some] = "grown"
         elif kind == 8:
-            change = draw.randrange(-min(charged, 500), 400)
-            charged += change
-            budget.charge(change)
+            kind = draw.randrange(2)
+            change = draw.randrange(-min(charged[kind], 500), 400)
+            charged[kind] += change
+            charges[kind](change)
         elif some is not None or asked:
             lease = some if some is not None and draw.random() < 0.8 else draw.choice([*asked, *inside])
             inside.pop(lease, None)
             asked.pop(lease, None)
             budget.end(lease)
         settle()
-    budget.charge(-charged)
+    for kind in range(2):
+        charges[kind](-charged[kind])
     settle()
     while inside:
         lease = next(iter(inside))
@@ -409,4 +449,4 @@ def test_whatever_happens_bytes_are_bounded_and_everybody_gets_some(seed):
     assert not asked, "everybody had a turn"
     for lease in resting:
         budget.end(lease)
-    assert budget.used(*Lane) == budget.charged == budget.waiting == 0
+    assert budget.used(*Lane) == budget.unsent_bytes == budget.objects_bytes == budget.waiting == 0

@@ -156,7 +156,7 @@ async def test_reads_that_wait_are_bounded_over_all_connections_and_few_are_alwa
     store, monkeypatch
 ):
     monkeypatch.setattr(charges, "SHARE_OF_EACH", 2)
-    bytes_max = 2 * 20 * charges.READ_BYTES - 100  # half of it for such things
+    bytes_max = 20 * charges.READ_BYTES * 8 // 3 - 100  # three eighths of it for such things
     home = FakeHome(store, IngressConfig(waiting_reads_max=50, connection_bytes_max=bytes_max))
     greedy, modest, late = Peer(home), Peer(home), Peer(home)
     assert await modest.ask(read(0)) == []
@@ -252,13 +252,12 @@ async def test_a_read_whose_bytes_are_gone_when_its_turn_comes_keeps_nobody_wait
 
 
 def unsent(home):
-    """Return what is charged beside reads that wait."""
-    return home.budget.charged - home.waiting_reads.bytes
+    return home.budget.unsent_bytes
 
 
 async def test_many_slow_clients_together_hold_little(store):
     """Each is within its own bound; what counts is the sum."""
-    home = FakeHome(store, IngressConfig(write_buffer_bytes_max=4 * MIB, connection_bytes_max=20 * MIB))
+    home = FakeHome(store, IngressConfig(write_buffer_bytes_max=4 * MIB, connection_bytes_max=27 * MIB))
     store.add("s", bytes(6 * MIB))
     slow = [Peer(home) for _ in range(20)]
     for peer in slow:

@@ -171,7 +171,7 @@ async def test_clients_that_take_no_replies_keep_requests_out_for_a_while_and_no
     for peer in peers:
         peer.transport.abort()
     await pass_time(10)
-    assert home.budget.used(*Lane) == home.budget.charged == home.budget.waiting == 0
+    assert home.budget.used(*Lane) == home.budget.unsent_bytes == home.budget.waiting == 0
     await home.supervisor.stop()
 
 
@@ -296,5 +296,5 @@ async def test_among_many_hostile_clients_the_memory_is_bounded_and_nobody_starv
     assert home.budget.waiting == 0
     good.peer.transport.abort()
     await pass_time(10)
-    assert home.budget.used(*Lane) == home.budget.charged == 0
+    assert home.budget.used(*Lane) == home.budget.unsent_bytes == 0
     await home.supervisor.stop()

@@ -86,7 +86,7 @@ async def open_home(store):
             peer.transport.abort()
         await settle(home)
         await home.supervisor.stop()
-        assert home.room == home.requests == home.waiting == home.budget.charged == 0
+        assert home.room == home.requests == home.waiting == home.budget.unsent_bytes == 0
         assert all(peer.lost for peer in home.peers)
 
 
@@ -277,7 +277,7 @@ async def test_requests_whose_replies_wait_leave_the_room_of_requests_to_others(
     await ask_all(home, [get(n, *range(3)) for n in range(5)])
     assert home.waiting == 4
     assert home.requests == 0
-    assert home.budget.charged > 0, "they are counted all the same"
+    assert home.budget.unsent_bytes > 0, "they are counted all the same"
     peer = home.peer()
     peer.feed(*[get(n, *range(3)) for n in range(1, 6)])
     await settle(home)
