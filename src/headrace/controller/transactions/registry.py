@@ -18,6 +18,7 @@ from headrace.controller.store.rows.epoch_row import SegmentRecord
 from headrace.controller.store.rows.txn_row import TxnRow, TxnState, decode_txn, encode_txn
 from headrace.controller.transactions.txn_ids import epoch_of_txn
 from headrace.errors import MetadataConflictError, UnknownOutcomeError
+from headrace.runtime.loop_budget import LoopBudget
 
 _UID_BYTES: Final = 16
 _SCAN_ROWS: Final = 1000
@@ -184,12 +185,13 @@ class Registry:
 
     async def _scan(self, shard: bytes, of_stream: bytes = b"") -> AsyncIterator[Txn]:
         """Read the table that ``shard`` leads to: all of it, or what belongs to one stream."""
-        token = b""
+        token, budget = b"", LoopBudget(_SCAN_ROWS)
         while (page := await self._store.scan(txns_table(shard), token, _SCAN_ROWS)).rows:
             for key, row in page.rows:
                 if key.startswith(of_stream):
                     yield self._learn(key[:_UID_BYTES], int.from_bytes(key[_UID_BYTES:], "big"), row)
             token = page.token
+            await budget.spend(len(page.rows))  # reading a table of this process yields nowhere
 
     def _wrote(self, txn: Txn, row: TxnRow, version: int) -> None:
         self._adopt(txn, row, version)

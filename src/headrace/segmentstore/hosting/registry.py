@@ -97,6 +97,8 @@ class ContainerRegistry:
         """Containers that start, run, or fail."""
         self._ending: dict[SegmentContainer, asyncio.Task[None]] = {}
         """Containers that stop, until they have ended, also after callers have stopped waiting."""
+        self._stalled: set[asyncio.Task[None]] = set()
+        """Those of them that did not end within the timeout: it is not granted again."""
         self._restarts = dict.fromkeys(range(container_count), 0)
         self._failures = dict.fromkeys(range(container_count), "")
         self._supervisor = Supervisor("containers")
@@ -221,6 +223,7 @@ class ContainerRegistry:
             _logger.error("container %d does not end (%s): its log is stalled", container_id, failure)
             self._failures[container_id] = f"{failure}; its log is stalled"
             if not without_timeout:
+                self._stalled.add(ending)
                 return False
             self._failures[container_id] += ", the next start waits for it"
             await asyncio.wait([ending])
@@ -289,9 +292,10 @@ class ContainerRegistry:
     async def _wait_all_ended(self) -> bool:
         """Wait for containers that stop; return False if none ended within the timeout."""
         while self._ending:
+            endings = list(self._ending.values())
             ended, left = await asyncio.wait(
-                list(self._ending.values()),
-                timeout=self._stop_timeout_s,
+                endings,
+                timeout=0 if self._stalled.issuperset(endings) else self._stop_timeout_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if not ended:

@@ -6,6 +6,7 @@ import pytest
 from headrace.controller.store.contract import ABSENT, Row, Write
 from headrace.controller.store.tables import TableStore, _Update, take_joined
 from headrace.errors import (
+    AnswerTooLargeError,
     ConnectionLostError,
     ContainerOfflineError,
     InvalidArgumentError,
@@ -35,6 +36,20 @@ async def test_updates_that_wait_for_each_other_are_sent_together(store, segment
     assert segments.calls["table_update"] <= 3
     assert store.statistics().updates == 500
     assert store.statistics().tables_active == 0
+
+
+async def test_rows_that_do_not_fit_one_reply_are_read_in_several(store, segments):
+    get = segments.table_get
+
+    async def get_at_most_three(segment, keys):
+        if len(keys) > 3:
+            raise AnswerTooLargeError(1000 * len(keys), 3000)
+        return await get(segment, keys)
+
+    segments.table_get = get_at_most_three
+    keys = [b"%d" % n for n in range(11)]
+    await store.update("t", [Write(key, b"v" + key) for key in keys])
+    assert [row.value for row in await store.get_many("t", keys)] == [b"v" + key for key in keys]
 
 
 async def test_updates_of_different_tables_do_not_wait_for_each_other(store, segments):

@@ -600,6 +600,20 @@ async def test_a_first_start_that_fails_does_not_wait_for_ever_for_a_log_that_ha
     assert not world.registry.is_stalled
 
 
+async def test_a_first_start_that_fails_waits_once_for_a_log_that_hangs():
+    world = World(1, c0=[WalWriteError("EIO")])
+    world.registry._stop_timeout_s = 10
+    answer = world.let_stop_hang(0)
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    with pytest.raises(WalWriteError):
+        await world.registry.start()
+    assert 10 <= loop.time() - before < 15
+    answer.set()
+    await world.registry.stop()
+    assert not world.registry.is_stalled
+
+
 async def test_a_restart_waits_for_a_log_that_hangs_and_tells_so():
     world = World(1)
     world.registry._stop_timeout_s = 0.02
