@@ -10,12 +10,7 @@ from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.txn_ids import generalised_id
 from headrace.controller.workflows.transactions import PingOutcome, Status, Transactions
-from headrace.errors import (
-    HeadraceError,
-    NoSuchStreamError,
-    NoSuchTransactionError,
-    TransactionStateError,
-)
+from headrace.errors import HeadraceError, NoSuchStreamError, NoSuchTransactionError, TransactionStateError
 from headrace.rpc.convert import segment_range_to_message, txn_id_from_message, txn_id_to_message
 from headrace.rpc.generated import controller_pb2 as pb
 
