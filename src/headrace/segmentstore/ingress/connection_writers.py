@@ -147,7 +147,7 @@ class ConnectionWriters:
         self._connection.on_error(command, error)
 
     def _wait(self, command: SetupAppend, step: Callable[[SetupAppend], Awaitable[bool]]) -> bool:
-        """Run ``step`` in a task; SETUP blocks until then. ``step`` returns whether another step follows."""
+        """Run ``step`` in a task; SETUP blocks until it is done. It returns whether another step follows."""
         try:
             self._setup = self._home.supervisor.spawn("setup", self._finish(command, step))
         except ClosedError:

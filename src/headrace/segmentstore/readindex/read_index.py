@@ -335,8 +335,8 @@ class ContainerReadIndex:
                         raise
                     gone.append(plan.redirect)
                     if self._indexes.get(plan.index.state) is plan.index:
-                        assert plan.index.parked is not None  # it was reached through its merge
-                        await self._wait(plan.index.parked, offset)
+                        assert plan.index.merge_waiters is not None  # it was reached through its merge
+                        await self._wait(plan.index.merge_waiters, offset)
                     continue
                 check_read(segment, offset, length_max)
                 if not data:

@@ -54,8 +54,8 @@ class SegmentIndex:
         "_number",
         "end",
         "entries",
+        "merge_waiters",
         "merged_into",
-        "parked",
         "redirects",
         "start",
         "state",
@@ -75,7 +75,7 @@ class SegmentIndex:
         self.entries = IndexEntries()
         self.redirects: Redirects[SegmentIndex] = Redirects()
         self.merged_into: Redirect[SegmentIndex] | None = None
-        self.parked: TailWaiters | None = None
+        self.merge_waiters: TailWaiters | None = None
         """Of a merge source: reads that found it removed and wait until its merge is complete."""
         self.waiters = TailWaiters()
         self.start = state.start_offset
@@ -312,7 +312,7 @@ class SegmentIndex:
             self.append(offset, memoryview(b"".join(pieces)))
         self.redirects.push(redirect)
         source.merged_into = redirect
-        source.parked = TailWaiters()
+        source.merge_waiters = TailWaiters()
 
     def complete_merge(self, redirect: Redirect[SegmentIndex]) -> None:
         """Storage has joined the source: move its extents to this segment, without copying a byte."""
@@ -337,8 +337,8 @@ class SegmentIndex:
             else:
                 cache.set_essential(block)
                 self._count_unstored(end - max(offset, self.stored))
-        assert source.parked is not None
-        source.parked.wake_all()
+        assert source.merge_waiters is not None
+        source.merge_waiters.wake_all()
 
     def forget_entries(self) -> None:
         """Remove all entries without freeing their extents, which have another owner now."""
@@ -349,8 +349,8 @@ class SegmentIndex:
     def fail_readers(self, error: HeadraceError) -> None:
         """Fail the reads that wait for bytes, here and in sources of merges into this segment."""
         for redirect in self.redirects:
-            assert redirect.source.parked is not None
-            redirect.source.parked.fail_all(error)
+            assert redirect.source.merge_waiters is not None
+            redirect.source.merge_waiters.fail_all(error)
         self.waiters.fail_all(error)
 
     def close(self, extents_max: int) -> bool:

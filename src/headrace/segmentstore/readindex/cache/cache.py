@@ -27,10 +27,10 @@ from headrace.segmentstore.readindex.cache.block_layout import (
     order_within,
 )
 from headrace.segmentstore.readindex.cache.eviction_policy import (
-    DOOMED,
     ESSENTIAL,
     HISTORY,
     TAIL,
+    UNOWNED,
     CacheConfig,
     EvictionPolicy,
 )
@@ -166,7 +166,7 @@ class BlockCache:
         size = 1 << order
         self._orders[block] = order
         self._lengths[block] = 0
-        self.classes[block] = DOOMED
+        self.classes[block] = UNOWNED
         self.pins[block] = 1
         self.free_bytes -= BLOCK_BYTES << order
         self.pinned_blocks += size
@@ -242,14 +242,14 @@ class BlockCache:
         extent_class = self.classes[block]
         order = self._orders[block]
         assert order != NOT_A_HEAD
-        assert extent_class != DOOMED
+        assert extent_class != UNOWNED
         is_lent = self.pins[block]
         if extent_class != ESSENTIAL:
             self._queues[extent_class].remove(block, 1 << order)
             if not is_lent:
                 self.free_bytes -= BLOCK_BYTES << order
         if is_lent:
-            self.classes[block] = DOOMED
+            self.classes[block] = UNOWNED
         else:
             self._recycle(block, order)
 
@@ -297,7 +297,7 @@ class BlockCache:
         order = self._orders[block]
         needed = order_covering(max(1, self._lengths[block]))
         extent_class = self.classes[block]
-        assert extent_class != DOOMED
+        assert extent_class != UNOWNED
         if needed >= order:
             return
         surplus = (1 << order) - (1 << needed)
@@ -361,7 +361,7 @@ class BlockCache:
                 order = self._orders[block]
                 self.pinned_blocks -= 1 << order
                 extent_class = self.classes[block]
-                if extent_class == DOOMED:
+                if extent_class == UNOWNED:
                     self._recycle(block, order)
                 elif extent_class != ESSENTIAL:
                     self.free_bytes += BLOCK_BYTES << order
@@ -429,12 +429,12 @@ class BlockCache:
         blocks_of = {TAIL: 0, HISTORY: 0}
         pinned_blocks = evictable_blocks = 0
         for block, order in self.memory.heads(dict(self.layout.free_extents())):
-            assert queued.get(block, ESSENTIAL) == self.classes[block] % DOOMED
+            assert queued.get(block, ESSENTIAL) == self.classes[block] % UNOWNED
             if block in queued:
                 blocks_of[queued[block]] += 1 << order
                 if not self.pins[block]:
                     evictable_blocks += 1 << order
-            if self.classes[block] == DOOMED:
+            if self.classes[block] == UNOWNED:
                 assert self.pins[block]
             else:
                 assert self._owner_numbers[block] in self._evictions.owners

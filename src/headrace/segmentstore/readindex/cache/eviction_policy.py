@@ -21,8 +21,8 @@ from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 ESSENTIAL: Final = 0
 TAIL: Final = 1
 HISTORY: Final = 2
-DOOMED: Final = 3
-"""Freed while views of it are lent; its memory is reused when the last view is released."""
+UNOWNED: Final = 3
+"""Freed while views of it are lent, or lent without an owner; reused when the last view is released."""
 
 _BLOCKS_PER_TAIL: Final = 32
 """The soft bound grows by these with each segment that has unstored bytes: 128 KiB."""
