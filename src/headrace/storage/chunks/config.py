@@ -34,7 +34,7 @@ class SegmentStorageConfig:
         low=0.001,
         high=3600.0,
         simulate=(1.0,),
-        help="A provider call that takes longer counts as failed, its outcome as unknown.",
+        help="A provider call that takes longer counts as failed, its outcome as unknown; a read has a fifth of it.",
     )
     garbage_delay_s: float = tunable(
         60.0,
