@@ -34,7 +34,7 @@ class SegmentStorageConfig:
         low=0.001,
         high=3600.0,
         simulate=(1.0,),
-        help="A provider call that takes longer counts as failed, its outcome as unknown; a read has a fifth of it.",
+        help="A provider call that takes longer has failed, its outcome is unknown; a read has a fifth.",
     )
     garbage_delay_s: float = tunable(
         60.0,
