@@ -13,6 +13,7 @@ Table                           Key                                             
 ``finished-<day>``              stream uid + block of 1024 transaction counters     outcomes
 ``deleted``                     ``s`` or ``k`` + scope/name                         highest segment number
 ``counters``                    ``txn``                                             next free counter
+                                ``finished-<day>``                                  a day with such a table
 ==============================  ==================================================  =====================
 
 Members of a scope share one table, so that a scope is empty exactly when its table is. Details are spread
@@ -87,7 +88,16 @@ def finished_table(day: int) -> str:
 
 
 def finished_key(uid: bytes, block: int) -> bytes:
-    return uid + block.to_bytes(12, "big")
+    """A block of stream epoch 1024 or later takes three bytes more: older keys stay as they are."""
+    return uid + block.to_bytes(12 if block < 1 << 96 else 15, "big")
+
+
+def finished_day_key(day: int) -> bytes:
+    return finished_table(day).encode("ascii")
+
+
+def is_finished_day_key(key: bytes) -> bool:
+    return key.startswith(b"finished-")
 
 
 def deleted_key(kind: bytes, scope: str, name: str) -> bytes:

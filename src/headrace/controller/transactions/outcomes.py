@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.controller.store.contract import ABSENT, MetadataStore, Write
-from headrace.controller.store.layout import DAY_MS, finished_key, finished_table
+from headrace.controller.store.layout import (
+    COUNTERS,
+    DAY_MS,
+    finished_day_key,
+    finished_key,
+    finished_table,
+    is_finished_day_key,
+)
+from headrace.controller.store.rows.number_row import decode_counter, encode_counter
 from headrace.controller.store.rows.outcome_row import (
     BLOCK_BITS,
     BLOCK_IDS,
@@ -29,7 +37,6 @@ from headrace.errors import MetadataConflictError, NoSuchTableError, UnknownOutc
 from headrace.runtime.clock import Clock
 
 CACHED_ROWS_MAX: Final = 4096
-OLD_TABLES_TRIED: Final = 3
 _ATTEMPTS_MAX: Final = 100
 _SCAN_ROWS: Final = 1000
 
@@ -119,13 +126,18 @@ class Outcomes:
         return found
 
     async def sweep(self) -> None:
-        """Delete the tables of days whose outcomes may not be asked for any more."""
+        """Delete the tables of days whose outcomes may not be asked for any more.
+
+        The store does not list its tables; a row for each says which there are, however old.
+        """
         today = self._today()
-        for day in range(today - 1 - OLD_TABLES_TRIED, today - 1):
-            await self._store.delete_table(finished_table(day))
-            self._tables.discard(day)
-        for key in [key for key in self._cache if key[0] < today - 1]:
-            del self._cache[key]
+        for key, day in await self._listed_days():
+            if day < today - 1:
+                await self._store.delete_table(finished_table(day))
+                await self._store.update(COUNTERS, [Write(key, None)])
+                self._tables.discard(day)
+        for cached in [cached for cached in self._cache if cached[0] < today - 1]:
+            del self._cache[cached]
 
     # ---------------------------------------------------------------------------------- writing
 
@@ -174,11 +186,21 @@ class Outcomes:
 
     async def _create_table(self, day: int) -> None:
         if day not in self._tables:
+            await self._store.update(COUNTERS, [Write(finished_day_key(day), encode_counter(day))])
             await self._store.create_table(finished_table(day))
             self._tables.add(day)
             await self.sweep()
 
     # ---------------------------------------------------------------------------------- reading
+
+    async def _listed_days(self) -> list[tuple[bytes, int]]:
+        """Return (key of its row, day) of every table."""
+        days: list[tuple[bytes, int]] = []
+        token = b""
+        while (page := await self._store.scan(COUNTERS, token, _SCAN_ROWS)).rows:
+            days += [(key, decode_counter(row.value)) for key, row in page.rows if is_finished_day_key(key)]
+            token = page.token
+        return days
 
     async def _read(self, day: int, key: bytes) -> _Cached:
         try:

@@ -39,6 +39,9 @@ from headrace.runtime.supervisor import Supervisor
 _log = logger(__name__)
 
 ABORTS_AT_ONCE_MAX: Final = 64
+SWEEP_S: Final = 3600.0
+_ENDLESS_TASKS: Final = 2
+"""One waits for leases to run out, one for outcomes to be old."""
 _PATIENT: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1000)
 _TRANSIENT: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
 _ABORT_RETRY: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1)
@@ -90,6 +93,7 @@ class Transactions:
     async def start(self) -> None:
         """Take over every unfinished transaction: leases start anew, decisions are carried out."""
         self._supervisor.spawn("timeouts", self._timeouts.run())
+        self._supervisor.spawn("outcomes", self._forget_outcomes())
         txns = await self._context.registry.load()
         if txns:
             self._supervisor.spawn("recovery", self._recover(txns))
@@ -271,7 +275,7 @@ class Transactions:
 
     def busy(self) -> bool:
         """Whether transactions are being recovered, given up or aborted."""
-        return len(self._supervisor.statistics().running) > 1  # one task waits for leases to run out
+        return len(self._supervisor.statistics().running) > _ENDLESS_TASKS
 
     def statistics(self) -> dict[str, int]:
         """Return how many transactions are in each state, armed and being aborted."""
@@ -308,6 +312,15 @@ class Transactions:
         except HeadraceError as error:
             _log.warning("expiry is retried", txn=f"{txn.txn_id:032x}", error=str(error))
             self._timeouts.arm(txn, 1000)
+
+    async def _forget_outcomes(self) -> None:
+        """Delete old outcomes once an hour, also while no transaction begins or ends."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                await self._context.outcomes.sweep()
+            except HeadraceError as error:
+                _log.warning("old outcomes are deleted later", error=str(error))
 
     def _carry_out_abort(self, stream: Stream, txn: Txn) -> None:
         key = (txn.uid, txn.txn_id)

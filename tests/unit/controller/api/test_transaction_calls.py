@@ -3,7 +3,9 @@ import asyncio
 import grpc
 import pytest
 
-from headrace.errors import ContainerOfflineError, UnknownOutcomeError
+from headrace.controller.store.layout import DAY_MS, finished_table
+from headrace.controller.workflows import transactions
+from headrace.errors import ContainerOfflineError, NoSuchTableError, UnknownOutcomeError
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
@@ -257,3 +259,24 @@ async def test_five_hundred_transactions_at_once_all_commit_exactly_once(service
     data = content(service, 0) + content(service, 1)
     assert sorted(data.split(b">")[:-1]) == [b"<%03d" % number for number in range(500)]
     assert service.controller.transactions.statistics()["OPEN"] == 0
+
+
+async def test_an_idle_controller_forgets_old_outcomes(world, monkeypatch):
+    monkeypatch.setattr(transactions, "SWEEP_S", 0.01)
+    async with serve(world) as service:
+        await service.stub.createScope(pb.ScopeInfo(scope="s"))
+        await service.create_stream()
+        txn = await begin(service)
+        await commit(service, txn)
+        await settled(service, txn)
+        table = finished_table(world.clock.now_ms() // DAY_MS)
+        world.clock.now += 30 * DAY_MS
+
+        async def gone():
+            try:
+                await world.store.get(table, b"key")
+            except NoSuchTableError:
+                return True
+            return False
+
+        await eventually(gone)

@@ -2,7 +2,7 @@
 
 *Deleted*: the highest segment number a deleted stream or key-value table ever used, so that a later namesake
 numbers on and no late request about the old one can meet a segment of the new one. *Counter*: the next free
-value of a counter that is handed out in blocks.
+value of a counter that is handed out in blocks, or a day that has a table of its own.
 
 Source: ``docs/formats/controller-rows.md``, "D: deleted", "N: counter".
 """
