@@ -219,7 +219,7 @@ class RestRoutes:
             {
                 "scopeName": scope,
                 "readerGroupName": name,
-                "streamList": [position.stream for position in group.row.config.starts],
+                "streamList": [position.full_name for position in group.row.config.starts],
                 "onlineReaderIds": [],
             }
         )

@@ -215,7 +215,7 @@ async def test_reader_groups_are_listed_shown_and_deleted(web, controller):
     assert (await web.get("/scopes/demo/readergroups/billing")).json() == {
         "scopeName": "demo",
         "readerGroupName": "billing",
-        "streamList": ["audit"],
+        "streamList": ["s/audit"],
         "onlineReaderIds": [],
     }
     assert (await web.delete("/scopes/demo/readergroups/billing")).status_code == 204
