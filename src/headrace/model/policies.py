@@ -12,7 +12,9 @@ from typing import Final
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX
 
-SEGMENTS_MAX: Final = 100_000
+SEGMENTS_MAX: Final = 10_000
+"""Active at a time in one stream: an epoch and a plan to replace it must fit into one row of 1 MiB."""
+
 TAGS_MAX: Final = 127
 TAG_CHARS_MAX: Final = 255
 
@@ -62,6 +64,7 @@ class ScalingPolicy:
     @classmethod
     def by_event_rate(cls, target_rate: int, scale_factor: int = 2, segments_min: int = 1) -> ScalingPolicy:
         """Return the policy that aims at ``target_rate`` events/s per segment."""
+        _check_scale_factor(scale_factor)
         return cls(ScalingKind.EVENTS_PER_SECOND, target_rate, scale_factor, segments_min)
 
     @classmethod
@@ -69,7 +72,16 @@ class ScalingPolicy:
         cls, target_rate_kib: int, scale_factor: int = 2, segments_min: int = 1
     ) -> ScalingPolicy:
         """Return the policy that aims at ``target_rate_kib`` KiB/s per segment."""
+        _check_scale_factor(scale_factor)
         return cls(ScalingKind.KILOBYTES_PER_SECOND, target_rate_kib, scale_factor, segments_min)
+
+
+def _check_scale_factor(scale_factor: int) -> None:
+    """Raises InvalidArgumentError. Other clients of the protocol may store 0, which counts as 2."""
+    if scale_factor < 1:
+        raise InvalidArgumentError(
+            f"a scale factor of {scale_factor} allows no split: it is the most pieces of one, 2 or more"
+        )
 
 
 @dataclass(frozen=True, slots=True)

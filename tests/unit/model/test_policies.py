@@ -2,6 +2,7 @@ import pytest
 
 from headrace.errors import InvalidArgumentError
 from headrace.model.policies import (
+    SEGMENTS_MAX,
     RetentionKind,
     RetentionPolicy,
     ScalingKind,
@@ -27,9 +28,11 @@ def test_rates_are_per_segment_and_carry_their_unit_in_the_kind():
     "make",
     [
         lambda: ScalingPolicy.fixed(0),
-        lambda: ScalingPolicy.fixed(10**9),
+        lambda: ScalingPolicy.fixed(SEGMENTS_MAX + 1),
         lambda: ScalingPolicy.by_event_rate(0),
         lambda: ScalingPolicy.by_event_rate(1, -1),
+        lambda: ScalingPolicy.by_event_rate(1, 0),
+        lambda: ScalingPolicy.by_data_rate(1, 0),
         lambda: RetentionPolicy.by_time(-1),
         lambda: RetentionPolicy.by_time(5, 4),
         lambda: StreamConfiguration(tags=frozenset(str(number) for number in range(128))),
@@ -41,3 +44,9 @@ def test_rates_are_per_segment_and_carry_their_unit_in_the_kind():
 def test_what_cannot_be_kept_is_refused(make):
     with pytest.raises(InvalidArgumentError):
         make()
+
+
+def test_a_policy_of_another_client_is_read_though_ours_makes_none_like_it():
+    with pytest.raises(InvalidArgumentError, match="scale factor of 0"):
+        ScalingPolicy.by_event_rate(1, 0)
+    assert ScalingPolicy(ScalingKind.EVENTS_PER_SECOND, 1, 0, 1).scale_factor == 0

@@ -9,7 +9,7 @@ from headrace.cli.commands.stream_changes import delete_stream, scale_stream, se
 from headrace.cli.commands.stream_queries import describe_stream, list_streams
 from headrace.cli.output import print_json, progress
 from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
-from headrace.errors import StreamExistsError
+from headrace.errors import InvalidArgumentError, StreamExistsError
 from headrace.model.policies import (
     RetentionKind,
     RetentionPolicy,
@@ -73,7 +73,7 @@ def _register_create(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     rate.add_argument("--events-per-second", type=int, metavar="RATE", help=target)
     rate.add_argument("--kib-per-second", type=int, metavar="RATE", help=target)
     create.add_argument(
-        "--scale-factor", type=int, metavar="N", default=2, help="most pieces of one split (default: 2)"
+        "--scale-factor", type=int, metavar="N", help="with a rate: most pieces of one split (default: 2)"
     )
     keep = create.add_mutually_exclusive_group()
     age, size = "drop what is older, such as 7d or 12h", "drop the oldest beyond it, such as 100GiB"
@@ -147,10 +147,13 @@ def create_stream(chosen: argparse.Namespace) -> None:
     from headrace.runtime.quantities import parse_bytes, parse_duration_ms
 
     scope, stream = scoped(chosen.stream)
+    factor = 2 if chosen.scale_factor is None else chosen.scale_factor
     if chosen.events_per_second is not None:
-        scaling = ScalingPolicy.by_event_rate(chosen.events_per_second, chosen.scale_factor, chosen.segments)
+        scaling = ScalingPolicy.by_event_rate(chosen.events_per_second, factor, chosen.segments)
     elif chosen.kib_per_second is not None:
-        scaling = ScalingPolicy.by_data_rate(chosen.kib_per_second, chosen.scale_factor, chosen.segments)
+        scaling = ScalingPolicy.by_data_rate(chosen.kib_per_second, factor, chosen.segments)
+    elif chosen.scale_factor is not None:
+        raise InvalidArgumentError("--scale-factor needs --events-per-second or --kib-per-second")
     else:
         scaling = ScalingPolicy.fixed(chosen.segments)
     retention = RetentionPolicy.none()

@@ -9,6 +9,7 @@ from headrace.cli.output import print_columns, print_json
 from headrace.cli.verbs import confirm, connect, scoped
 from headrace.errors import InvalidArgumentError, NoSuchStreamError
 from headrace.model.key_space import FULL_RANGE, KeyRange, join_touching, split_evenly
+from headrace.model.policies import SEGMENTS_MAX
 
 if TYPE_CHECKING:  # the client is imported by the verb when it is executed: help is fast
     from headrace.client.blocking import BlockingClient
@@ -32,8 +33,8 @@ def _plan_scale(
     """Return the segments to seal and the ranges that follow them."""
     current = {each.segment_id: each.key_range for each in client.current_segments(scope, stream)}
     if chosen.segments is not None:
-        if chosen.segments < 1:
-            raise InvalidArgumentError(f"a stream has at least 1 segment, not {chosen.segments}")
+        if not 1 <= chosen.segments <= SEGMENTS_MAX:
+            raise InvalidArgumentError(f"a stream has 1 to {SEGMENTS_MAX} segments, not {chosen.segments}")
         return list(current), split_evenly(FULL_RANGE, chosen.segments)
     wanted = [chosen.split] if chosen.split is not None else list(dict.fromkeys(chosen.merge))
     for segment_id in wanted:
@@ -43,8 +44,8 @@ def _plan_scale(
                 f" {', '.join(map(str, current)) or 'none: the stream is sealed'}"
             )
     if chosen.split is not None:
-        if chosen.into < 2:
-            raise InvalidArgumentError(f"a segment is divided into 2 or more, not {chosen.into}")
+        if not 2 <= chosen.into <= SEGMENTS_MAX:
+            raise InvalidArgumentError(f"a segment is divided into 2 to {SEGMENTS_MAX}, not {chosen.into}")
         return wanted, split_evenly(current[chosen.split], chosen.into)
     joined = join_touching(current[segment_id] for segment_id in wanted)
     if len(wanted) < 2 or len(joined) != 1:

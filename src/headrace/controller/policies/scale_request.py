@@ -6,23 +6,13 @@ Source: protocol, "Scale".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from headrace.controller.store.rows.epoch_row import EpochRecord
 from headrace.controller.store.rows.stream_row import ScalePlan, StreamRow, StreamState
 from headrace.controller.streams.epochs import created_in
 from headrace.errors import InvalidArgumentError, PreconditionError, StreamBusyError, StreamSealedError
 from headrace.model.key_space import FULL_RANGE, KeyRange, any_overlap, join_touching, split_evenly
-from headrace.model.policies import StreamConfiguration
-
-SEGMENTS_PER_STREAM_MAX: Final = 10_000
-"""Active at a time: an epoch and a plan to replace it must fit into one row of 1 MiB."""
-
-
-def check_segment_count(config: StreamConfiguration) -> None:
-    """Raises InvalidArgumentError for a configuration that asks for too many segments."""
-    if config.scaling.segments_min > SEGMENTS_PER_STREAM_MAX:
-        raise InvalidArgumentError(f"a stream has at most {SEGMENTS_PER_STREAM_MAX} segments at a time")
+from headrace.model.policies import SEGMENTS_MAX
 
 
 def plan_scale(row: StreamRow, sealed: Sequence[int], ranges: Sequence[KeyRange], time_ms: int) -> ScalePlan:
@@ -45,10 +35,13 @@ def plan_scale(row: StreamRow, sealed: Sequence[int], ranges: Sequence[KeyRange]
     if missing or not sealed or len(set(sealed)) != len(sealed):
         raise PreconditionError(f"segments {missing or list(sealed)} are not active segments, each once")
     check_ranges([active[segment_id].key_range for segment_id in sealed], ranges)
-    if len(active) - len(sealed) + len(ranges) > SEGMENTS_PER_STREAM_MAX:
-        raise InvalidArgumentError(f"a stream has at most {SEGMENTS_PER_STREAM_MAX} segments at a time")
-    if len(active) - len(sealed) + len(ranges) < row.config.scaling.segments_min:
-        raise PreconditionError(f"fewer than {row.config.scaling.segments_min} segments would be left")
+    count, count_min = len(active) - len(sealed) + len(ranges), row.config.scaling.segments_min
+    if count > SEGMENTS_MAX:
+        raise InvalidArgumentError(f"{count} segments would be left: a stream has at most {SEGMENTS_MAX}")
+    if count < count_min:
+        raise PreconditionError(
+            f"{count} segments would be left: the stream's policy asks for {count_min} or more"
+        )
     return ScalePlan(row.epoch.epoch, tuple(sealed), tuple(ranges), max(0, time_ms))
 
 

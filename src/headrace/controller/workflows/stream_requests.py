@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.controller.context import ControllerContext
-from headrace.controller.policies.scale_request import check_segment_count
 from headrace.controller.streams.stream import Stream, sorted_cut
 from headrace.controller.workflows.create_stream import create_stream
 from headrace.controller.workflows.delete_stream import delete_stream
@@ -28,12 +27,10 @@ class StreamRequests:
 
     async def create(self, scope: str, name: str, config: StreamConfiguration) -> None:
         """See ``create_stream.create_stream``."""
-        check_segment_count(config)
         await create_stream(self._context, scope, name, config)
 
     async def update(self, scope: str, name: str, config: StreamConfiguration) -> None:
         """See ``update_stream.update_stream``; another active update raises StreamBusyError."""
-        check_segment_count(config)
         stream = await self._complete(scope, name)
         if stream.row.updating is not None and stream.row.updating != config:
             raise StreamBusyError(f"another update of {stream.full_name} is in progress")
