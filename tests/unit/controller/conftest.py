@@ -68,6 +68,7 @@ class Service:
     stub: controller_pb2_grpc.ControllerServiceStub
     batch: batch_commit_pb2_grpc.BatchCommitServiceStub
     world: World
+    channel: grpc.aio.Channel
 
     async def create_stream(self, stream="t", segments=1, scope="s", **fields):
         answer = await self.stub.createStream(stream_config(stream, segments, scope, **fields))
@@ -100,6 +101,7 @@ async def serve(world, **settings):
                     controller_pb2_grpc.ControllerServiceStub(channel),
                     batch_commit_pb2_grpc.BatchCommitServiceStub(channel),
                     world,
+                    channel,
                 )
         finally:
             await asyncio.get_running_loop().run_in_executor(None, server.stop)

@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.controller.api.auth import Authorizer, need_of
-from headrace.errors import HeadraceError, UnsupportedError
+from headrace.errors import HeadraceError, InvalidArgumentError, UnsupportedError
 from headrace.rpc.status import status_of
 from headrace.runtime.logs import logger
 
@@ -96,18 +97,16 @@ class GrpcServer:
         handler = handlers.get(snake_case(method.name))
         request = GetMessageClass(method.input_type)
         response = GetMessageClass(method.output_type)
-        serve = self._refuse(method.name) if handler is None else self._serve(method.name, handler)
-        return grpc.unary_unary_rpc_method_handler(
-            serve,
-            request_deserializer=request.FromString,
-            response_serializer=response.SerializeToString,
-        )
+        serve = self._refuse(method.name) if handler is None else self._serve(method.name, request, handler)
+        return grpc.unary_unary_rpc_method_handler(serve, response_serializer=response.SerializeToString)
 
-    def _serve(self, name: str, handler: Handler) -> Callable[[Any, Any], Any]:
+    def _serve(self, name: str, message: Any, handler: Handler) -> Callable[[bytes, Any], Any]:
+        """Return the function that serves ``name``, whose requests are of the class ``message``."""
         loop, call = self._loop, snake_case(name)
 
-        def serve(request: Any, context: Any) -> Any:
+        def serve(data: bytes, context: Any) -> Any:
             try:
+                request = parse_request(message, data)  # not by gRPC, which calls garbage a bug of ours
                 if self._authorizer is not None:
                     authorize(self._authorizer, call, request, context.invocation_metadata())
                 future = asyncio.run_coroutine_threadsafe(handler(request), loop)
@@ -129,11 +128,19 @@ class GrpcServer:
 
     @staticmethod
     def _refuse(name: str) -> Callable[[Any, Any], Any]:
-        def refuse(request: Any, context: Any) -> Any:  # noqa: ARG001 - the shape of a gRPC handler
+        def refuse(data: bytes, context: Any) -> Any:  # noqa: ARG001 - the shape of a gRPC handler
             error = UnsupportedError(f"{name} is not offered by this controller")
             context.abort(status_of(error), str(error))
 
         return refuse
+
+
+def parse_request(message: Any, data: bytes) -> Any:
+    """Raises InvalidArgumentError if ``data`` are no ``message``."""
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise InvalidArgumentError(f"the request is no {message.DESCRIPTOR.name}") from None
 
 
 def authorize(authorizer: Authorizer, call: str, request: Any, metadata: Any) -> None:

@@ -20,6 +20,7 @@ from headrace.errors import (
     StreamBusyError,
 )
 from headrace.model.names import check_user_name
+from headrace.model.stream_cut import COMPLETED
 from headrace.rpc.convert import stream_cut_to_message
 from headrace.rpc.generated import controller_pb2 as pb
 
@@ -163,8 +164,9 @@ def _positions_from_messages(messages: Iterable[pb.StreamCut]) -> tuple[StreamPo
     positions = []
     for message in messages:
         cut = tuple(sorted(message.cut.items()))
-        if any(segment_id < 0 for segment_id, _ in cut):
-            raise InvalidArgumentError("segment ids are not negative")
+        for segment_id, offset in cut:
+            if segment_id < 0 or offset < COMPLETED:
+                raise InvalidArgumentError(f"segment {segment_id} cannot be cut at {offset}")
         positions.append(StreamPosition(message.streamInfo.scope, message.streamInfo.stream, cut))
     return tuple(positions)
 

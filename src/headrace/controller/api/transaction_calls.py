@@ -10,7 +10,13 @@ from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.txn_ids import generalised_id
 from headrace.controller.workflows.transactions import PingOutcome, Status, Transactions
-from headrace.errors import HeadraceError, NoSuchStreamError, NoSuchTransactionError, TransactionStateError
+from headrace.errors import (
+    HeadraceError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+    NoSuchTransactionError,
+    TransactionStateError,
+)
 from headrace.rpc.convert import segment_range_to_message, txn_id_from_message, txn_id_to_message
 from headrace.rpc.generated import controller_pb2 as pb
 
@@ -91,7 +97,14 @@ class TransactionCalls:
         )
 
     async def _transaction(self, request: pb.TxnRequest | pb.PingTxnRequest) -> tuple[Stream, int]:
-        """Return the stream and the id that a request names. Raises NoSuchStreamError."""
+        """Return the stream and the id that a request names.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            InvalidArgumentError: the request has no id; read as zero, it would be that of a transaction.
+        """
+        if not request.HasField("txnId"):
+            raise InvalidArgumentError("the request names no transaction: txnId is missing")
         txn_id = txn_id_from_message(request.txnId)
         info = request.streamInfo
         return await self._transactions.get_stream(info.scope, info.stream, txn_id), txn_id

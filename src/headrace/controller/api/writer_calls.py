@@ -7,6 +7,7 @@ from typing import Final
 from headrace.controller.context import ControllerContext
 from headrace.controller.streams.writer_marks import MarkOutcome
 from headrace.errors import InvalidArgumentError, NoSuchStreamError
+from headrace.model.stream_cut import COMPLETED
 from headrace.rpc.generated import controller_pb2 as pb
 
 _NOTED: Final = {
@@ -26,7 +27,7 @@ class WriterCalls:
         info = request.position.streamInfo
         stream = await self._context.directory.get(info.scope, info.stream)
         position = dict(request.position.cut)
-        if any(segment_id < 0 for segment_id in position):
+        if any(segment_id < 0 or offset < COMPLETED for segment_id, offset in position.items()):
             return pb.TimestampResponse(result=pb.TimestampResponse.INVALID_POSITION)
         outcome = await self._context.marks.note(stream, request.writer, request.timestamp, position)
         if outcome is MarkOutcome.TOO_LARGE:
