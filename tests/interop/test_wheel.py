@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from headrace.client import connect
+from headrace.client.blocking import connect as connect_blocking
+from headrace.testing import LocalServer
 
 HAS_WHEEL = sys.version_info < (3, 12)
 
@@ -208,3 +210,20 @@ def test_unknown_and_duplicate_things_are_refused(manager, scope):
     assert manager.create_stream(scope, "one", 1) is False
     with pytest.raises(Exception, match=r"(?i)scope|empty"):
         manager.delete_scope(scope)
+
+
+def test_a_server_on_every_address_sends_the_wheel_to_the_one_it_advertises():
+    options = ("--in-memory", "--host", "0.0.0.0", "--advertise", "127.0.0.2")
+    with LocalServer(None, *options) as server:
+        controller = f"tcp://127.0.0.1:{server.addresses['controller'].rpartition(':')[2]}"
+        manager = wheel.StreamManager(controller)
+        manager.create_scope("mapped")
+        manager.create_stream("mapped", "events", 1)
+        writer = manager.create_writer("mapped", "events")
+        writer.write_event("an event", "key")
+        writer.flush()
+        with (
+            connect_blocking(server.uri) as client,
+            client.event_reader("mapped", "events", end="tail") as reader,
+        ):
+            assert [event.data for event in reader] == [b"an event"]

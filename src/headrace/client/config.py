@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self
-from urllib.parse import urlsplit
 
 from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.errors import InvalidArgumentError
 from headrace.limits import APPEND_BYTES_MAX, KIB, MIB
+from headrace.model.endpoint import Endpoint
 
 DEFAULT_URI: Final = "tcp://localhost:9090"
 DEFAULT_PORT: Final = 9090
@@ -126,9 +126,9 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class ControllerAddress:
-    """Where controllers are, out of a URI such as ``tcp://host:9090`` or ``tls://a:9090,b:9090``."""
+    """Where controllers are, out of a URI: ``tcp://host:9090``, ``tls://a:9090,b:9090``, ``tcp://[::1]``."""
 
-    endpoints: tuple[tuple[str, int], ...]
+    endpoints: tuple[Endpoint, ...]
     tls: bool
     discover: bool
     """Ask the given controllers for the full list first."""
@@ -145,17 +145,11 @@ class ControllerAddress:
             scheme, rest = "tcp", uri
         if scheme not in _PLAIN_SCHEMES | _TLS_SCHEMES:
             raise InvalidArgumentError(f"{uri!r}: unknown scheme {scheme!r}")
-        endpoints = []
-        for part in rest.rstrip("/").split(","):
-            try:
-                split = urlsplit("//" + part)
-                host, port = split.hostname, split.port
-            except ValueError as error:
-                raise InvalidArgumentError(f"{uri!r}: {error}") from None
-            if not host or split.path:
-                raise InvalidArgumentError(f"{uri!r}: {part!r} is not host:port")
-            endpoints.append((host, port or DEFAULT_PORT))
-        return cls(tuple(endpoints), scheme in _TLS_SCHEMES, scheme in _DISCOVERY_SCHEMES)
+        try:
+            endpoints = tuple(Endpoint.parse(part, DEFAULT_PORT) for part in rest.rstrip("/").split(","))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{uri!r}: {error}") from None
+        return cls(endpoints, scheme in _TLS_SCHEMES, scheme in _DISCOVERY_SCHEMES)
 
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:

@@ -59,6 +59,7 @@ from headrace.errors import (
     ScopeNotEmptyError,
     UnknownOutcomeError,
 )
+from headrace.model.endpoint import Endpoint
 from headrace.model.names import SYSTEM_SCOPE
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2
 from headrace.runtime.clock import Clock
@@ -102,6 +103,7 @@ class Controller:
         self.groups = ReaderGroups(self.context, self.transactions)
         self._tables = KeyValueTables(self.context)
         self._deletion = ScopeDeletion(self.context, self.transactions, self.groups, self._tables)
+        self._cluster_calls = ClusterCalls(Endpoint(config.rpc_host, config.rpc_port))
         self.handlers: dict[str, Handler] = handlers_of(
             ScopeCalls(self.context, self._deletion),
             StreamCalls(self.context, self.streams),
@@ -112,8 +114,12 @@ class Controller:
             ReaderGroupCalls(self.context, self.groups),
             KeyValueTableCalls(self.context, self._tables),
             BatchCommitCalls(self.context, self.transactions),
-            ClusterCalls((config.rpc_host, config.rpc_port)),
+            self._cluster_calls,
         )
+
+    def publish(self, endpoint: Endpoint) -> None:
+        """Answer from now on that clients find this controller at ``endpoint``."""
+        self._cluster_calls.published = endpoint
 
     async def start(self) -> None:
         """Be ready for calls; unfinished work goes on in the background."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, get_args
 
 from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, MIB
+from headrace.model.endpoint import Endpoint, is_wildcard
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.storage.providers.config import ChunkThreadsConfig
@@ -17,6 +18,10 @@ from headrace.wal.file.loop_writes import LoopWritesConfig
 CONTAINERS_DEFAULT: Final = 4
 CONTAINERS_MAX: Final = 1024
 
+Part = Literal["controller", "segmentstore", "rest"]
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
+"""What clients connect to, each on a port of its own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandaloneConfig:
@@ -24,7 +29,17 @@ class StandaloneConfig:
 
     data_dir: str = tunable("headrace-data", help="Directory of all data.")
     in_memory: bool = tunable(default=False, help="Store nothing on disk; all data are lost at the end.")
-    host: str = tunable("127.0.0.1", help="Address to listen on, which clients connect to.")
+    host: str = tunable("127.0.0.1", help="Address to listen on, and to tell clients.")
+    advertise: str | None = tunable(
+        None, help="Host to tell clients instead; required if `host` is a wildcard such as 0.0.0.0."
+    )
+    advertise_controller: str | None = tunable(
+        None, help="HOST[:PORT] to tell clients for control calls, if it differs, as behind mapped ports."
+    )
+    advertise_segmentstore: str | None = tunable(
+        None, help="HOST[:PORT] to tell clients for the data protocol, if it differs."
+    )
+    advertise_rest: str | None = tunable(None, help="HOST[:PORT] to tell clients for REST, if it differs.")
     controller_port: int = tunable(9090, low=0, high=65535, help="Port of the control calls (gRPC).")
     segmentstore_port: int = tunable(12345, low=0, high=65535, help="Port of the data protocol.")
     rest_port: int = tunable(10080, low=0, high=65535, help="Port of the REST interface.")
@@ -82,15 +97,51 @@ class StandaloneConfig:
         """Check relations between settings, and that directory and host are names that can be looked up."""
         if not (self.data_dir or self.in_memory):
             raise InvalidArgumentError("data_dir is empty: it names the directory of all data")
-        if not self.host:  # the system would listen on every address there is
-            raise InvalidArgumentError(
-                "host is empty: it names the address to listen on, which clients connect to"
-            )
+        _check_host("host", self.host, "it names the address to listen on, and to tell clients")
+        if self.advertise is not None:
+            _check_host("advertise", self.advertise, "it names the address to tell clients")
+        for part in PARTS:
+            self._check_advertised(part)
+
+    def _check_advertised(self, part: Part) -> None:
+        key, told = f"advertise_{part}", self.advertised(part, 0).host
+        _check_host(key, told, "it names the address to tell clients")
+        if not is_wildcard(told):
+            return
+        given = next((name for name in (key, "advertise") if getattr(self, name) is not None), "host")
+        raise InvalidArgumentError(
+            f"{given} = {told!r} is every address of this machine, which no client can connect to: "
+            "name the address or host that clients use with --advertise HOST (HEADRACE_ADVERTISE)"
+        )
+
+    def advertised(self, part: Part, port: int) -> Endpoint:
+        """Return where clients find a part that listens on ``port``.
+
+        Raises:
+            InvalidArgumentError: the setting has not the form HOST[:PORT].
+        """
+        given: str | None = getattr(self, f"advertise_{part}")
+        if given is None:
+            return Endpoint(self.advertise or self.host, port)
         try:
-            self.host.encode("idna")
-        except UnicodeError as error:
-            raise InvalidArgumentError(f"host = {self.host!r} is no name of a host: {error}") from None
+            return Endpoint.parse(given, port)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"advertise_{part} = {error}") from None
 
     def cache_bytes_wanted(self, containers: int) -> int:
         """How large the cache must be for so many containers to be under full load at the same time."""
         return 2 * containers * self.frames_max * WalConfig().frame_bytes_max
+
+
+def _check_host(key: str, host: str, meaning: str) -> None:
+    """Raises InvalidArgumentError unless ``host`` is a name that can be looked up, or an address."""
+    if not host:  # the system would take it for every address there is
+        raise InvalidArgumentError(f"{key} is empty: {meaning}")
+    if "[" in host or (host.count(":") == 1):
+        raise InvalidArgumentError(
+            f"{key} = {host!r} is no host: a port or brackets do not belong to it; an IPv6 address is ::1"
+        )
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise InvalidArgumentError(f"{key} = {host!r} is no name of a host: {error}") from None

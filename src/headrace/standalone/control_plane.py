@@ -32,18 +32,14 @@ class ControlPlane:
     ) -> None:
         self._config = config
         self._inside = inside
+        data = config.advertised("segmentstore", segmentstore_port)
         self._tables = TableStore(store, runtime.entropy)
         self._controller = Controller(
             self._tables,
             store,
             runtime.clock,
             runtime.entropy,
-            ControllerConfig(
-                data_host=config.host,
-                data_port=segmentstore_port,
-                rpc_host=config.host,
-                rpc_port=config.controller_port,
-            ),
+            ControllerConfig(data_host=data.host, data_port=data.port),
         )
         self._grpc: GrpcServer | None = None
         self._rest: RestServer | None = None
@@ -66,7 +62,9 @@ class ControlPlane:
             await self._controller.start()
             loop = asyncio.get_running_loop()
             self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
-            self.grpc_port = self._grpc.start()
+            self.grpc_port = self._grpc.bind()
+            self._controller.publish(self._config.advertised("controller", self.grpc_port))
+            self._grpc.start()
         except BaseException:
             await self.stop()
             raise

@@ -44,7 +44,7 @@ tenth of a second, and the health of a start that takes no longer than a few is 
 
 @dataclass(slots=True)
 class Addresses:
-    """Where a running server listens, each ``host:port``."""
+    """Where clients find a running server, each ``host:port``."""
 
     controller: str
     segmentstore: str
@@ -63,6 +63,7 @@ class StandaloneServer:
         for port in (config.controller_port, config.segmentstore_port, config.rest_port):
             if not 0 <= port <= _PORT_MAX:
                 raise InvalidArgumentError(f"{port} is no port: 1 to {_PORT_MAX}, or 0 for any free one")
+        config.check()
         self._config = config
         self._runtime = runtime or system_runtime()
         self._exit = AsyncExitStack()
@@ -100,16 +101,16 @@ class StandaloneServer:
             control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore, data_plane)
             stack.push_async_callback(control_plane.stop)
             await control_plane.start_rest()
-            _logger.info("health is served at %s:%d", config.host, control_plane.rest_port)
+            _logger.info("health is served at %s", config.advertised("rest", control_plane.rest_port))
             answering = asyncio.get_running_loop().call_later(REST_WAITS_S, control_plane.serve_rest)
             stack.callback(answering.cancel)
             await data_plane.start()
             await control_plane.start()
             control_plane.serve_rest()
             addresses = Addresses(
-                f"{config.host}:{control_plane.grpc_port}",
-                f"{config.host}:{segmentstore}",
-                f"{config.host}:{control_plane.rest_port}",
+                str(config.advertised("controller", control_plane.grpc_port)),
+                str(config.advertised("segmentstore", segmentstore)),
+                str(config.advertised("rest", control_plane.rest_port)),
             )
             self._advise_files(limit, descriptors)
             self._exit = stack.pop_all()

@@ -18,6 +18,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         headrace standalone
         headrace standalone --in-memory --controller-port 0 --ready-file ready.json
         headrace standalone --data-dir /var/lib/headrace --config headrace.toml
+        headrace standalone --host 0.0.0.0 --advertise stream-1.example.org
         """,
         connects=False,
     )
@@ -30,7 +31,12 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         default=None,
         help="store nothing on disk; all data are lost at the end",
     )
-    verb.add_argument("--host", help="address to listen on, which clients connect to (default: 127.0.0.1)")
+    verb.add_argument("--host", help="address to listen on, and to tell clients (default: 127.0.0.1)")
+    verb.add_argument("--advertise", metavar="HOST", help="host to tell clients; needed with --host 0.0.0.0")
+    for part, what in (("controller", "gRPC"), ("segmentstore", "data"), ("rest", "REST")):
+        verb.add_argument(
+            f"--advertise-{part}", metavar="HOST[:PORT]", help=f"to tell clients for {what}, if it differs"
+        )
     port = "0 is any free port"
     verb.add_argument("--controller-port", type=int, metavar="PORT", help=f"gRPC (default: 9090; {port})")
     verb.add_argument("--segmentstore-port", type=int, metavar="PORT", help=f"data (default: 12345; {port})")
@@ -71,6 +77,10 @@ def _serve(chosen: argparse.Namespace) -> None:
             "data_dir": chosen.data_dir,
             "in_memory": chosen.in_memory,
             "host": chosen.host,
+            "advertise": chosen.advertise,
+            "advertise_controller": chosen.advertise_controller,
+            "advertise_segmentstore": chosen.advertise_segmentstore,
+            "advertise_rest": chosen.advertise_rest,
             "controller_port": chosen.controller_port,
             "segmentstore_port": chosen.segmentstore_port,
             "rest_port": chosen.rest_port,

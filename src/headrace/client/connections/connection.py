@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 from headrace.client.connections.reply_receiver import ReadBlock, ReplyReceiver
 from headrace.errors import ConnectionLostError, ProtocolError
+from headrace.model.endpoint import Endpoint
 from headrace.wire.catalogue import TYPE_IDS, VERSION, VERSION_OLDEST
 from headrace.wire.commands import AppendBlockEnd, DataAppended, Hello, InvalidEventNumber, KeepAlive
 from headrace.wire.commands.kinds import Command
@@ -63,7 +64,7 @@ class AppendFlow(Flow, Protocol):
 class Connection(asyncio.BufferedProtocol):
     """Created by the pool. Used on one loop; flows register before they send."""
 
-    def __init__(self, endpoint: tuple[str, int], on_closed: Callable[[Connection], None]) -> None:
+    def __init__(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> None:
         self.endpoint = endpoint
         self.server_version = 0
         """What the server speaks; 0 until it said so."""
@@ -154,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         while not self.server_version:
             if self.closed:
-                raise ConnectionLostError(f"{self.endpoint[0]}:{self.endpoint[1]} closed the connection")
+                raise ConnectionLostError(f"{self.endpoint} closed the connection")
             if self._greeting is None:
                 self._greeting = self._loop.create_future()
             await asyncio.shield(self._greeting)
@@ -262,9 +263,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ready.clear()
         self._on_closed(self)
         self._wake_greeted()
-        host, port = self.endpoint
         reason = exc or "closed by the server"
-        error = ConnectionLostError(f"the connection to {host}:{port} was lost: {reason}")
+        error = ConnectionLostError(f"the connection to {self.endpoint} was lost: {reason}")
         error.__cause__ = exc
         flows: dict[Flow, None] = dict.fromkeys([*self._flows.values(), *self._writers.values()])
         self._flows.clear()

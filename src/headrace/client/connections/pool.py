@@ -14,10 +14,9 @@ from typing import Any
 
 from headrace.client.connections.connection import Connection
 from headrace.errors import ClosedError, ConnectionLostError, UnsupportedError
+from headrace.model.endpoint import Endpoint
 from headrace.wire.catalogue import BY_COMMAND, VERSION_OLDEST
 from headrace.wire.commands.kinds import Command
-
-Endpoint = tuple[str, int]
 
 
 class Use(Enum):
@@ -105,7 +104,7 @@ class ConnectionPool:
                 raise ConnectionResetError("the server does not speak the protocol")
         except (OSError, TimeoutError, UnicodeError) as cause:  # the last one: the name of a host is none
             reason = str(cause) or "timed out"
-            error = ConnectionLostError(f"{endpoint[0]}:{endpoint[1]} cannot be reached: {reason}")
+            error = ConnectionLostError(f"{endpoint} cannot be reached: {reason}")
             pending.set_exception(error)
             pending.exception()  # mark it as retrieved: perhaps no caller waits
             raise error from cause

@@ -27,6 +27,7 @@ from headrace.errors import (
     UnknownOutcomeError,
     UnsupportedError,
 )
+from headrace.model.endpoint import Endpoint
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.batch_commit_pb2_grpc import BatchCommitServiceStub
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
@@ -135,15 +136,15 @@ class Controller:
             raise ClosedError("the client is closed")
         channel = self._channel
         if channel is None:
-            host, port = self._endpoints[self._next % len(self._endpoints)]
-            channel = self._channel = self._make_channel(host, port)
+            endpoint = self._endpoints[self._next % len(self._endpoints)]
+            channel = self._channel = self._make_channel(endpoint)
         if not self._discovered:
             self._discovered = True
             await self._discover(channel)
         return channel if self._channel is None else self._channel
 
-    def _make_channel(self, host: str, port: int) -> grpc.aio.Channel:
-        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    def _make_channel(self, endpoint: Endpoint) -> grpc.aio.Channel:
+        target = str(endpoint)
         # A controller that restarts should be found again within a second, not after a minute of back-off.
         options = [
             ("grpc.initial_reconnect_backoff_ms", 50),
@@ -165,7 +166,7 @@ class Controller:
             )
         except grpc.aio.AioRpcError:
             return
-        listed = [(node.endpoint, node.port) for node in reply.nodeURI if 0 < node.port <= _PORT_MAX]
+        listed = [Endpoint(node.endpoint, node.port) for node in reply.nodeURI if 0 < node.port <= _PORT_MAX]
         if listed:
             self._endpoints = [*listed, *(each for each in self._address.endpoints if each not in listed)]
 

@@ -10,10 +10,9 @@ from typing import Final
 from headrace.client.control.controller import Controller
 from headrace.client.writer.segment_map import SegmentRange, Successor
 from headrace.errors import ConnectionLostError
+from headrace.model.endpoint import Endpoint
 from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
-
-Endpoint = tuple[str, int]
 
 _ENDPOINTS_MAX: Final = 4096
 _ENDPOINT_AGE_MAX_S: Final = 300.0
@@ -78,7 +77,7 @@ class Segments:
         reply = await self._controller.call("getURI", convert.segment_id_to_message(*key), attempts=3)
         if not reply.endpoint or not 0 < reply.port <= 65535:
             raise ConnectionLostError(f"segment {segment_id} of {scope}/{stream} has no owner at the moment")
-        endpoint = (reply.endpoint, reply.port)
+        endpoint = Endpoint(reply.endpoint, reply.port)
         self._endpoints[key] = (endpoint, loop.time())
         if len(self._endpoints) > _ENDPOINTS_MAX:
             self._endpoints.popitem(last=False)

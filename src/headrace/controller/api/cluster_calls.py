@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.model.endpoint import Endpoint
 from headrace.rpc.generated import controller_pb2 as pb
 
 _BUCKETS = {
@@ -13,17 +14,17 @@ _BUCKETS = {
 class ClusterCalls:
     """One controller: it is the whole cluster and owns every bucket."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._address = address
+    def __init__(self, published: Endpoint) -> None:
+        self.published = published
+        """Where clients find this controller."""
 
     async def get_controller_server_list(self, request: pb.ServerRequest) -> pb.ServerResponse:  # noqa: ARG002
-        host, port = self._address
+        host, port = self.published
         return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port)])
 
     async def get_controller_to_bucket_mapping(
         self, request: pb.ControllerToBucketMappingRequest
     ) -> pb.ControllerToBucketMappingResponse:
-        host, port = self._address
         count = _BUCKETS.get(request.serviceType, 0)
         buckets = pb.BucketIds(id=range(count))
-        return pb.ControllerToBucketMappingResponse(mapping={f"{host}:{port}": buckets})
+        return pb.ControllerToBucketMappingResponse(mapping={str(self.published): buckets})

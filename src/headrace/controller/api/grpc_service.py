@@ -20,6 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from headrace.controller.api.auth import Authorizer, need_of
 from headrace.errors import HeadraceError, InvalidArgumentError, UnsupportedError
+from headrace.model.endpoint import Endpoint
 from headrace.rpc.status import status_of
 from headrace.runtime.logs import logger
 
@@ -58,8 +59,8 @@ class GrpcServer:
         """
         self._loop = loop
         self._authorizer = authorizer
-        self._host, self._port = host, port
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._listens_at = Endpoint(host, port)
+        self._is_bound = False
         self._calls: set[futures.Future[Any]] = set()
         self._threads = futures.ThreadPoolExecutor(THREADS_MAX, "grpc")
         self._server: Any = grpc.server(
@@ -72,15 +73,28 @@ class GrpcServer:
             generic = grpc.method_handlers_generic_handler(service.full_name, methods)
             self._server.add_generic_rpc_handlers((generic,))
 
+    def bind(self) -> int:
+        """Take the port and return it; calls wait for :meth:`start`. Idempotent.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        if not self._is_bound:
+            where = self._listens_at
+            try:
+                check_address(*where)
+                port = self._server.add_insecure_port(str(where))
+            except (OSError, RuntimeError) as error:
+                raise OSError(f"cannot listen on {where} for control calls: {error}") from error
+            self._listens_at = Endpoint(where.host, int(port))
+            self._is_bound = True
+        return self._listens_at.port
+
     def start(self) -> int:
-        """Bind, begin to serve and return the bound port. Raises OSError if the address cannot be had."""
-        try:
-            check_address(self._host, self._port)
-            port = self._server.add_insecure_port(self._address)
-        except (OSError, RuntimeError) as error:
-            raise OSError(f"cannot listen on {self._address} for control calls: {error}") from error
+        """Begin to serve and return the port. Raises as :meth:`bind`."""
+        port = self.bind()
         self._server.start()
-        return int(port)
+        return port
 
     def stop(self, grace_s: float = 0.5) -> None:
         """Take no more calls, give active ones ``grace_s`` seconds, abandon the rest; wait for the threads.

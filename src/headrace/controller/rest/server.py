@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
+from headrace.model.endpoint import hosts_to_bind
 from headrace.runtime.supervisor import Supervisor
 
 
@@ -34,29 +35,43 @@ class RestServer:
         self._port = port
         self._supervisor = Supervisor("rest")
         self._server: Any = None
-        self._listener: socket.socket | None = None
+        self._listeners: list[socket.socket] = []
         self._serving: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def start(self) -> int:
-        """Bind and return the bound port. Requests wait until :meth:`serve` is called.
+        """Bind every address of the host, all with one port; return it. Requests wait until :meth:`serve`.
 
         Raises:
-            OSError: the address is taken.
+            OSError: the address is taken, or is none of this machine.
         """
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listener = socket.create_server((self._host, self._port), family=family)
-        listener.setblocking(False)
-        self._listener = listener
-        return int(listener.getsockname()[1])
+        loop = asyncio.get_running_loop()
+        port = self._port
+        try:
+            for family, _, _, _, address in await loop.getaddrinfo(
+                hosts_to_bind(self._host), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            ):
+                listener = socket.create_server((address[0], port, *address[2:]), family=family)
+                self._listeners.append(listener)
+                listener.setblocking(False)
+                port = int(listener.getsockname()[1])
+        except OSError:
+            self._close_listeners()
+            raise
+        return port
+
+    def _close_listeners(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
 
     def serve(self) -> None:
         """Answer requests as soon as the web libraries are loaded. Idempotent; nothing after a stop."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            self._serving = self._supervisor.spawn("listener", self._serve(listener))
+        listeners, self._listeners = self._listeners, []
+        if listeners:
+            self._serving = self._supervisor.spawn("listener", self._serve(listeners))
 
-    async def _serve(self, listener: socket.socket) -> None:
+    async def _serve(self, listeners: list[socket.socket]) -> None:
         # Loading them takes a tenth of a second: in a thread, so that appends do not wait for it. Requests
         # that come meanwhile wait in the listener's backlog.
         loop = asyncio.get_running_loop()
@@ -74,15 +89,14 @@ class RestServer:
         # Signals belong to the process that embeds this listener.
         self._server.capture_signals = _no_signals
         if self._stopping:
-            listener.close()
+            for listener in listeners:
+                listener.close()
         else:
-            await self._server.serve(sockets=[listener])
+            await self._server.serve(sockets=listeners)
 
     async def stop(self) -> None:
         """Take no more requests, give active ones a second, stop. Idempotent."""
-        if self._listener is not None:
-            listener, self._listener = self._listener, None
-            listener.close()
+        self._close_listeners()
         if self._serving is not None:
             serving, self._serving = self._serving, None
             self._stopping = True

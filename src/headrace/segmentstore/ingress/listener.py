@@ -8,6 +8,7 @@ import socket
 import ssl
 from typing import Any, Final
 
+from headrace.model.endpoint import hosts_to_bind
 from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
 from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
@@ -40,16 +41,27 @@ class Listener(ConnectionHome):
         self._cleanups: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; return the port, which is chosen by the system if ``port`` is 0. Raises OSError."""
+        """Listen on all addresses of ``host``, with one port (0: any free one); return it. Raises OSError."""
+        server = self._server = await self._listen(host, port, tls)
+        first, *others = (int(each.getsockname()[1]) for each in server.sockets)
+        if any(other != first for other in others):  # the system chose one for each address
+            server.close()
+            self._server = await self._listen(host, first, tls)
+        return first
+
+    async def _listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(self), host, port, backlog=_BACKLOG, ssl=tls, reuse_address=True
+            return await loop.create_server(
+                lambda: Connection(self),
+                hosts_to_bind(host),
+                port,
+                backlog=_BACKLOG,
+                ssl=tls,
+                reuse_address=True,
             )
         except socket.gaierror as error:  # it does not name the host
             raise OSError(f"cannot listen on {host}: {error}") from error
-        name: tuple[Any, ...] = self._server.sockets[0].getsockname()
-        return int(name[1])
 
     def receive_buffer_bytes(self) -> int:
         config = self.config

@@ -13,6 +13,7 @@ from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import ConnectionLostError
 from headrace.limits import INT64_MIN
+from headrace.model.endpoint import Endpoint
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.supervisor import Supervisor
 from headrace.wire.commands import AppendSetup
@@ -64,7 +65,7 @@ def output_on(connection):
 
 async def test_an_answer_to_the_setup_in_the_turn_that_ends_the_patience_is_one(monkeypatch):
     monkeypatch.setattr(segment_output, "SETUP_TIMEOUT_S", 0.05)
-    connection = Connection(("host", 1), lambda _: None)
+    connection = Connection(Endpoint("host", 1), lambda _: None)
     connection.connection_made(Transport())
     output, tasks = output_on(connection)
     ack = Ack(1)
@@ -86,7 +87,7 @@ async def test_an_answer_to_the_setup_in_the_turn_that_ends_the_patience_is_one(
 
 async def test_an_attempt_that_begins_before_the_one_before_has_ended_hears_its_answer(monkeypatch):
     monkeypatch.setattr(segment_output, "SETUP_TIMEOUT_S", 0.05)
-    connection = Connection(("host", 1), lambda _: None)
+    connection = Connection(Endpoint("host", 1), lambda _: None)
     connection.connection_made(Transport())
     output, tasks = output_on(connection)
     ack = Ack(1)

@@ -289,6 +289,22 @@ async def test_a_taken_port_is_an_os_error(port, store):
     await second.stop()
 
 
+async def test_a_name_with_two_addresses_is_served_on_both_with_one_port(store, monkeypatch):
+    def both(_host, port, *_args, **_options):
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
+            for address in ("127.0.0.1", "127.0.0.2")
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    listener = Listener(store)
+    port = await listener.start("both.example.org", 0)
+    monkeypatch.undo()
+    for address in ("127.0.0.1", "127.0.0.2"):
+        socket.create_connection((address, port), PATIENCE_S).close()
+    await listener.stop()
+
+
 async def test_hundreds_of_clients_with_ten_thousand_appends(port, store, listener):
     async def run(n):
         client = await Client.connect(port)
