@@ -6,15 +6,19 @@ the number of containers, not what they hold. Source: ``docs/reference/rest.md``
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headrace.controller.rest.refusals import guarded, refusal
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.runtime.statistics import plain_values
 
 PATH = "/v1/debug/statistics"
+_SHOWN_CHARS: Final = 40
 
 
 def debug_routes(controller: Controller, inside: ServerInside | None) -> list[Route]:
@@ -29,9 +33,9 @@ def debug_routes(controller: Controller, inside: ServerInside | None) -> list[Ro
                 {str(key): value for key, value in containers.items()} if isinstance(containers, dict) else {}
             )
             if wanted not in by_name:
-                return Response(status_code=404)
+                return refusal(404, f"there is no running container {wanted[:_SHOWN_CHARS]!r}", "container")
             found["containers"] = {wanted: by_name[wanted]}
         found["controller"] = controller.statistics()
         return JSONResponse(plain_values(found))
 
-    return [Route(PATH + tail, show, methods=["GET"]) for tail in ("", "/")]
+    return [Route(PATH + tail, guarded(show), methods=["GET"]) for tail in ("", "/")]

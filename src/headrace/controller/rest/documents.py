@@ -8,9 +8,11 @@ Source: protocol, "REST interface".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
+from headrace.controller.rest.refusals import InvalidFieldError
 from headrace.controller.store.rows.epoch_row import EpochRecord
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX
@@ -35,6 +37,19 @@ _SCALING_NAMES: Final = {
 }
 _SCALING_KINDS: Final = {name: kind for kind, name in _SCALING_NAMES.items()}
 
+INT32_MAX: Final = (1 << 31) - 1
+"""What the control protocol can say of numbers of segments and rates."""
+
+_SHOWN_CHARS: Final = 40
+_KINDS: Final = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "a truth value",
+}
+
 Document = dict[str, Any]
 
 
@@ -42,22 +57,40 @@ def configuration_from_document(document: Document, *, with_maximum: bool) -> St
     """Read a stream request; a maximum of retention counts only ``with_maximum`` (when a stream is created).
 
     Raises:
-        InvalidArgumentError: a member is missing, of the wrong type or out of range.
+        InvalidFieldError: a member is missing, of the wrong type or out of range.
     """
     scaling = _member(document, "scalingPolicy", dict)
     if scaling is None:
-        raise InvalidArgumentError("scalingPolicy is missing")
+        raise InvalidFieldError("scalingPolicy", "scalingPolicy is missing")
     tags = _member(document, "streamTags", list) or []
     if not all(isinstance(tag, str) for tag in tags):
-        raise InvalidArgumentError("streamTags are strings")
+        raise InvalidFieldError("streamTags", "streamTags are strings")
     retention = _member(document, "retentionPolicy", dict)
-    return StreamConfiguration(
-        scaling=_scaling_from_document(scaling),
-        retention=_retention_from_document(retention, with_maximum=with_maximum),
-        tags=frozenset(tags),
-        timestamp_timeout_ms=_integer(document, "timestampAggregationTimeout"),
-        rollover_size_bytes=_integer(document, "rolloverSizeBytes"),
-    )
+    with naming("scalingPolicy"):
+        scaling_policy = _scaling_from_document(scaling)
+    with naming("retentionPolicy"):
+        retention_policy = _retention_from_document(retention, with_maximum=with_maximum)
+    timeout_ms = _integer(document, "timestampAggregationTimeout")
+    rollover_bytes = _integer(document, "rolloverSizeBytes")
+    with naming("streamTags"):
+        return StreamConfiguration(
+            scaling=scaling_policy,
+            retention=retention_policy,
+            tags=frozenset(tags),
+            timestamp_timeout_ms=timeout_ms,
+            rollover_size_bytes=rollover_bytes,
+        )
+
+
+@contextmanager
+def naming(member: str) -> Iterator[None]:
+    """Let a refusal that is raised here name the member of the request that it is about."""
+    try:
+        yield
+    except InvalidFieldError as error:
+        raise InvalidFieldError(f"{member}.{error.field}", str(error)) from None
+    except InvalidArgumentError as error:
+        raise InvalidFieldError(member, str(error)) from None
 
 
 def stream_document(scope: str, stream: str, config: StreamConfiguration) -> Document:
@@ -106,16 +139,17 @@ def _epoch_document(record: EpochRecord) -> Document:
 
 
 def _scaling_from_document(document: Document) -> ScalingPolicy:
-    kind = _SCALING_KINDS.get(document.get("type", ""))
+    name = _member(document, "type", str)
+    kind = _SCALING_KINDS.get(name or "")
     if kind is None:
-        raise InvalidArgumentError(f"unknown scaling policy {document.get('type')!r}")
+        raise InvalidFieldError("type", f"type = {name!r} is none of {', '.join(_SCALING_KINDS)}")
     if kind is ScalingKind.FIXED:
-        return ScalingPolicy(segments_min=_integer(document, "minSegments"))
+        return ScalingPolicy(segments_min=_integer(document, "minSegments", INT32_MAX))
     return ScalingPolicy(
         kind,
-        _integer(document, "targetRate"),
-        _integer(document, "scaleFactor"),
-        _integer(document, "minSegments"),
+        _integer(document, "targetRate", INT32_MAX),
+        _integer(document, "scaleFactor", INT32_MAX),
+        _integer(document, "minSegments", INT32_MAX),
     )
 
 
@@ -130,17 +164,19 @@ def _retention_from_document(document: Document | None, *, with_maximum: bool) -
     if document is None:
         return RetentionPolicy()
     value, maximum = _integer(document, "value"), _integer(document, "maxValue")
-    match document.get("type"):
+    name = _member(document, "type", str)
+    match name:
         case "LIMITED_SIZE_MB":
             kind, minimum, maximum = RetentionKind.SIZE, value * MEGABYTE, maximum * MEGABYTE
         case "LIMITED_DAYS":
             kind = RetentionKind.TIME
             minimum = value * DAY_MS or _period_ms(document, "timeBasedRetention")
             maximum = maximum * DAY_MS or _period_ms(document, "maxTimeBasedRetention")
-        case other:
-            raise InvalidArgumentError(f"unknown retention policy {other!r}")
+        case _:
+            raise InvalidFieldError("type", f"type = {name!r} is none of LIMITED_DAYS, LIMITED_SIZE_MB")
     if not with_maximum or maximum <= 0 or maximum < minimum:
         maximum = INT64_MAX
+    maximum = min(maximum, INT64_MAX)
     return RetentionPolicy(kind, minimum, maximum)
 
 
@@ -148,11 +184,12 @@ def _period_ms(document: Document, name: str) -> int:
     period = _member(document, name, dict)
     if period is None:
         return 0
-    return (
-        _integer(period, "days") * DAY_MS
-        + _integer(period, "hours") * HOUR_MS
-        + _integer(period, "minutes") * MINUTE_MS
-    )
+    with naming(name):
+        return (
+            _integer(period, "days") * DAY_MS
+            + _integer(period, "hours") * HOUR_MS
+            + _integer(period, "minutes") * MINUTE_MS
+        )
 
 
 def _retention_document(policy: RetentionPolicy) -> Document | None:
@@ -173,17 +210,17 @@ def _retention_document(policy: RetentionPolicy) -> Document | None:
 
 
 def _member(document: Document, name: str, kind: type) -> Any:
-    """Return a member, None if it is absent or null. Raises InvalidArgumentError for another type."""
+    """Return a member, None if it is absent or null. Raises InvalidFieldError for another type."""
     value = document.get(name)
-    if value is not None and not isinstance(value, kind):
-        raise InvalidArgumentError(f"{name} is not of the documented type")
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise InvalidFieldError(name, f"{name} is {_KINDS[kind]}, not {_KINDS.get(type(value), 'that')}")
     return value
 
 
-def _integer(document: Document, name: str) -> int:
+def _integer(document: Document, name: str, value_max: int = INT64_MAX) -> int:
     value = _member(document, name, int)
     if value is None:
         return 0
-    if isinstance(value, bool) or not 0 <= value <= INT64_MAX:
-        raise InvalidArgumentError(f"{name} = {value!r} is out of range")
+    if not 0 <= value <= value_max:
+        raise InvalidFieldError(name, f"{name} = {str(value)[:_SHOWN_CHARS]} is outside 0 to {value_max}")
     return int(value)

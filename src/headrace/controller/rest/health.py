@@ -10,8 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headrace.controller.rest.refusals import guarded, refusal
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
+
+_SHOWN_CHARS: Final = 40
 
 UP, STARTING, DOWN = "UP", "STARTING", "DOWN"
 
@@ -86,25 +89,31 @@ def health_routes(controller: Controller, inside: ServerInside | None = None) ->
             return (parts[name], {}) if name in parts else None
         return Contributor("", parts["GRPCServer"].status), parts
 
+    def unknown(request: Request) -> Response:
+        known = ", ".join(contributors_of(controller, inside))
+        return refusal(
+            404, f"there is no part {request.path_params['part'][:_SHOWN_CHARS]!r}; there are {known}"
+        )
+
     async def whole(request: Request) -> Response:
         found = find(request.path_params.get("part"))
         if found is None:
-            return Response(status_code=404)
+            return unknown(request)
         part, children = found
         return JSONResponse(part.document({name: child.document() for name, child in children.items()}))
 
     def view_of(view: Callable[[Contributor], Any]) -> Callable[[Request], Any]:
         async def show(request: Request) -> Response:
             found = find(request.path_params.get("part"))
-            return Response(status_code=404) if found is None else JSONResponse(view(found[0]))
+            return unknown(request) if found is None else JSONResponse(view(found[0]))
 
         return show
 
     routes = []
     for tail in ("", "/"):
         for name, view in _VIEWS.items():
-            routes.append(Route(f"/v1/health/{name}{tail}", view_of(view)))
-            routes.append(Route(f"/v1/health/{name}/{{part}}{tail}", view_of(view)))
-        routes.append(Route(f"/v1/health{tail}", whole))
-        routes.append(Route(f"/v1/health/{{part}}{tail}", whole))
+            routes.append(Route(f"/v1/health/{name}{tail}", guarded(view_of(view))))
+            routes.append(Route(f"/v1/health/{name}/{{part}}{tail}", guarded(view_of(view))))
+        routes.append(Route(f"/v1/health{tail}", guarded(whole)))
+        routes.append(Route(f"/v1/health/{{part}}{tail}", guarded(whole)))
     return routes

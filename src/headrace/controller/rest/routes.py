@@ -1,69 +1,42 @@
 """The routes of the REST interface: the paths under ``/v1``, ``/ping``, and what each verb does.
 
-Everything is carried out by the same code as the gRPC calls. Error answers have no body. Source: protocol,
-"REST interface".
+Everything is carried out by the same code as the gRPC calls. Source: protocol, "REST interface".
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from headrace.controller.rest.bodies import DropUnreadBodies, body_of
 from headrace.controller.rest.debug import debug_routes
 from headrace.controller.rest.documents import (
     Document,
     configuration_from_document,
+    naming,
     scaling_events_document,
     stream_document,
 )
 from headrace.controller.rest.health import health_routes
+from headrace.controller.rest.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
-from headrace.errors import (
-    HeadraceError,
-    InvalidArgumentError,
-    NoSuchReaderGroupError,
-    NoSuchScopeError,
-    NoSuchStreamError,
-    OverloadError,
-    OwnershipError,
-    ScopeExistsError,
-    ScopeNotEmptyError,
-    StreamExistsError,
-    StreamNotSealedError,
-)
+from headrace.errors import NoSuchScopeError
 from headrace.limits import INT64_MAX, NAME_CHARS_MAX
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name
-from headrace.runtime.logs import logger
 
-_log = logger(__name__)
-
-BODY_BYTES_MAX: Final = 1 << 20
 _PAGE_ROWS: Final = 1000
+_SHOWN_CHARS: Final = 40
+_TIME: Final = re.compile(r"[0-9]{1,19}\Z")
 _USER_SCOPE: Final = re.compile(rf"[A-Za-z0-9.\-]{{1,{NAME_CHARS_MAX}}}\Z")
-
-_STATUS: Final[dict[type[HeadraceError], int]] = {
-    InvalidArgumentError: 400,
-    NoSuchScopeError: 404,
-    NoSuchStreamError: 404,
-    NoSuchReaderGroupError: 404,
-    ScopeExistsError: 409,
-    StreamExistsError: 409,
-    ScopeNotEmptyError: 412,
-    StreamNotSealedError: 412,
-    OwnershipError: 503,
-    OverloadError: 503,
-}
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 class RestRoutes:
@@ -74,7 +47,7 @@ class RestRoutes:
         self._inside = inside
         self._context = controller.context
 
-    def application(self) -> Starlette:
+    def application(self) -> ASGIApp:
         """Return the application with all routes; a trailing slash is accepted everywhere."""
         scope, stream = "/v1/scopes/{scope}", "/v1/scopes/{scope}/streams/{stream}"
         group = "/v1/scopes/{scope}/readergroups/{group}"
@@ -92,18 +65,19 @@ class RestRoutes:
         routes = []
         for path, handlers in table:
             for tail in ("", "/"):
-                for verb, handler in handlers.items():
-                    ready = handler if path == "/ping" else self._when_ready(handler)
-                    routes.append(Route(path + tail, guarded(ready), methods=[verb]))
+                whole = by_verb(handlers)
+                ready = whole if path == "/ping" else self._when_ready(whole)
+                routes.append(Route(path + tail, guarded(ready), methods=list(handlers)))
         routes += health_routes(self._controller, self._inside)
-        return Starlette(routes=[*routes, *debug_routes(self._controller, self._inside)])
+        routes += debug_routes(self._controller, self._inside)
+        return DropUnreadBodies(Starlette(routes=routes, exception_handlers={HTTPException: refuse_route}))
 
     def _when_ready(self, handler: Handler) -> Handler:
         """Refuse what needs metadata while there is none to ask: the listener is up before the containers."""
 
         async def handle(request: Request) -> Response:
             if not self._controller.is_ready():
-                return Response(status_code=503, headers={"Retry-After": "1"})
+                return refusal(503, "the server is starting or stopping: try again")
             return await handler(request)
 
         return handle
@@ -157,8 +131,9 @@ class RestRoutes:
         scope, document = request.path_params["scope"], await body_of(request)
         name = document.get("streamName")
         if not isinstance(name, str):
-            raise InvalidArgumentError("streamName is missing")
-        check_user_name(name, "stream")
+            raise InvalidFieldError("streamName", "streamName is missing, or no string")
+        with naming("streamName"):
+            check_user_name(name, "stream")
         config = configuration_from_document(document, with_maximum=True)
         await self._controller.streams.create(scope, name, config)
         return JSONResponse(stream_document(scope, name, config), 201)
@@ -180,14 +155,14 @@ class RestRoutes:
 
     async def seal_stream(self, request: Request) -> Response:
         if (await body_of(request)).get("streamState") != "SEALED":
-            raise InvalidArgumentError("the only state that can be requested is SEALED")
+            raise InvalidFieldError("streamState", "the only state that can be requested is SEALED")
         await self._controller.streams.seal(request.path_params["scope"], request.path_params["stream"])
         return JSONResponse({"streamState": "SEALED"})
 
     async def scaling_events(self, request: Request) -> Response:
         from_ms, to_ms = (time_of(request, name) for name in ("from", "to"))
         if from_ms > to_ms:
-            raise InvalidArgumentError("from is later than to")
+            raise InvalidFieldError("from", "from is later than to")
         stream = await self._context.directory.get(
             request.path_params["scope"], request.path_params["stream"]
         )
@@ -234,6 +209,15 @@ class RestRoutes:
             raise NoSuchScopeError(f"scope {name!r} does not exist")
 
 
+def by_verb(handlers: dict[str, Handler]) -> Handler:
+    """Return the handler of a path, which has one for each verb."""
+
+    async def handle(request: Request) -> Response:
+        return await handlers["GET" if request.method == "HEAD" else request.method](request)
+
+    return handle
+
+
 def is_shown(name: str, stream: StreamRow, kind: str | None, value: str | None) -> bool:
     """Whether the options of a listing ask for the stream; unknown options ask for what users made."""
     if kind == "showInternalStreams":
@@ -243,45 +227,11 @@ def is_shown(name: str, stream: StreamRow, kind: str | None, value: str | None) 
     return not name.startswith("_")
 
 
-def guarded(handler: Handler) -> Handler:
-    """Turn errors into bare status codes; what is not ours is logged and is a 500."""
-
-    async def handle(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except HeadraceError as error:
-            status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
-            if status == 500:
-                _log.warning("request failed", path=request.url.path, error=str(error))
-            return Response(status_code=status)
-        except Exception as error:  # noqa: BLE001 - a bug of ours must not look like an answer
-            _log.error("request failed", path=request.url.path, exc_info=error)
-            return Response(status_code=500)
-
-    return handle
-
-
-async def body_of(request: Request) -> Document:
-    """Return the JSON object that was sent. Raises InvalidArgumentError."""
-    received = bytearray()
-    async for piece in request.stream():
-        received += piece
-        if len(received) > BODY_BYTES_MAX:
-            raise InvalidArgumentError(f"the request has more than {BODY_BYTES_MAX} bytes")
-    try:
-        document: Any = json.loads(received)
-    except (ValueError, RecursionError):
-        raise InvalidArgumentError("the request is not JSON") from None
-    if not isinstance(document, dict):
-        raise InvalidArgumentError("the request is no JSON object")
-    return document
-
-
 def time_of(request: Request, name: str) -> int:
-    """Return a query option that is a time in ms. Raises InvalidArgumentError."""
+    """Return a query option that is a time in ms. Raises InvalidFieldError."""
     text = request.query_params.get(name, "")
-    if not text.isascii() or not text.isdigit() or int(text) > INT64_MAX:
-        raise InvalidArgumentError(f"{name} is a time in ms since 1970")
+    if not _TIME.match(text) or int(text) > INT64_MAX:
+        raise InvalidFieldError(name, f"{name} is a time in ms since 1970, not {text[:_SHOWN_CHARS]!r}")
     return int(text)
 
 
@@ -289,9 +239,11 @@ def scope_name_of(document: Document) -> str:
     """Return the name of a scope to create; those of users may be longer than names of streams.
 
     Raises:
-        InvalidArgumentError: it is missing or not legal.
+        InvalidFieldError: it is missing or not legal.
     """
     name = document.get("scopeName")
     if not isinstance(name, str) or not _USER_SCOPE.match(name):
-        raise InvalidArgumentError(f"scopeName is 1 to {NAME_CHARS_MAX} letters, digits, '.' or '-'")
+        raise InvalidFieldError(
+            "scopeName", f"scopeName is 1 to {NAME_CHARS_MAX} letters, digits, '.' or '-'"
+        )
     return name

@@ -81,6 +81,7 @@ class RestServer:
             routes.RestRoutes(self._controller, self._inside).application(),
             lifespan="off",
             log_config=None,
+            log_level="error",  # of what clients send it warns without naming them, as often as they send it
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,

@@ -1,5 +1,6 @@
 import asyncio
 import socket
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
@@ -70,7 +71,7 @@ async def test_scopes_are_made_shown_listed_and_removed(web):
     assert (await web.delete("/scopes/other")).status_code == 204
     for verb in (web.get, web.delete):
         answer = await verb("/scopes/other")
-        assert (answer.status_code, answer.content) == (404, b"")
+        assert (answer.status_code, answer.json()) == (404, {"error": "scope 'other' does not exist"})
     await make(web)
     assert (await web.delete("/scopes/demo")).status_code == 412
 
@@ -247,11 +248,197 @@ async def test_a_stopped_controller_is_down(world):
         assert (await client.get("http://test/ping")).status_code == 200
         answer = await client.post("/scopes", json={"scopeName": "late"})
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert "try again" in answer.json()["error"]
 
 
-async def test_a_request_without_end_is_refused(web):
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "status", "words", "field"),
+    [
+        ("POST", "/scopes", "{", 400, "not JSON", None),
+        ("POST", "/scopes", "[]", 400, "no JSON object", None),
+        ("POST", "/scopes", '{"scopeName": "\\ud800"}', 400, "not JSON", None),
+        ("POST", "/scopes", "{}", 400, "scopeName is 1 to 255", "scopeName"),
+        ("POST", "/scopes", {"scopeName": "demo"}, 409, "demo", None),
+        ("POST", "/scopes/demo/streams", {}, 400, "streamName is missing", "streamName"),
+        ("POST", "/scopes/demo/streams", {"streamName": "_a"}, 400, "illegal stream name '_a'", "streamName"),
+        (
+            "POST",
+            "/scopes/demo/streams",
+            {"streamName": "a"},
+            400,
+            "scalingPolicy is missing",
+            "scalingPolicy",
+        ),
+        (
+            "POST",
+            "/scopes/demo/streams",
+            {"streamName": "a", "scalingPolicy": {"type": []}},
+            400,
+            "type is a string, not an array",
+            "scalingPolicy.type",
+        ),
+        (
+            "POST",
+            "/scopes/demo/streams",
+            {"streamName": "a", "scalingPolicy": {**FIXED, "minSegments": 1 << 31}},
+            400,
+            "minSegments = 2147483648 is outside 0 to 2147483647",
+            "scalingPolicy.minSegments",
+        ),
+        (
+            "POST",
+            "/scopes/demo/streams",
+            {"streamName": "a", "scalingPolicy": {**FIXED, "minSegments": 0}},
+            400,
+            "1 to ",
+            "scalingPolicy",
+        ),
+        (
+            "POST",
+            "/scopes/demo/streams",
+            {
+                "streamName": "a",
+                "scalingPolicy": FIXED,
+                "retentionPolicy": {"type": "LIMITED_DAYS", "timeBasedRetention": {"days": -1}},
+            },
+            400,
+            "days = -1 is outside",
+            "retentionPolicy.timeBasedRetention.days",
+        ),
+        (
+            "POST",
+            "/scopes/demo/streams",
+            {"streamName": "a", "scalingPolicy": FIXED, "streamTags": [""]},
+            400,
+            "tags",
+            "streamTags",
+        ),
+        ("PUT", "/scopes/demo/streams/s/state", {}, 400, "SEALED", "streamState"),
+        ("DELETE", "/scopes/demo/streams/s", None, 412, "s", None),
+        ("DELETE", "/scopes/demo", None, 412, "demo", None),
+        ("GET", "/scopes/demo/streams/none", None, 404, "none", None),
+        ("GET", "/scopes/demo/streams/s/scaling-events?from=x&to=1", None, 400, "'x'", "from"),
+        ("GET", f"/scopes/demo/streams/s/scaling-events?from=1&to={'1' * 5000}", None, 400, "to is a", "to"),
+        ("GET", "/scopes/demo/readergroups/none", None, 404, "none", None),
+        ("GET", f"/scopes/{'x' * 10_000}/streams/s", None, 404, "xxx", None),
+        ("GET", "/health/nobody", None, 404, "no part 'nobody'; there are GRPCServer", None),
+        ("GET", "/debug/statistics?container=9", None, 404, "container '9'", "container"),
+        ("GET", "/nothing", None, 404, "/v1/nothing: there is no such path", None),
+        ("PUT", "/scopes/demo", None, 405, "PUT is not allowed here", None),
+    ],
+)
+async def test_a_refusal_says_what_is_wrong_and_where(web, verb, path, body, status, words, field):
+    await make(web, "s")
+    given = {"content": body} if isinstance(body, str) else {"json": body} if body is not None else {}
+    answer = await web.request(verb, path, **given)
+    document = answer.json()
+    assert answer.status_code == status, document
+    assert words in document["error"]
+    assert document.get("field") == field
+    assert document.keys() <= {"error", "field"}
+    if status == 405:
+        assert set(answer.headers["Allow"].split(", ")) == {"GET", "HEAD", "DELETE"}
+
+
+async def test_a_maximum_that_no_message_can_hold_is_none(web, controller):
+    retention = {"type": "LIMITED_DAYS", "value": 1, "maxValue": (1 << 63) - 1}
+    assert (await make(web, retentionPolicy=retention)).status_code == 201
+    stream = await controller.context.directory.get("demo", "audit")
+    assert stream.row.config.retention.maximum == (1 << 63) - 1
+
+
+async def test_a_body_beyond_the_bound_is_refused(web):
     answer = await web.post("/scopes", content=b'{"scopeName": "' + b"x" * (1 << 20) + b'"}')
-    assert answer.status_code == 400
+    assert (answer.status_code, answer.json()) == (
+        413,
+        {"error": "the body of a request has at most 1048576 bytes"},
+    )
+
+
+@asynccontextmanager
+async def listening(controller, host="127.0.0.1"):
+    server = RestServer(controller, host, 0)
+    port = await server.start()
+    server.serve()
+    try:
+        yield port
+    finally:
+        await server.stop()
+
+
+async def talk(port, *pieces):
+    """Send pieces on a connection of its own, and return what the server answers until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+TEN_MEGABYTES = 10 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("POST /v1/scopes", 413),
+        ("POST /v1/nothing", 404),
+        ("PUT /v1/scopes/demo", 405),
+        ("POST /v1/health", 405),
+    ],
+)
+async def test_a_client_that_sends_too_much_reads_why_it_is_refused(controller, target, status):
+    head = f"{target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {TEN_MEGABYTES}\r\n\r\n"
+    async with listening(controller) as port:
+        answer = await talk(port, head.encode(), *[bytes(1 << 20)] * 10)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b'{"error":' in answer
+
+
+async def test_a_client_that_waits_for_permission_is_refused_before_it_sends(controller):
+    head = (
+        f"POST /v1/nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
+        f"Content-Length: {TEN_MEGABYTES}\r\n\r\n"
+    )
+    async with listening(controller) as port:
+        answer = await talk(port, head.encode())
+    assert answer.startswith(b"HTTP/1.1 404 ")
+
+
+@pytest.mark.parametrize("target", ["POST /v1/scopes", "PUT /v1/scopes/a/streams/b", "POST /v1/nothing"])
+async def test_a_client_that_leaves_within_its_body_leaves_no_trace(controller, target, caplog):
+    head = f"{target} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{"
+    async with listening(controller) as port:
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head.encode())
+            await writer.drain()
+            writer.transport.abort()
+        assert (await talk(port, b"no request\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(f"http://127.0.0.1:{port}/ping")).status_code == 200
+    assert [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}] == []
+
+
+async def test_a_name_with_two_addresses_is_served_on_both_with_one_port(controller, monkeypatch):
+    def both(_host, port, *_args, **_options):
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
+            for address in ("127.0.0.1", "127.0.0.2")
+        ]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", both)
+        server = RestServer(controller, "both.example.org", 0)
+        port = await server.start()
+    server.serve()
+    async with httpx.AsyncClient() as client:
+        for address in ("127.0.0.1", "127.0.0.2"):
+            assert (await client.get(f"http://{address}:{port}/ping")).status_code == 200
+    await server.stop()
 
 
 async def test_the_server_listens_on_a_free_port_and_stops(controller):

@@ -1,0 +1,103 @@
+"""What the REST interface answers instead of a result: a status, and JSON that says what is wrong.
+
+``{"error": "scopeName is missing", "field": "scopeName"}``; ``field`` names the member or option of the
+request, if it is one. The clients of the protocol read the status only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from headrace.errors import (
+    HeadraceError,
+    InvalidArgumentError,
+    NoSuchReaderGroupError,
+    NoSuchScopeError,
+    NoSuchStreamError,
+    OverloadError,
+    OwnershipError,
+    ScopeExistsError,
+    ScopeNotEmptyError,
+    StreamExistsError,
+    StreamNotSealedError,
+)
+from headrace.runtime.logs import logger
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+RETRY_AFTER_S: Final = 1
+
+_FAILURE: Final = 500
+_UNAVAILABLE: Final = 503
+
+_log = logger(__name__)
+
+
+class InvalidFieldError(InvalidArgumentError):
+    """A member or option of a request is missing, of the wrong type or out of range."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class BodyTooLargeError(InvalidArgumentError):
+    """The body of a request exceeds its bound."""
+
+
+_STATUS: Final[dict[type[HeadraceError], int]] = {
+    BodyTooLargeError: 413,
+    InvalidArgumentError: 400,
+    NoSuchScopeError: 404,
+    NoSuchStreamError: 404,
+    NoSuchReaderGroupError: 404,
+    ScopeExistsError: 409,
+    StreamExistsError: 409,
+    ScopeNotEmptyError: 412,
+    StreamNotSealedError: 412,
+    OwnershipError: _UNAVAILABLE,
+    OverloadError: _UNAVAILABLE,
+}
+
+
+def refusal(status: int, text: str, field: str = "") -> Response:
+    """Return the answer for something that is not done; 503 says when to try again."""
+    document = {"error": text} | ({"field": field} if field else {})
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == _UNAVAILABLE else None
+    return JSONResponse(document, status, headers)
+
+
+def guarded(handler: Handler) -> Handler:
+    """Turn errors into refusals; what is not ours is logged and is a 500."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except HeadraceError as error:
+            status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), _FAILURE)
+            if status == _FAILURE:
+                _log.warning("request failed", path=request.url.path, error=str(error))
+            field = error.field if isinstance(error, InvalidFieldError) else ""
+            return refusal(status, str(error) or type(error).__name__, field)
+        except ClientDisconnect:
+            return Response(status_code=400)  # to no one: the client left before it had sent its request
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not look like an answer
+            _log.error("request failed", path=request.url.path, exc_info=error)
+            return refusal(_FAILURE, "the request failed; the log of the server says why")
+
+    return handle
+
+
+async def refuse_route(request: Request, error: Exception) -> Response:
+    """Answer for a path that does not exist, or that has not this verb."""
+    assert isinstance(error, HTTPException)
+    allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+    what = f"{request.method} is not allowed here, but {allowed}" if allowed else "there is no such path"
+    answer = refusal(error.status_code, f"{request.url.path}: {what}")
+    answer.headers.update(error.headers or {})
+    return answer
