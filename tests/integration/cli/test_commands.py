@@ -1,8 +1,11 @@
 """The commands against a real standalone server in a process of its own."""
 
+import base64
 import fcntl
 import io
+import itertools
 import json
+import os
 import select
 import signal
 import subprocess
@@ -12,6 +15,7 @@ from array import array
 
 import pytest
 
+from headrace.cli.commands import event
 from headrace.cli.main import main
 from headrace.testing import LocalServer, ServerDiedError
 
@@ -107,18 +111,25 @@ def test_events_are_read_as_they_were_written(run, monkeypatch):
     lines = b"a line\nwith \xff bytes\r\n\nlast without end"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
     code, out, err = run("event", "write", "demo/events", "--key", "k", "--json")
-    assert json.loads(out) == {"scope": "demo", "stream": "events", "events": 3, "bytes": 34, "skipped": 1}
+    assert json.loads(out) == {
+        "scope": "demo",
+        "stream": "events",
+        "events": 3,
+        "bytes": 35,
+        "skipped": 1,
+        "refused": 0,
+    }
     assert (code, err) == (0, "1 empty events were left out\n")
     code, out, _ = run("event", "read", "demo/events", "--json")
     events = [json.loads(line) for line in out.splitlines()]
-    assert [event.get("event") for event in events] == [
+    assert [each.get("event") for each in events] == [
         "first",
         "zweites ü",
         "a line",
         None,
         "last without end",
     ]
-    assert events[3]["event_base64"] == "d2l0aCD/IGJ5dGVz"
+    assert events[3]["event_base64"] == "d2l0aCD/IGJ5dGVzDQ=="
     assert events[1]["offset"] == 8 + 5
 
 
@@ -153,7 +164,112 @@ def test_a_key_may_stand_before_each_event(run, monkeypatch):
         of_key = [number for number in numbers if number % 7 == key]
         assert of_key == sorted(of_key)
     code, _, err = run("event", "write", "demo/keyed", "no separator", "--key-separator", ":")
-    assert (code, err) == (2, "headrace: event 1 has no ':' in it\n")
+    assert (code, err) == (2, "headrace: event 1 has no ':' in it: nothing was written\n")
+
+
+NUMBERS = itertools.count()
+ARGUMENTS = ("a:1", "nokey", "b:2")
+BAD_LINES = b"a:1\nb:2\nnokey\n\nc:3\nnone\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "stored", "code", "words"),
+    [
+        ((), BAD_LINES, ["1", "2"], 2, "line 3 has no ':' in it: 2 events were written before; --atomic"),
+        ((), b"nokey\na:1\n", [], 2, "line 1 has no ':' in it: nothing was written"),
+        (("--atomic",), BAD_LINES, [], 2, "line 3 has no ':' in it: nothing was written"),
+        (("--atomic",), b"a:1\nb:2\n", ["1", "2"], 0, ""),
+        (("--on-error", "skip"), BAD_LINES, ["1", "2", "3"], 0, "left out: line 6 has no ':' in it"),
+        (("--atomic", "--on-error", "skip"), BAD_LINES, ["1", "2", "3"], 0, "left out: line 3 has no"),
+        (ARGUMENTS, b"", [], 2, "event 2 has no ':' in it: nothing was written"),
+    ],
+)
+def test_a_line_that_is_no_event_is_named_with_what_was_written(
+    run, monkeypatch, options, given, stored, code, words
+):
+    stream = f"demo/bad{next(NUMBERS)}"
+    run("stream", "create", stream)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    events, options = (options, ()) if options == ARGUMENTS else ((), options)
+    found, out, err = run("event", "write", stream, *events, "--key-separator", ":", *options)
+    assert (found, out) == (code, "")
+    assert words in err
+    assert sorted(run("event", "read", stream)[1].splitlines()) == stored
+
+
+def test_lines_that_were_left_out_are_counted(run, monkeypatch):
+    run("stream", "create", "demo/leftout")
+    lines = b"nokey\n" * 25 + b"a:1\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    code, out, err = run(
+        "event", "write", "demo/leftout", "--key-separator", ":", "--on-error", "skip", "--json"
+    )
+    assert (code, json.loads(out)["refused"], json.loads(out)["events"]) == (0, 25, 1)
+    assert err.splitlines()[-1] == "25 were left out in all"
+    assert len(err.splitlines()) == 11
+
+
+def test_every_byte_that_is_read_as_json_can_be_written_back(run, monkeypatch):
+    events = [b"text", "ü€😀".encode(), b"\xff\xfe", b"a\nb\r\n", b"\r", b"\x00", bytes(range(256))]
+    run("stream", "create", "demo/original")
+    lines = b"".join(
+        json.dumps({"event_base64": base64.b64encode(event).decode(), "key": "k"}).encode() + b"\n"
+        for event in events
+    )
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert run("event", "write", "demo/original", "--input", "json") == (0, "", "")
+    printed = run("event", "read", "demo/original", "--json")[1]
+    run("stream", "create", "demo/copied")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(printed.encode())))
+    assert run("event", "write", "demo/copied", "--input", "json") == (0, "", "")
+    assert run("event", "read", "demo/copied", "--json")[1] == printed
+
+
+def test_bytes_of_arguments_and_lines_pass_unchanged(run, uri):
+    run("stream", "create", "demo/raw")
+    events = [b"\xff\xfe", "ü".encode(), b"line\r"]
+    write, options = [*COMMAND, "event", "write", "demo/raw"], ["--uri", uri, "--key", "k"]
+    subprocess.run([*write, *events, *options], check=True, timeout=120)
+    subprocess.run(
+        [*write, *options], input=b"".join(event + b"\n" for event in events), check=True, timeout=120
+    )
+    read = subprocess.run(
+        [*COMMAND, "event", "read", "demo/raw", "--uri", uri], stdout=subprocess.PIPE, check=True, timeout=120
+    )
+    assert read.stdout == b"".join(event + b"\n" for event in 2 * events)
+
+
+def test_a_key_is_the_same_in_every_locale(run, uri):
+    run("stream", "create", "demo/locales", "--segments", "8")
+    write = [*COMMAND, "event", "write", "demo/locales", "x", "--uri", uri, "--key", "schlüssel"]
+    for locale in ({"LC_ALL": "C.UTF-8"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}):
+        subprocess.run(write, check=True, env={**os.environ, **locale}, timeout=120)
+    events = [json.loads(line) for line in run("event", "read", "demo/locales", "--json")[1].splitlines()]
+    assert [each["segment"] for each in events] == 2 * [events[0]["segment"]]
+
+
+def test_a_line_beyond_the_bound_is_left_out_whole(run, monkeypatch):
+    monkeypatch.setattr(event, "LINE_BYTES_MAX", 100)
+    run("stream", "create", "demo/longline")
+    lines = b"before\n" + b"x" * 1000 + b"\n" + b"y" * 100 + b"\n" + b"z" * 101
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    code, _, err = run("event", "write", "demo/longline", "--key", "k", "--on-error", "skip")
+    assert code == 0
+    assert err.splitlines() == [
+        "left out: line 2 is longer than 100 bytes",
+        "left out: line 4 is longer than 100 bytes",
+    ]
+    assert run("event", "read", "demo/longline")[1].splitlines() == ["before", "y" * 100]
+
+
+def test_a_stream_that_cannot_be_leaves_no_scope_behind(run):
+    for words in (
+        ("neverscope/a_b",),
+        ("neverscope/s", "--segments", "100000"),
+        ("neverscope/s", "--tag", ""),
+    ):
+        assert run("stream", "create", *words, "--create-scope")[0] == 2
+    assert "neverscope" not in run("scope", "list")[1].splitlines()
 
 
 def test_a_stream_is_split_and_merged(run):

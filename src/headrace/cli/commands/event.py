@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import json
+import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from headrace.cli.output import print_json, progress
+from headrace.cli.given_events import (
+    GivenEvent,
+    Parse,
+    event_document,
+    json_events,
+    key_of,
+    keyed_events,
+    plain_events,
+)
+from headrace.cli.output import print_json, printable, progress
 from headrace.cli.verbs import Subparsers, add_noun, add_verb, connect, scoped
 from headrace.errors import InvalidArgumentError
+from headrace.limits import MIB
 
 if TYPE_CHECKING:  # the client is imported by the verb when it is executed: help is fast
-    from headrace.client.blocking import BlockingEventReader
+    from headrace.client.blocking import BlockingEventReader, BlockingWriter
     from headrace.client.reader.cuts import Edge
     from headrace.client.reader.event_batch import Event
+
+LINE_BYTES_MAX: Final = 64 * MIB
+"""Of standard input: as JSON the largest event takes up to six times its bytes."""
+
+_REFUSALS_SHOWN: Final = 10
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
@@ -29,11 +45,26 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         """
         headrace event write demo/orders 'an event' 'another one'
         seq 1000 | headrace event write demo/orders --key counter
-        headrace event write demo/orders --key-separator : < events.txt
+        headrace event write demo/orders --key-separator : --atomic < events.txt
+        headrace event read demo/orders --json | headrace event write demo/copy --input json
         """,
     )
     write.add_argument("stream", metavar="SCOPE/STREAM")
     write.add_argument("events", metavar="EVENT", nargs="*", help="instead of lines of standard input")
+    write.add_argument(
+        "--input",
+        choices=["lines", "json"],
+        default="lines",
+        help="lines: all bytes but the newline; json: objects with event or event_base64, perhaps "
+        "key, as 'event read --json' prints them",
+    )
+    write.add_argument("--atomic", action="store_true", help="all events or none, in one transaction")
+    write.add_argument(
+        "--on-error",
+        choices=["stop", "skip"],
+        default="stop",
+        help="what follows from a line that is no event (default: stop)",
+    )
     keys = write.add_mutually_exclusive_group()
     keys.add_argument("--key", help="routing key of all events: they keep their order")
     keys.add_argument("--key-separator", metavar="TEXT", help="what stands before it is the routing key")
@@ -61,40 +92,112 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
 # ------------------------------------------------------------------------------------------ writing
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What became of the events that were given."""
+
+    events: int = 0
+    size_bytes: int = 0
+    empty: int = 0
+    refused: int = 0
+
+
 def write_events(chosen: argparse.Namespace) -> None:
     scope, stream = scoped(chosen.stream)
-    separator = None if chosen.key_separator is None else chosen.key_separator.encode()
-    if separator == b"":
-        raise InvalidArgumentError("the separator of keys is empty")
-    count = size = skipped = 0
-    with connect(chosen) as client, client.event_writer(scope, stream) as writer:
-        for event in _given_events(chosen):
-            key: str | None = chosen.key
-            if separator is not None and event:
-                before, found, event = event.partition(separator)
-                if not found:
-                    number = count + skipped + 1
-                    raise InvalidArgumentError(f"event {number} has no {chosen.key_separator!r} in it")
-                key = before.decode(errors="surrogateescape")
-            if not event:
-                skipped += 1  # the protocol has no empty events
-                continue
-            writer.write(event, key)
-            count += 1
-            size += len(event)
-    if skipped:
-        progress(f"{skipped} empty events were left out")
-    if chosen.json:
-        print_json({"scope": scope, "stream": stream, "events": count, "bytes": size, "skipped": skipped})
-
-
-def _given_events(chosen: argparse.Namespace) -> Iterator[bytes]:
+    tally = _Tally()
+    events = _usable_events(chosen, _parser_of(chosen), tally)
     if chosen.events:
-        for event in chosen.events:
-            yield event.encode(errors="surrogateescape")
+        events = iter(list(events))  # one that is no event is refused before any other is written
+    with connect(chosen) as client:
+        if chosen.atomic:
+            with client.txn_writer(scope, stream) as transactions, transactions.begin() as transaction:
+                _write_all(transaction, events, tally)
+                transaction.commit(wait=True)
+        else:
+            with client.event_writer(scope, stream) as writer:
+                _write_all(writer, events, tally)
+    if tally.empty:
+        progress(f"{tally.empty} empty events were left out")
+    if tally.refused > _REFUSALS_SHOWN:
+        progress(f"{tally.refused} were left out in all")
+    if chosen.json:
+        print_json(
+            {
+                "scope": scope,
+                "stream": stream,
+                "events": tally.events,
+                "bytes": tally.size_bytes,
+                "skipped": tally.empty,
+                "refused": tally.refused,
+            }
+        )
+
+
+def _parser_of(chosen: argparse.Namespace) -> Parse:
+    """Return what makes events of texts. The options hold what the shell passed, byte for byte."""
+    key = None if chosen.key is None else key_of(os.fsencode(chosen.key))
+    if chosen.key_separator is not None:
+        if chosen.input == "json":
+            raise InvalidArgumentError("--key-separator is for --input lines; in JSON an event has a 'key'")
+        return keyed_events(os.fsencode(chosen.key_separator))
+    return json_events(key) if chosen.input == "json" else plain_events(key)
+
+
+def _write_all(writer: BlockingWriter, events: Iterator[GivenEvent], tally: _Tally) -> None:
+    for event in events:
+        writer.write(event.data, event.key)
+        tally.events += 1
+        tally.size_bytes += len(event.data)
+
+
+def _usable_events(chosen: argparse.Namespace, parse: Parse, tally: _Tally) -> Iterator[GivenEvent]:
+    """Yield what can be written; the caller counts it in ``tally`` before it asks for the next.
+
+    Raises:
+        InvalidArgumentError: a text is no event, and ``--on-error`` does not say that it is left out.
+    """
+    what = "event" if chosen.events else "line"
+    for number, text in enumerate(_given_texts(chosen), 1):
+        try:
+            if text is None:
+                raise InvalidArgumentError(f"is longer than {LINE_BYTES_MAX} bytes")
+            event = parse(text)
+        except InvalidArgumentError as error:
+            reason = f"{what} {number} {error}"
+            if chosen.on_error == "stop":
+                raise InvalidArgumentError(f"{reason}: {_outcome(chosen, tally)}") from None
+            tally.refused += 1
+            if tally.refused <= _REFUSALS_SHOWN:
+                progress(printable(f"left out: {reason}"))
+            continue
+        if event.data:
+            yield event
+        else:
+            tally.empty += 1  # the protocol has no empty events
+
+
+def _outcome(chosen: argparse.Namespace, tally: _Tally) -> str:
+    if chosen.atomic or chosen.events or not tally.events:
+        return "nothing was written"
+    written = "1 event was" if tally.events == 1 else f"{tally.events} events were"
+    return f"{written} written before; --atomic writes all or none, --on-error skip leaves such lines out"
+
+
+def _given_texts(chosen: argparse.Namespace) -> Iterator[bytes | None]:
+    """Yield the arguments, or the lines of standard input without their ends; None: one is too long."""
+    if chosen.events:
+        yield from map(os.fsencode, chosen.events)
         return
-    for line in sys.stdin.buffer:
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+    source = sys.stdin.buffer
+    while line := source.readline(LINE_BYTES_MAX + 1):
+        if line.endswith(b"\n"):
+            yield line[:-1]
+        elif len(line) <= LINE_BYTES_MAX:
+            yield line  # the last one, without an end
+        else:
+            yield None
+            while line and not line.endswith(b"\n"):
+                line = source.readline(MIB)
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -133,11 +236,7 @@ def _print_event(chosen: argparse.Namespace, event: Event) -> None:
     if not chosen.json:
         sys.stdout.buffer.write(event.data + b"\n")
         return
-    line: dict[str, object] = {"segment": event.segment_id, "offset": event.offset}
-    try:
-        line["event"] = event.data.decode()
-    except UnicodeDecodeError:
-        line["event_base64"] = base64.b64encode(event.data).decode()
+    line = {"segment": event.segment_id, "offset": event.offset, **event_document(event.data)}
     sys.stdout.buffer.write(json.dumps(line).encode() + b"\n")
 
 

@@ -9,7 +9,7 @@ from headrace.cli.commands.stream_changes import delete_stream, scale_stream, se
 from headrace.cli.commands.stream_queries import describe_stream, list_streams
 from headrace.cli.output import print_json, progress
 from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
-from headrace.errors import InvalidArgumentError, StreamExistsError
+from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
 from headrace.model.policies import (
     RetentionKind,
     RetentionPolicy,
@@ -163,9 +163,13 @@ def create_stream(chosen: argparse.Namespace) -> None:
         retention = RetentionPolicy.by_size(parse_bytes(chosen.retain_size))
     configuration = StreamConfiguration(scaling=scaling, retention=retention, tags=frozenset(chosen.tag))
     with connect(chosen) as client:
-        if chosen.create_scope:
-            client.create_scope(scope)
-        created = client.create_stream(scope, stream, configuration)
+        try:
+            created = client.create_stream(scope, stream, configuration)
+        except NoSuchScopeError:
+            if not chosen.create_scope:
+                raise
+            client.create_scope(scope)  # only now: a stream that cannot be leaves no scope behind
+            created = client.create_stream(scope, stream, configuration)
     if not created and not chosen.if_absent:
         raise StreamExistsError(f"stream {scope}/{stream} exists already")
     _warn_of_policies(configuration)
