@@ -69,7 +69,8 @@ def test_a_server_on_every_address_tells_the_one_that_was_given():
     with LocalServer(None, "--in-memory", "--host", EVERY_ADDRESS, "--advertise", "127.0.0.2") as server:
         addresses = {part: server.addresses[part] for part in ("controller", "segmentstore", "rest")}
         assert {address.rpartition(":")[0] for address in addresses.values()} == {"127.0.0.2"}
-        assert all(addresses[part] in server.log() for part in addresses)
+        server.wait_for_log("headrace is ready")  # said once the ready file is there
+        assert all(address in server.log() for address in addresses.values())
         # By another of its addresses: data come from the one that is told.
         controller = f"127.0.0.3:{port_of(addresses['controller'])}"
         assert write_and_read(f"tcp://{controller}") == [b"an event"]
@@ -159,7 +160,7 @@ def test_an_ipv6_address_works_in_the_ready_file_in_uris_and_on_the_command_line
         assert write_and_read(server.uri) == [b"an event"]
         assert headrace("event", "read", "s/t", "--uri", server.uri) == "an event\n"
         assert headrace("inspect", "cache", "--rest", server.addresses["rest"])
-        assert server.addresses["rest"] in server.log()
+        server.wait_for_log(f"rest {server.addresses['rest']};")
         unreachable = f"tcp://[::1]:{free_port()}"
         failed = subprocess.run(
             [*HEADRACE, "scope", "list", "--uri", unreachable],

@@ -2,6 +2,8 @@
 
 import asyncio
 import collections
+import contextlib
+import socket
 import sys
 
 import pytest
@@ -212,11 +214,26 @@ def test_unknown_and_duplicate_things_are_refused(manager, scope):
         manager.delete_scope(scope)
 
 
-def test_a_server_on_every_address_sends_the_wheel_to_the_one_it_advertises():
-    options = ("--in-memory", "--host", "0.0.0.0", "--advertise", "127.0.0.2")
-    with LocalServer(None, *options) as server:
-        controller = f"tcp://127.0.0.1:{server.addresses['controller'].rpartition(':')[2]}"
-        manager = wheel.StreamManager(controller)
+def has_ipv6():
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("options", "host"),
+    [
+        (("--host", "0.0.0.0", "--advertise", "127.0.0.2"), "127.0.0.1"),
+        (("--host", "::1"), "[::1]"),
+        (("--host", "::", "--advertise", "::1"), "127.0.0.1"),
+    ],
+)
+def test_the_wheel_is_sent_to_the_address_that_is_advertised(options, host):
+    if "::" in "".join(options) and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with LocalServer(None, "--in-memory", *options) as server:
+        manager = wheel.StreamManager(f"tcp://{host}:{server.addresses['controller'].rpartition(':')[2]}")
         manager.create_scope("mapped")
         manager.create_stream("mapped", "events", 1)
         writer = manager.create_writer("mapped", "events")

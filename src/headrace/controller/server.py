@@ -98,7 +98,7 @@ class Controller:
         self.engine = self.context.engine
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
-        self._placement = placement or SingleHost((config.data_host, config.data_port))
+        self._placement = placement or SingleHost(Endpoint(config.data_host, config.data_port))
         self.streams = StreamRequests(self.context, self.transactions)
         self.groups = ReaderGroups(self.context, self.transactions)
         self._tables = KeyValueTables(self.context)

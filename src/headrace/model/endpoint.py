@@ -25,7 +25,12 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return f"{self.host_in_uri}:{self.port}"
+
+    @property
+    def host_in_uri(self) -> str:
+        """The host as it stands in front of a port: an IPv6 address in brackets."""
+        return f"[{self.host}]" if ":" in self.host else self.host
 
     @classmethod
     def parse(cls, text: str, default_port: int) -> Endpoint:

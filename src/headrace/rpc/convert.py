@@ -11,6 +11,7 @@ from typing import Final
 
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX, INT64_MIN
+from headrace.model.endpoint import Endpoint
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import (
     RetentionKind,
@@ -31,6 +32,19 @@ def signed64(value: int) -> int:
     """Return the signed 64-bit number with the low 64 bits of ``value``."""
     value &= _MASK
     return value - (1 << 64) if value >> 63 else value
+
+
+# ------------------------------------------------------------------------------------------ endpoints
+
+
+def endpoint_to_message(endpoint: Endpoint) -> pb.NodeUri:
+    """An IPv6 address stands in brackets: the Rust client needs them, others accept them."""
+    return pb.NodeUri(endpoint=endpoint.host_in_uri, port=endpoint.port)
+
+
+def endpoint_from_message(message: pb.NodeUri) -> Endpoint:
+    """Also servers that send an IPv6 address without brackets are understood."""
+    return Endpoint(message.endpoint.removeprefix("[").removesuffix("]"), message.port)
 
 
 # ------------------------------------------------------------------------------------------ names and ids

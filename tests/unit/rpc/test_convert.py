@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX
+from headrace.model.endpoint import Endpoint
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import (
     RetentionKind,
@@ -19,6 +20,16 @@ from headrace.rpc.generated import controller_pb2 as pb
 @given(st.integers(0, (1 << 128) - 1))
 def test_transaction_ids_survive_the_two_signed_halves(txn_id):
     assert convert.txn_id_from_message(convert.txn_id_to_message(txn_id)) == txn_id
+
+
+@pytest.mark.parametrize(
+    ("host", "sent"), [("a.example", "a.example"), ("10.0.0.1", "10.0.0.1"), ("::1", "[::1]")]
+)
+def test_an_endpoint_survives_the_message_in_which_ipv6_has_brackets(host, sent):
+    message = convert.endpoint_to_message(Endpoint(host, 5))
+    assert (message.endpoint, message.port) == (sent, 5)
+    assert convert.endpoint_from_message(message) == Endpoint(host, 5)
+    assert convert.endpoint_from_message(pb.NodeUri(endpoint=host, port=5)) == Endpoint(host, 5)
 
 
 def test_a_stream_configuration_survives_the_message():

@@ -28,6 +28,7 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.model.endpoint import Endpoint
+from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.batch_commit_pb2_grpc import BatchCommitServiceStub
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
@@ -166,7 +167,7 @@ class Controller:
             )
         except grpc.aio.AioRpcError:
             return
-        listed = [Endpoint(node.endpoint, node.port) for node in reply.nodeURI if 0 < node.port <= _PORT_MAX]
+        listed = [convert.endpoint_from_message(node) for node in reply.nodeURI if 0 < node.port <= _PORT_MAX]
         if listed:
             self._endpoints = [*listed, *(each for each in self._address.endpoints if each not in listed)]
 

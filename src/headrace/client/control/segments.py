@@ -77,7 +77,7 @@ class Segments:
         reply = await self._controller.call("getURI", convert.segment_id_to_message(*key), attempts=3)
         if not reply.endpoint or not 0 < reply.port <= 65535:
             raise ConnectionLostError(f"segment {segment_id} of {scope}/{stream} has no owner at the moment")
-        endpoint = Endpoint(reply.endpoint, reply.port)
+        endpoint = convert.endpoint_from_message(reply)
         self._endpoints[key] = (endpoint, loop.time())
         if len(self._endpoints) > _ENDPOINTS_MAX:
             self._endpoints.popitem(last=False)

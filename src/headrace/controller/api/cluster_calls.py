@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.endpoint import Endpoint
+from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
 
 _BUCKETS = {
@@ -19,8 +20,7 @@ class ClusterCalls:
         """Where clients find this controller."""
 
     async def get_controller_server_list(self, request: pb.ServerRequest) -> pb.ServerResponse:  # noqa: ARG002
-        host, port = self.published
-        return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port)])
+        return pb.ServerResponse(nodeURI=[convert.endpoint_to_message(self.published)])
 
     async def get_controller_to_bucket_mapping(
         self, request: pb.ControllerToBucketMappingRequest

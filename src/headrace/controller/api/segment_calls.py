@@ -13,7 +13,7 @@ from headrace.controller.streams.stream import Stream
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError
 from headrace.model.names import segment_name
 from headrace.model.segment_id import make_segment_id
-from headrace.rpc.convert import segment_id_to_message, segment_range_to_message
+from headrace.rpc.convert import endpoint_to_message, segment_id_to_message, segment_range_to_message
 from headrace.rpc.generated import controller_pb2 as pb
 
 _RENDERED_MAX = 4096
@@ -115,8 +115,8 @@ class SegmentCalls:
         info = request.streamInfo
         if request.segmentId < 0:
             raise InvalidArgumentError(f"{request.segmentId} is no segment id")
-        host, port = self._placement.locate(segment_name(info.scope, info.stream, request.segmentId))
-        return pb.NodeUri(endpoint=host, port=port)
+        found = self._placement.locate(segment_name(info.scope, info.stream, request.segmentId))
+        return endpoint_to_message(found)
 
     async def get_delegation_token(self, request: pb.StreamInfo) -> pb.DelegationToken:  # noqa: ARG002
         return pb.DelegationToken()

@@ -59,6 +59,12 @@ async def test_the_address_of_a_segment_needs_no_stream_to_exist(world):
             assert (answer.endpoint, answer.port) == ("store.example", 777)
 
 
+async def test_an_ipv6_address_is_told_in_brackets(world):
+    async with serve(world, data_host="::1", data_port=777) as service:
+        answer = await service.stub.getURI(segment(seg(3, 1)))
+        assert (answer.endpoint, answer.port) == ("[::1]", 777)
+
+
 async def test_nobody_needs_a_token(service):
     request = pb.StreamInfo(scope="s", stream="anything", accessOperation=pb.StreamInfo.READ_WRITE)
     assert (await service.stub.getDelegationToken(request)).delegationToken == ""
