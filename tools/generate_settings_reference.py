@@ -15,7 +15,9 @@ _INTRODUCTION = """
 
 `headrace standalone --config FILE` reads settings from a TOML file; environment variables win over the file,
 and options over both. Sizes are bytes; a text such as `"256 MiB"` is understood, too. What is unknown or out
-of range is refused with its name, and the server does not start.
+of range is refused with its name, and the server does not start. A variable that begins with `HEADRACE_` is
+unknown unless it is listed below; only `HEADRACE_URI`, which other commands read, and what Kubernetes makes
+for a service of that name (`HEADRACE_SERVICE_HOST`, `HEADRACE_PORT=tcp://...`) mean nothing here.
 
 ```toml
 cache_bytes = "1 GiB"

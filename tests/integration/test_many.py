@@ -1,6 +1,6 @@
 """Many of everything: one more costs what the first one did, and memory grows by what they need.
 
-``HEADRACE_MANY=10000`` makes it ten thousand of each.
+``TESTS_MANY=10000`` makes it ten thousand of each.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.integration.test_bad_input import Raw
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-MANY = int(os.environ.get("HEADRACE_MANY", "1000"))
+MANY = int(os.environ.get("TESTS_MANY", "1000"))
 AT_A_TIME = 8
 GROWTH_MAX = 3.0
 """How many times the cost of the first half the second one may take: little enough to notice a square."""

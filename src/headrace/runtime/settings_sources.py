@@ -5,16 +5,18 @@
     [segmentstore.durable_log]
     frame_bytes_max = "256 KiB"
 
-The same in the environment: ``HEADRACE_SEGMENTSTORE__DURABLE_LOG__FRAME_BYTES_MAX=262144``. A variable
-without ``__`` is read only if it names a top-level setting; other programs may own variables with our
-prefix.
+The same in the environment: ``HEADRACE_SEGMENTSTORE__DURABLE_LOG__FRAME_BYTES_MAX=262144``. Every variable
+with our prefix names a setting, but for those that the caller lists, and those that Kubernetes makes for a
+service whose name begins like the prefix.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -27,6 +29,15 @@ C = TypeVar("C")
 #: A settings file larger than this is some other file.
 _FILE_BYTES_MAX: Final = 1 << 20
 
+_SUGGESTIONS_MAX: Final = 8
+
+_SERVICE_LINK: Final = re.compile(
+    r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=.*"
+    r"|\w+_PORT=(tcp|udp|sctp)://.*",
+    re.DOTALL,
+)
+"""What Kubernetes puts into the environment of each process for each service beside it."""
+
 
 def load(
     cls: type[C],
@@ -35,6 +46,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     variable_prefix: str = "HEADRACE",
+    other_variables: Collection[str] = (),
 ) -> C:
     """Return the configuration that file, environment and overrides (dotted keys) describe; later ones win.
 
@@ -44,16 +56,18 @@ def load(
         environment: usually ``os.environ``.
         overrides: usually from the command line; None as a value means "not given".
         variable_prefix: what the names of environment variables start with.
+        other_variables: names that start like that and are no settings.
 
     Raises:
-        InvalidArgumentError: naming source and key, and value and range or the keys that exist.
+        InvalidArgumentError: naming source and key (or variable), and value and range or the keys that exist.
     """
     known = {setting.key: setting for setting in walk(cls)}
     values: dict[str, Any] = {}
     if file is not None:
         _merge(values, known, _read_file(Path(file), cls), f"in {file}")
     if environment is not None:
-        _merge(values, known, _from_environment(environment, known, variable_prefix), "in the environment")
+        own = {name: value for name, value in environment.items() if name not in other_variables}
+        _merge(values, known, _from_environment(own, known, variable_prefix), "in the environment")
     if overrides is not None:
         given = {key: value for key, value in overrides.items() if value is not None}
         _merge(values, known, given, "given explicitly")
@@ -75,12 +89,17 @@ def _merge(values: dict[str, Any], known: Mapping[str, Setting], new: Mapping[st
 
 
 def _suggestion(key: str, known: Mapping[str, Setting]) -> str:
-    """Name the settings whose last word is the same, or those of the same section."""
-    last = key.rpartition(".")[2]
-    section = key.rpartition(".")[0]
-    near = [name for name in known if name.rpartition(".")[2] == last]
-    near = near or [name for name in known if name.rpartition(".")[0] == section]
-    return f"; known are {', '.join(sorted(near)[:8])}" if near else ""
+    near = _find_near(key, known)
+    return f"; known are {', '.join(near)}" if near else ""
+
+
+def _find_near(key: str, known: Iterable[str]) -> list[str]:
+    """Return the keys whose last word is the same, or that are spelt alike, or those of the same section."""
+    section, _, last = key.rpartition(".")
+    near = sorted(name for name in known if name.rpartition(".")[2] == last)
+    near = near or difflib.get_close_matches(key, known, _SUGGESTIONS_MAX, 0.8)
+    near = near or sorted(name for name in known if name.rpartition(".")[0] == section)
+    return near[:_SUGGESTIONS_MAX]
 
 
 def _read_file(path: Path, cls: type[Any]) -> dict[str, Any]:
@@ -120,14 +139,15 @@ def _from_environment(
 ) -> dict[str, str]:
     by_variable = {setting.variable(prefix): key for key, setting in known.items()}
     values: dict[str, str] = {}
-    for variable in sorted(environment):
-        if not variable.startswith(f"{prefix}_"):
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(f"{prefix}_") or _SERVICE_LINK.fullmatch(f"{variable}={value}"):
             continue
-        key = by_variable.get(variable)
-        if key is not None:
-            values[key] = environment[variable]
-        elif "__" in variable:
-            values[variable.removeprefix(f"{prefix}_").replace("__", ".").lower()] = environment[variable]
+        if variable not in by_variable:
+            key = variable.removeprefix(f"{prefix}_").replace("__", ".").lower()
+            near = ", ".join(known[name].variable(prefix) for name in _find_near(key, known))
+            suggestion = f"; known are {near}" if near else ""
+            raise InvalidArgumentError(f"{variable} in the environment is no setting{suggestion}")
+        values[by_variable[variable]] = value
     return values
 
 

@@ -376,3 +376,12 @@ def test_a_wrong_setting_is_named(options, words, tmp_path, monkeypatch, capsys)
     (tmp_path / "tiny.toml").write_text('cache_bytes = "1 MiB"\n')
     assert main(["standalone", "--in-memory", *options]) == 2
     assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_variable_that_is_no_setting_is_named_with_the_one_that_is(monkeypatch, capsys):
+    monkeypatch.setenv("HEADRACE_URI", "tcp://localhost:1")  # of the other commands
+    monkeypatch.setenv("HEADRACE_CONTROLER_PORT", "1")
+    assert main(["standalone", "--in-memory"]) == 2
+    error = capsys.readouterr().err
+    assert "HEADRACE_CONTROLER_PORT in the environment is no setting" in error
+    assert "known are HEADRACE_CONTROLLER_PORT" in error

@@ -73,10 +73,11 @@ def test_later_sources_win_file_environment_overrides(tmp_path):
             "HEADRACE_STORE__DURABLE_LOG__FRAMES_IN_FLIGHT_MAX": "3",
             "HEADRACE_SPILL": "yes",
             "HEADRACE_STORE__CONTAINERS": "5",
-            "HEADRACE_SOMETHING_ELSE": "not ours",
+            "HEADRACE_URI": "tcp://localhost:9090",
             "PATH": "/bin",
         },
         overrides={"store.containers": 6, "format": None, "limit_bytes": "64 KiB"},
+        other_variables={"HEADRACE_URI"},
     )
     assert config.data_dir == Path("/var")
     assert config.hosts == ("a", "b")
@@ -101,8 +102,12 @@ def test_later_sources_win_file_environment_overrides(tmp_path):
         ({"HEADRACE_FORMAT": "xml"}, "format = 'xml' is not 'human' or 'json'"),
         (
             {"HEADRACE_STORE__DURABLE_LOGS__RATIO": "0.1"},
-            "unknown setting 'store.durable_logs.ratio'.*known are store.durable_log.ratio",
+            "HEADRACE_STORE__DURABLE_LOGS__RATIO .* no setting; known are HEADRACE_STORE__DURABLE_LOG__RATIO",
         ),
+        ({"HEADRACE_SPIL": "yes"}, "HEADRACE_SPIL in the environment is no setting; known are HEADRACE_SPI"),
+        ({"HEADRACE_": "yes"}, "HEADRACE_ in the environment is no setting; known are HEADRACE_DATA_DIR, "),
+        ({"HEADRACE_URI": "tcp://h:1"}, "HEADRACE_URI in the environment is no setting"),
+        ({"HEADRACE_LIMIT_PORT": "tcp"}, "HEADRACE_LIMIT_PORT in the environment is no setting"),
         ({"HEADRACE_LIMIT_BYTES": "-1"}, "limit_bytes = -1 is outside >= 1"),
         ({"HEADRACE_STORE__DURABLE_LOG__LINGER_MS": "0.5ms"}, "linger_ms = '0.5ms' is not int: .*whole"),
     ],
@@ -110,6 +115,22 @@ def test_later_sources_win_file_environment_overrides(tmp_path):
 def test_a_wrong_variable_is_named_with_its_value_and_what_is_allowed(environment, message):
     with pytest.raises(InvalidArgumentError, match=message):
         load(RootConfig, environment=environment)
+
+
+def test_variables_that_kubernetes_makes_for_a_service_of_our_name_mean_nothing():
+    address = "tcp://10.0.0.1:9090"
+    links = {
+        "HEADRACE_SERVICE_HOST": "10.0.0.1",
+        "HEADRACE_SERVICE_PORT": "9090",
+        "HEADRACE_SERVICE_PORT_REST_API": "10080",
+        "HEADRACE_PORT": address,
+        "HEADRACE_PORT_9090_TCP": address,
+        "HEADRACE_PORT_9090_TCP_PROTO": "tcp",
+        "HEADRACE_PORT_9090_TCP_PORT": "9090",
+        "HEADRACE_PORT_9090_TCP_ADDR": "10.0.0.1",
+        "HEADRACE_STORE_PORT": address,
+    }
+    assert load(RootConfig, environment=links) == RootConfig()
 
 
 @pytest.mark.parametrize(
@@ -217,7 +238,7 @@ def test_what_is_internal_is_chosen_by_tests_and_simulation_and_by_nobody_else()
     assert "step" not in describe(RootConfig)
     assert "whole" not in describe(RootConfig)  # a section without settings
     for source in ({"overrides": {key: 1}}, {"environment": {"HEADRACE_STORE__DURABLE_LOG__STEP": "1"}}):
-        with pytest.raises(InvalidArgumentError, match="unknown setting"):
+        with pytest.raises(InvalidArgumentError, match=r"unknown setting|is no setting"):
             load(RootConfig, **source)
     assert LogConfig(step=5).step == 5
     assert {simulated(LogConfig, SeededEntropy(seed)).step for seed in range(50)} == {1, 2, 8}

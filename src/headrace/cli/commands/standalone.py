@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from headrace.cli.verbs import Subparsers, add_verb
+from headrace.cli.verbs import URI_VARIABLE, Subparsers, add_verb
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
@@ -87,6 +87,7 @@ def _serve(chosen: argparse.Namespace) -> None:
             "ready_file": chosen.ready_file,
             "containers": chosen.containers,
         },
+        other_variables={URI_VARIABLE},
     )
     from headrace.standalone import server
 
