@@ -96,8 +96,8 @@ def test_a_taken_port_is_named_in_one_line(part):
         port = holder.getsockname()[1]
         code, line = refused("--in-memory", *ANY_PORTS, f"--{part}-port", str(port))
     assert code == 1
-    assert str(port) in line
-    assert "in use" in line
+    assert f"127.0.0.1:{port}: address already in use" in line
+    assert f"--{part}-port" in line
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_a_taken_port_is_named_in_one_line(part):
         (["--containers", "0"], 2, "containers = 0 is outside [1, 1024]"),
         (["--containers", "100000"], 2, "containers = 100000 is outside"),
         (["--host", "203.0.113.7"], 1, "203.0.113.7"),
-        (["--host", "fe80::1%none"], 1, "cannot listen on fe80::1%none"),
+        (["--host", "fe80::1%none"], 1, "cannot listen on [fe80::1%none]:"),
         (["--host", ""], 2, "host is empty"),
         (["--config", "/does/not/exist.toml"], 2, "/does/not/exist.toml"),
         (["--ready-file", "/proc/none/ready.json"], 1, "/proc/none"),

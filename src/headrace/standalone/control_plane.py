@@ -17,6 +17,7 @@ from headrace.controller.store.tables import TableStore
 from headrace.runtime.context import Runtime
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.config import StandaloneConfig
+from headrace.standalone.port_errors import naming_port
 
 
 class ControlPlane:
@@ -62,7 +63,8 @@ class ControlPlane:
             await self._controller.start()
             loop = asyncio.get_running_loop()
             self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
-            self.grpc_port = self._grpc.bind()
+            with naming_port("controller_port", self._config.host, self._config.controller_port):
+                self.grpc_port = self._grpc.bind()
             self._controller.publish(self._config.advertised("controller", self.grpc_port))
             self._grpc.start()
         except BaseException:

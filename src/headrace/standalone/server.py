@@ -31,6 +31,7 @@ from headrace.standalone.data_directory import check_data_directory, containers_
 from headrace.standalone.data_plane import DataPlane
 from headrace.standalone.descriptor_plan import DescriptorPlan, plan_descriptors
 from headrace.standalone.lost_logs import check_logs
+from headrace.standalone.port_errors import naming_port
 from headrace.standalone.ready_file import remove_ready_file, write_when_there_is_space
 
 _logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class StandaloneServer:
             DirectoryLockedError: another process serves this directory; the message names it.
             DataCorruptionError: a log or its storage is damaged; the message names file and offset.
             InvalidArgumentError: the system lets the process open too few files.
-            OSError: an address is taken.
+            OSError: an address is taken, or none of this machine; the message names the option that chose it.
         """
         config = self._config
         async with AsyncExitStack() as stack:
@@ -97,10 +98,12 @@ class StandaloneServer:
             )
             data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
             stack.push_async_callback(data_plane.stop)
-            segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
+            with naming_port("segmentstore_port", config.host, config.segmentstore_port):
+                segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
             control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore, data_plane)
             stack.push_async_callback(control_plane.stop)
-            await control_plane.start_rest()
+            with naming_port("rest_port", config.host, config.rest_port):
+                await control_plane.start_rest()
             _logger.info("health is served at %s", config.advertised("rest", control_plane.rest_port))
             answering = asyncio.get_running_loop().call_later(REST_WAITS_S, control_plane.serve_rest)
             stack.callback(answering.cancel)
