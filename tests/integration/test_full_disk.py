@@ -156,13 +156,16 @@ async def test_a_full_server_stops_when_told_and_waits_for_space_when_it_is_star
     health = await asyncio.to_thread(ask, rest, "/v1/health/container-0")
     assert (health["status"], health["readiness"]) == ("DOWN", False)
     assert "no space left" in health["details"]["lastFailure"]
+    assert health["details"]["waitsFor"] == "space on the disk of the log"
     found = await asyncio.to_thread(ask, rest, "/v1/debug/statistics")
     assert "no space left" in found["containers"]["0"]["health"]["last_failure"]
-    assert (await asyncio.to_thread(ask, rest, "/v1/health"))["status"] == "STARTING"
+    whole = await asyncio.to_thread(ask, rest, "/v1/health")
+    assert (whole["status"], whole["readiness"], whole["liveness"]) == ("STARTING", False, True)
     disk.resize(500)
     await starting
     assert "Traceback" not in server.log()
-    assert (await asyncio.to_thread(ask, rest, "/v1/health"))["status"] == "UP"
+    whole = await asyncio.to_thread(ask, rest, "/v1/health")
+    assert (whole["status"], whole["readiness"], whole["details"]) == ("UP", True, {})
     async with connect(server.uri) as client:
         found = await numbers(client)
         assert found[: filler.acknowledged] == list(range(filler.acknowledged))

@@ -21,15 +21,20 @@ UP, STARTING, DOWN = "UP", "STARTING", "DOWN"
 
 @dataclass(slots=True)
 class Contributor:
-    """One part that has a state of its own."""
+    """The process, or one part that has a state of its own.
+
+    The process is ready if all its parts are. It is alive without them: they start again by themselves, or
+    stay offline because a restart could destroy evidence.
+    """
 
     name: str
     status: str
     details: dict[str, str] = field(default_factory=dict)
+    has_ready_parts: bool = True
 
     @property
     def ready(self) -> bool:
-        return self.status == UP
+        return self.status == UP and self.has_ready_parts
 
     @property
     def alive(self) -> bool:
@@ -59,7 +64,7 @@ def contributors_of(controller: Controller, inside: ServerInside | None = None) 
             {
                 "restarts": str(found.restarts),
                 "lastFailure": found.last_failure,
-                "waitsFor": "space on the disk of the log" if found.waits_for_space else "",
+                "waitsFor": found.waits_for,
             },
         )
         for found in (inside.container_health() if inside is not None else ())
@@ -87,7 +92,9 @@ def health_routes(controller: Controller, inside: ServerInside | None = None) ->
         parts = contributors_of(controller, inside)
         if name is not None:
             return (parts[name], {}) if name in parts else None
-        return Contributor("", parts["GRPCServer"].status), parts
+        waiting = [part.name for part in parts.values() if not part.ready]
+        details = {"notReady": ", ".join(waiting)} if waiting else {}
+        return Contributor("", parts["GRPCServer"].status, details, not waiting), parts
 
     def unknown(request: Request) -> Response:
         known = ", ".join(contributors_of(controller, inside))

@@ -34,6 +34,9 @@ STARTS_MAX: Final = 4
 """Containers that start at the same time. A start mostly waits for the disk, for some thirty writes; unstored
 bytes of its log take memory, which containers that run free by storing meanwhile."""
 
+_SPACE: Final = "space on the disk of the log"
+_SLOT: Final = "other containers, which start first"
+
 OnFailed = Callable[[SegmentContainer, BaseException], None]
 MakeContainer = Callable[[int, OnFailed], SegmentContainer]
 
@@ -49,8 +52,8 @@ class ContainerHealth:
     online: bool
     restarts: int
     last_failure: str
-    waits_for_space: bool
-    """Its log waits for space on a full disk; appends wait meanwhile, and so does a start."""
+    waits_for: str
+    """What its appends, or its start, wait for now; empty if for nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +104,8 @@ class ContainerRegistry:
         """Those of them that did not end within the timeout: it is not granted again."""
         self._restarts = dict.fromkeys(range(container_count), 0)
         self._failures = dict.fromkeys(range(container_count), "")
+        self._waits: dict[int, str] = {}
+        """What the next start of a container waits for, if that is known."""
         self._supervisor = Supervisor("containers")
         self._stopping = False
         self.is_stalled = False
@@ -138,7 +143,9 @@ class ContainerRegistry:
         """
         pause_s = self._delay_s
         try:
+            self._waits[container_id] = _SLOT
             await slots.acquire()
+            del self._waits[container_id]
             online.add_done_callback(lambda _: slots.release())
             while (ran_s := await self._run_once(container_id, online)) is not None:
                 if self._stopping:  # its failure may have hidden the cancellation, which comes once
@@ -180,6 +187,7 @@ class ContainerRegistry:
                 _logger.error("container %d did not start: %s", container_id, describe_failure(hosted.cause))
             else:
                 self._running[container_id] = container
+                self._waits.pop(container_id, None)
                 if online.done():
                     _logger.info("container %d runs again", container_id)
                 else:
@@ -192,6 +200,10 @@ class ContainerRegistry:
             self._running.pop(container_id, None)
             del self._live[container]
         cause = hosted.cause
+        if isinstance(cause, StorageFullError):
+            self._waits[container_id] = _SPACE
+        else:
+            self._waits.pop(container_id, None)
         if not online.done():
             if has_ended and isinstance(cause, StorageFullError):
                 return ran_s
@@ -267,7 +279,9 @@ class ContainerRegistry:
                 container_id in self._running,
                 self._restarts[container_id],
                 self._failures[container_id],
-                container_id in live and live[container_id].waits_for_space,
+                _SPACE
+                if container_id in live and live[container_id].waits_for_space
+                else self._waits.get(container_id, ""),
             )
             for container_id in range(self.container_count)
         ]

@@ -19,7 +19,7 @@ class Condition:
     online: bool
     restarts: int = 0
     last_failure: str = ""
-    waits_for_space: bool = False
+    waits_for: str = ""
 
 
 class SegmentStoreBeside:
@@ -32,7 +32,7 @@ class SegmentStoreBeside:
         return [
             Condition(0, True),
             Condition(1, False, 7, "DataCorruptionError: a bit"),
-            Condition(2, True, waits_for_space=True),
+            Condition(2, True, waits_for="space on the disk of the log"),
         ]
 
 
@@ -75,5 +75,17 @@ async def test_an_offline_container_is_seen_in_health_with_its_reason(controller
         details = (await web.get("/health/details/container-1")).json()
         assert details == {"restarts": "7", "lastFailure": "DataCorruptionError: a bit", "waitsFor": ""}
         assert "disk" in (await web.get("/health/details/container-2")).json()["waitsFor"]
-        # The others serve: whoever asks for the whole is not sent away.
-        assert (await web.get("/health/status")).json() == "UP"
+
+
+async def test_a_process_with_an_offline_container_is_up_and_alive_but_not_ready(controller):
+    store = SegmentStoreBeside()
+    async with client_of(controller, store) as web:
+        whole = (await web.get("/health")).json()
+        assert (whole["status"], whole["readiness"], whole["liveness"]) == ("UP", False, True)
+        assert whole["details"] == {"notReady": "container-1"}
+        views = [(await web.get(f"/health/{view}")).json() for view in ("readiness", "liveness", "status")]
+        assert views == [False, True, "UP"]
+        assert (await web.get("/health/readiness/container-0")).json() is True
+        store.container_health = lambda: [Condition(0, True), Condition(1, True)]
+        assert (await web.get("/health/readiness")).json() is True
+        assert (await web.get("/health/details")).json() == {}

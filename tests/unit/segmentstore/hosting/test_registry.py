@@ -17,6 +17,7 @@ from headrace.segmentstore.hosting import registry
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 
 FULL = StorageFullError("no space left while opening the log")
+SPACE = "space on the disk of the log"
 
 
 class Container:
@@ -80,10 +81,12 @@ async def test_a_first_start_on_a_full_disk_is_repeated_until_there_is_space():
     seen = set()
     while not starting.done():
         health = world.registry.health()[1]
-        seen.add((health.online, health.restarts, health.last_failure))
+        seen.add((health.online, health.restarts, health.last_failure, health.waits_for))
         await asyncio.sleep(0)
     await starting
-    assert (False, 1, "StorageFullError: no space left while opening the log") in seen
+    assert (False, 1, "StorageFullError: no space left while opening the log", SPACE) in seen
+    assert {waits_for for online, restarts, _, waits_for in seen if restarts and not online} == {SPACE}
+    assert world.registry.health()[1].waits_for == ""
     assert [health.online for health in world.registry.health()] == [True, True, True]
     assert world.registry.health()[1].restarts == 3
     assert world.events.count(("start", 1)) == 4
@@ -197,15 +200,15 @@ async def test_a_container_held_up_by_a_full_disk_says_so_while_it_starts_and_wh
     starting = asyncio.ensure_future(world.registry.start())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert [(found.online, found.waits_for_space) for found in world.registry.health()] == [
-        *[(False, True)] * registry.STARTS_MAX,
-        (False, False),  # its turn has not come
+    assert [(found.online, found.waits_for) for found in world.registry.health()] == [
+        *[(False, SPACE)] * registry.STARTS_MAX,
+        (False, "other containers, which start first"),
     ]
     going_on.set()
     await starting
-    assert all(found.waits_for_space for found in world.registry.health())
+    assert all(found.waits_for == SPACE for found in world.registry.health())
     world.registry.running()[0].waits_for_space = False
-    assert [found.waits_for_space for found in world.registry.health()].count(False) == 1
+    assert [found.waits_for for found in world.registry.health()].count("") == 1
     await world.registry.stop()
 
 
