@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final
 
-from headrace.errors import UnsupportedError
 from headrace.limits import KIB
+from headrace.runtime.extras import require
 
 _WORTH_IMPORTING_BYTES: Final = 64 * KIB
 
@@ -55,7 +55,8 @@ def get_arrow() -> ModuleType:
     """
     arrow = find_arrow()
     if arrow is None:
-        raise UnsupportedError("this call needs pyarrow and numpy: install headrace[arrow]")
+        require("this call", "arrow", "pyarrow", "numpy")
+    assert arrow is not None
     return arrow
 
 

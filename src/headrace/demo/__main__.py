@@ -3,11 +3,18 @@
 import argparse
 import sys
 
-from headrace.demo.run import run
+from headrace.demo.requirements import check_requirements
+from headrace.errors import UnsupportedError
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="headrace.demo")
     parser.add_argument("--keep", action="store_true", help="leave the server running")
     parser.add_argument("--directory", help="where results go (default: demo-output)")
     chosen = parser.parse_args()
+    try:
+        check_requirements()
+    except UnsupportedError as error:
+        sys.exit(f"headrace.demo: {error}")
+    from headrace.demo.run import run
+
     sys.exit(run(keep=chosen.keep, directory=chosen.directory))

@@ -15,7 +15,12 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("headrace")`` and its siblings known to this session. May be called twice."""
+    """Make ``spark.read.format("headrace")`` and its siblings known to this session. May be called twice.
+
+    Raises:
+        UnsupportedError: a library of the extra ``spark`` is missing.
+    """
     from headrace.spark.source import HeadraceDataSource
 
+    HeadraceDataSource.check_requirements()
     spark.dataSource.register(HeadraceDataSource)

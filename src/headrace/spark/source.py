@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.errors import InvalidArgumentError
+from headrace.runtime.extras import require
 from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source
 
 _log: Final = logging.getLogger(__name__)
@@ -26,6 +27,15 @@ _log: Final = logging.getLogger(__name__)
 
 class HeadraceDataSource(DataSource):
     """A stream as a table: one row per event."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self.check_requirements()  # Spark imports it next, in a worker that would only crash
+
+    @staticmethod
+    def check_requirements() -> None:
+        """Raises UnsupportedError: a library of the extra ``spark`` is missing."""
+        require("the format headrace of Spark", "spark", "pyarrow", "numpy")
 
     @classmethod
     def name(cls) -> str:

@@ -27,6 +27,9 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def run(chosen: argparse.Namespace) -> None:
+    from headrace.demo.requirements import check_requirements
+
+    check_requirements()
     from headrace.demo.run import run as run_demo
 
     code = run_demo(keep=chosen.keep, directory=chosen.directory)
