@@ -10,6 +10,8 @@ import pytest
 
 from headrace.client import connect
 from headrace.client.blocking import connect as connect_blocking
+from headrace.model.hashing import SEED_ROUTING_KEY, murmur3
+from headrace.model.key_space import hash_to_position
 from headrace.testing import LocalServer
 
 HAS_WHEEL = sys.version_info < (3, 12)
@@ -203,6 +205,40 @@ async def test_the_wheel_and_our_client_read_each_other(manager, scope, server):
     assert set(read_by_us) == expected
     assert len(read_by_us) == 100
     assert sorted(read_by_wheel) == sorted(read_by_us)
+
+
+async def placed(client, scope, stream):
+    """Return in which segments the events of a stream are, by what they say."""
+    places = collections.defaultdict(set)
+    async with client.event_reader(scope, stream, end="tail") as reader:
+        async for event in reader:
+            places[event.data.decode()].add(event.segment_id)
+    return dict(places)
+
+
+@pytest.mark.parametrize("key", ["hello", "z\x7f", "é", "ключ", "日本語", "😀", "a😀b", "x" * 40 + "ß"])
+async def test_keys_that_are_not_ascii_are_hashed_by_the_wheel_with_zeros_behind_them(
+    manager, scope, server, key
+):
+    """Only ASCII keys are in order across clients: docs/formats/key-space.md says so, and in which way."""
+    segments = 64
+    manager.create_stream(scope, "keys", segments)
+    writer = manager.create_writer(scope, "keys")
+    writer.write_event("wheel", key)
+    writer.write_event("wheel", key)
+    writer.flush()
+    units = key.encode("utf-16-le")
+    padded = units.ljust(2 * len(key.encode()), b"\0")
+    assert (padded == units) is key.isascii()
+    expected = {
+        kind: {int(hash_to_position(murmur3(data, SEED_ROUTING_KEY)[0]) * segments)}
+        for kind, data in (("wheel", padded), ("ours", units))
+    }
+    async with connect(server.uri) as client:
+        async with client.event_writer(scope, "keys") as ours:
+            await ours.write(b"ours", key)
+            await ours.write_many([b"ours"] * 2, [key] * 2)
+        assert await placed(client, scope, "keys") == expected
 
 
 def test_unknown_and_duplicate_things_are_refused(manager, scope):
