@@ -89,7 +89,7 @@ class Client:
             supervisor=Supervisor("client"),
         )
         self._calls = SegmentCalls(self._services, config.reader.reconnect)
-        self._cuts = Cuts(self._services, self._calls)
+        self._cuts = Cuts(self._services, self._calls, config.reader)
         self._txn_writers: dict[TxnWriter, None] = {}
         """Those that were not closed."""
         self._closed = False
@@ -167,7 +167,15 @@ class Client:
         return [SegmentRange(*each) for each in made]
 
     async def truncate_stream(self, cut: StreamCut) -> None:
-        """Drop everything in front of ``cut``. Raises NoSuchStreamError, StreamSealedError."""
+        """Drop everything in front of ``cut``.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            StreamSealedError: it is sealed.
+            InvalidArgumentError: the stream never had a segment of the cut, or an offset is behind the tail
+                or inside an event, so that no reader could begin there.
+        """
+        await self._cuts.check_truncation(cut)
         await self._streams.truncate_stream(cut)
 
     async def seal_stream(self, scope: str, stream: str) -> None:
@@ -185,7 +193,11 @@ class Client:
         return await self._services.segments.current(scope, stream)
 
     async def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
-        """Return what continues a sealed segment; nothing if the stream ends there."""
+        """Return what continues a sealed segment; nothing if the stream ends there.
+
+        Raises:
+            NoSuchSegmentError: the stream never had the segment.
+        """
         return await self._services.segments.successors(scope, stream, segment_id)
 
     async def segments_between(
@@ -214,7 +226,7 @@ class Client:
         return await self._services.segments.between(scope, stream, first, last)
 
     async def key_ranges(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, KeyRange]:
-        """Return the key ranges of segments, sealed ones included."""
+        """Return the key ranges of segments, sealed ones included, without those the stream never had."""
         return await self._cuts.ranges(scope, stream, segment_ids)
 
     async def head_cut(self, scope: str, stream: str) -> StreamCut:
@@ -224,6 +236,16 @@ class Client:
     async def tail_cut(self, scope: str, stream: str) -> StreamCut:
         """Return the cut behind the last durable event; without segments if the stream is sealed."""
         return await self._cuts.tail(scope, stream)
+
+    async def check_cut(self, cut: StreamCut) -> None:
+        """Check that a bounded cut is a position of the present stream, whether truncated or not.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            InvalidArgumentError: the stream never had a segment of the cut, its segments do not own every key
+                once, an offset is behind the tail, or lies inside an event.
+        """
+        await self._cuts.check(cut)
 
     async def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo:
         """Return start, length and seal of a segment. Raises NoSuchSegmentError."""
@@ -279,6 +301,7 @@ class Client:
 
         Raises (when opened):
             NoSuchStreamError: there is no such stream.
+            InvalidArgumentError: the present stream does not have a given cut; see :meth:`check_cut`.
         """
         opening = EventReader.open(
             scope,

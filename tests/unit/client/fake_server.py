@@ -287,6 +287,8 @@ class FakeController(ControllerServiceServicer):
         self.heads: dict[tuple[str, str], dict[int, int]] = {}
         self.txns: dict[int, tuple[str, str, list[int], int]] = {}
         self.fail_next: list[grpc.StatusCode] = []
+        self.outdated: list[pb.SegmentRanges] = []
+        """Answers of getCurrentSegments that something else overtakes."""
         self.counts: Counter[str] = Counter()
         self.pinged = asyncio.Event()
         self.slow: asyncio.Event | None = None
@@ -305,9 +307,9 @@ class FakeController(ControllerServiceServicer):
 
     # ---- what tests do
 
-    def create(self, scope, stream, segments=1):
+    def create(self, scope, stream, segments=1, first=0):
         ranges = split_evenly(FULL_RANGE, segments)
-        self.epochs[scope, stream] = [{make_segment_id(n, 0): r for n, r in enumerate(ranges)}]
+        self.epochs[scope, stream] = [{make_segment_id(first + n, 0): r for n, r in enumerate(ranges)}]
         for segment_id in self.epochs[scope, stream][0]:
             self.store.segments[segment_name(scope, stream, segment_id)] = FakeSegment()
 
@@ -328,6 +330,16 @@ class FakeController(ControllerServiceServicer):
         self.sealed_streams.add((scope, stream))
         for segment_id in self.epochs[scope, stream][-1]:
             self.store.seal(segment_name(scope, stream, segment_id))
+
+    def create_anew(self, scope, stream, segments=1):
+        """Seal, delete and create a stream: its segments are numbered on."""
+        self.seal_now(scope, stream)
+        ids = {each for epoch in self.epochs.pop((scope, stream)) for each in epoch}
+        for segment_id in ids:
+            gone = self.store.segments.pop(segment_name(scope, stream, segment_id))
+            gone.wake()
+        self.sealed_streams.discard((scope, stream))
+        self.create(scope, stream, segments, first=1 + max(map(number_of, ids)))
 
     def data_of(self, scope, stream):
         """Return the bytes of every segment by id."""
@@ -375,12 +387,16 @@ class FakeController(ControllerServiceServicer):
     async def getCurrentSegments(self, request, context):
         await self._maybe_fail(context)
         name = await self._known(request, context)
+        if self.outdated:
+            return self.outdated.pop()
         if name in self.sealed_streams:
             return pb.SegmentRanges()
         return self._ranges(name, self.epochs[name][-1])
 
     async def getEpochSegments(self, request, context):
         name = await self._known(request.streamInfo, context)
+        if request.epoch >= len(self.epochs[name]):
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no stream epoch {request.epoch}")
         return self._ranges(name, self.epochs[name][request.epoch])
 
     def _ranges(self, name, epoch):
@@ -449,6 +465,10 @@ class FakeController(ControllerServiceServicer):
     async def checkScale(self, request, context):
         self.counts["checkScale"] += 1
         return pb.ScaleStatusResponse(status=1 if self.counts["checkScale"] > 1 else 0)
+
+    async def truncateStream(self, request, context):
+        self.counts["truncateStream"] += 1
+        return pb.UpdateStreamStatus(status=0)
 
     async def sealStream(self, request, context):
         self.seal_now(*await self._known(request, context))

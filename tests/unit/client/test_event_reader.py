@@ -144,16 +144,6 @@ async def test_reading_stops_at_the_end_cut(system, client):
         assert await read_all(reader) == []
 
 
-async def test_an_end_inside_an_event_is_reported(system, client):
-    system.controller.create("s", "t")
-    append(system, 0, [b"abc", b"def"])
-    async with client.event_reader("s", "t", end=StreamCut.from_offsets("s", "t", {0: 15})) as reader:
-        assert list(await reader.next_batch()) == [b"abc"]
-        with pytest.raises(DataCorruptionError) as caught:
-            await reader.next_batch()
-        assert caught.value.offset == 11
-
-
 async def test_bytes_that_are_no_events_are_reported_with_their_offset(system, client):
     system.controller.create("s", "t")
     append(system, 0, [b"abc"])
@@ -164,6 +154,133 @@ async def test_bytes_that_are_no_events_are_reported_with_their_offset(system, c
         assert caught.value.offset == 11
         with pytest.raises(DataCorruptionError):  # and it stays that way
             await reader.next_batch()
+
+
+# ------------------------------------------------------------------------------ cuts the stream does not have
+
+
+def cut(**offsets):
+    return StreamCut.from_offsets("s", "t", {int(each[1:]): offset for each, offset in offsets.items()})
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (cut(s0=23, s1=0), "ends at 22"),
+        (cut(s0=15, s1=0), "no event begins at 15"),
+        (cut(s0=4, s1=0), "no event begins at 4"),
+        (cut(s0=11), "every key exactly once"),
+        (cut(s0=11, s1=0, s7=0), r"segments \[7\].*never had"),
+        (StreamCut.from_offsets("s", "t", {0: 11, (3 << 32) + 1: 0}), r"never had"),
+    ],
+)
+@pytest.mark.parametrize("edge", ["start", "end"])
+@pytest.mark.parametrize("sealed", [False, True])
+async def test_a_cut_that_the_stream_does_not_have_is_refused_at_both_ends(
+    system, client, edge, given, sentence, sealed
+):
+    system.controller.create("s", "t", 2)
+    append(system, 0, [b"abc", b"def"])
+    if sealed:
+        system.controller.seal_now("s", "t")
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        async with client.event_reader("s", "t", **{edge: given}):
+            pass
+
+
+async def test_a_cut_between_any_two_events_is_accepted_whatever_their_sizes(system, client):
+    system.controller.create("s", "t")
+    events = [b"x" * size for size in (1, 4095, 4096, 4097, 70_000, 8, 4080, 3)]
+    append(system, 0, events)
+    place = 0
+    for event in events:
+        await client.check_cut(cut(s0=place))
+        with pytest.raises(InvalidArgumentError):
+            await client.check_cut(cut(s0=place + 1))
+        place += 8 + len(event)
+    await client.check_cut(cut(s0=place))
+
+
+async def test_a_truncation_to_a_place_inside_an_event_is_refused(system, client):
+    system.controller.create("s", "t")
+    append(system, 0, [b"abc", b"def"])
+    with pytest.raises(InvalidArgumentError, match="no event begins at 15"):
+        await client.truncate_stream(cut(s0=15))
+    with pytest.raises(InvalidArgumentError, match="ends at 22"):
+        await client.truncate_stream(cut(s0=23))
+    with pytest.raises(InvalidArgumentError, match="never had"):
+        await client.truncate_stream(cut(s5=0))
+    assert system.controller.counts["truncateStream"] == 0
+    await client.truncate_stream(cut(s0=11))
+    system.store.segments["s/t/0.#epoch.0"].data[:] = b"bytes without events"
+    await client.truncate_stream(cut(s0=15))
+    assert system.controller.counts["truncateStream"] == 2
+
+
+async def test_a_start_behind_the_end_gives_nothing(system, client):
+    system.controller.create("s", "t")
+    append(system, 0, [b"abc", b"def"])
+    end = cut(s0=11)
+    left, right = system.controller.scale_now("s", "t", [0], split_evenly(FULL_RANGE, 2))
+    append(system, left, [b"more"])
+    start = StreamCut.from_offsets("s", "t", {left: 12, right: 0})
+    async with client.event_reader("s", "t", start=start, end=end) as reader:
+        assert await read_all(reader) == []
+        assert reader.position() == start
+
+
+# ------------------------------------------------------------------------------ streams created anew
+
+
+async def test_a_reader_of_a_stream_that_was_created_anew_says_so_and_does_not_end(system, client):
+    system.controller.create("s", "t")
+    append(system, 0, [b"old"])
+    for on_truncation in ("raise", "skip"):
+        config = ReaderConfig(on_truncation=on_truncation)
+        (segment_id,) = system.controller.epochs["s", "t"][0]
+        async with client.event_reader("s", "t", start="tail", config=config) as reader:
+            system.controller.create_anew("s", "t")
+            append(system, segment_id + 1, [b"new"])
+            if on_truncation == "raise":
+                with pytest.raises(NoSuchSegmentError):
+                    await reader.next_batch()
+            for _ in range(2):
+                with pytest.raises(NoSuchSegmentError, match="created anew"):
+                    await reader.next_batch()
+
+
+async def test_a_position_in_a_stream_that_was_deleted_is_refused(system, client):
+    system.controller.create("s", "t")
+    append(system, 0, [b"old"])
+    async with client.event_reader("s", "t", end="tail") as reader:
+        assert await read_all(reader) == [b"old"]
+        position = reader.position()
+    system.controller.create_anew("s", "t", 3)
+    with pytest.raises(InvalidArgumentError, match=r"segments \[0\].*never had"):
+        async with client.event_reader("s", "t", start=position):
+            pass
+
+
+async def test_the_tail_is_looked_up_again_if_the_stream_changed_meanwhile(system, client):
+    system.controller.create("s", "t")
+    outdated = system.controller._ranges(("s", "t"), system.controller.epochs["s", "t"][0])
+    system.controller.create_anew("s", "t", 2)
+    system.controller.outdated = [outdated]
+    assert await client.tail_cut("s", "t") == cut(s1=0, s2=0)
+    system.controller.outdated = [outdated] * 3
+    with pytest.raises(NoSuchSegmentError):
+        await client.tail_cut("s", "t")
+
+
+async def test_successors_tell_the_end_of_a_stream_from_a_segment_it_never_had(system, client):
+    system.controller.create("s", "t")
+    system.controller.seal_now("s", "t")
+    assert await client.successors("s", "t", 0) == []
+    for strange in (1, (5 << 32) + 1):
+        with pytest.raises(NoSuchSegmentError, match="never had"):
+            await client.successors("s", "t", strange)
+    with pytest.raises(NoSuchStreamError):
+        await client.successors("s", "missing", 0)
 
 
 # ------------------------------------------------------------------------------ scaling

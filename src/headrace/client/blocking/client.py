@@ -166,7 +166,7 @@ class BlockingClient:
         return self._run(lambda client: client.scale_stream(scope, stream, sealed, new_ranges, wait=wait))
 
     def truncate_stream(self, cut: StreamCut) -> None:
-        """Drop everything in front of ``cut``. Raises NoSuchStreamError, StreamSealedError."""
+        """Drop everything in front of ``cut``. Raises as :meth:`Client.truncate_stream`."""
         self._run(lambda client: client.truncate_stream(cut))
 
     def seal_stream(self, scope: str, stream: str) -> None:
@@ -184,7 +184,11 @@ class BlockingClient:
         return self._run(lambda client: client.current_segments(scope, stream))
 
     def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
-        """Return what continues a sealed segment; nothing if the stream ends there."""
+        """Return what continues a sealed segment; nothing if the stream ends there.
+
+        Raises:
+            NoSuchSegmentError: the stream never had the segment.
+        """
         return self._run(lambda client: client.successors(scope, stream, segment_id))
 
     def segments_between(
@@ -199,7 +203,7 @@ class BlockingClient:
         return self._run(lambda client: client.segments_between(start, end, scope=scope, stream=stream))
 
     def key_ranges(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, KeyRange]:
-        """Return the key ranges of segments, sealed ones included."""
+        """Return the key ranges of segments, sealed ones included, without those the stream never had."""
         return self._run(lambda client: client.key_ranges(scope, stream, segment_ids))
 
     def head_cut(self, scope: str, stream: str) -> StreamCut:
@@ -209,6 +213,10 @@ class BlockingClient:
     def tail_cut(self, scope: str, stream: str) -> StreamCut:
         """Return the cut behind the last durable event; without segments if the stream is sealed."""
         return self._run(lambda client: client.tail_cut(scope, stream))
+
+    def check_cut(self, cut: StreamCut) -> None:
+        """Check that a bounded cut is a position of the present stream; see :meth:`Client.check_cut`."""
+        self._run(lambda client: client.check_cut(cut))
 
     def segment_info(self, scope: str, stream: str, segment_id: int) -> SegmentInfo:
         """Return start, length and seal of a segment. Raises NoSuchSegmentError."""

@@ -9,8 +9,10 @@ from typing import Final
 
 from headrace.client.control.controller import Controller
 from headrace.client.writer.segment_map import SegmentRange, Successor
-from headrace.errors import ConnectionLostError
+from headrace.errors import ConnectionLostError, NoSuchSegmentError, NoSuchStreamError
 from headrace.model.endpoint import Endpoint
+from headrace.model.names import segment_name
+from headrace.model.segment_id import epoch_of
 from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
 
@@ -35,7 +37,7 @@ class Segments:
         return [SegmentRange(*convert.segment_range_from_message(each)) for each in reply.segmentRanges]
 
     async def of_epoch(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
-        """Return the segments of one epoch. Raises NoSuchStreamError."""
+        """Return the segments of one epoch. Raises NoSuchStreamError, also without such an epoch."""
         request = pb.GetEpochSegmentsRequest(streamInfo=convert.stream_info(scope, stream), epoch=epoch)
         reply = await self._controller.call("getEpochSegments", request)
         return [SegmentRange(*convert.segment_range_from_message(each)) for each in reply.segmentRanges]
@@ -47,13 +49,33 @@ class Segments:
         return {each.segmentId.segmentId: each.offset for each in reply.segments}
 
     async def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
-        """Return what continues a sealed segment; nothing if the stream ends there."""
+        """Return what continues a sealed segment; nothing if the stream ends there.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            NoSuchSegmentError: the stream never had the segment. The protocol answers this like the end of a
+                stream, so an answer without successors is followed by a second question.
+        """
         request = convert.segment_id_to_message(scope, stream, segment_id)
         reply = await self._controller.call("getSegmentsImmediatelyFollowing", request)
+        if not reply.segments and not await self._existed(scope, stream, segment_id):
+            raise NoSuchSegmentError(
+                segment_name(scope, stream, segment_id),
+                f"stream {scope}/{stream} never had segment {segment_id}: the stream was deleted and created "
+                "anew, or the position is one of another stream",
+            )
         return [
             Successor(*convert.segment_range_from_message(each.segment), tuple(each.value))
             for each in reply.segments
         ]
+
+    async def _existed(self, scope: str, stream: str, segment_id: int) -> bool:
+        """Tell whether a segment is or was one of a stream that exists."""
+        try:
+            epoch = await self.of_epoch(scope, stream, epoch_of(segment_id))
+        except NoSuchStreamError:  # it exists, so it is the epoch that does not
+            return False
+        return any(each.segment_id == segment_id for each in epoch)
 
     async def between(
         self, scope: str, stream: str, start: Mapping[int, int], end: Mapping[int, int]

@@ -71,10 +71,13 @@ class EventReader:
         end: Edge | None,
     ) -> Self:
         """Look up where to start and stop, and begin to read."""
-        cuts = Cuts(services, calls)
+        cuts = Cuts(services, calls, config)
         first = await cuts.start(scope, stream, start)
         last = await cuts.end(scope, stream, end)
-        ranges = await cuts.ranges(scope, stream, first.offsets)
+        ranges = await cuts.ranges(scope, stream, {*first.offsets, *(() if last is None else last.offsets)})
+        for edge, cut in ((start, first), (end, last)):
+            if isinstance(edge, StreamCut) and cut is not None:
+                await cuts.check(cut, ranges)
         walk = StreamWalk(first.offsets, ranges, None if last is None else last.offsets)
         reader = cls(scope, stream, services, calls, config, walk)
         await reader._begin(walk.to_read())
@@ -89,7 +92,8 @@ class EventReader:
 
         Raises:
             SegmentTruncatedError: events in front of the reader are gone. Once; reading goes on behind them.
-            NoSuchSegmentError: a whole segment is gone. Once; reading goes on with its successors.
+            NoSuchSegmentError: a whole segment is gone. Once; reading goes on with its successors. If the
+                stream was deleted and created anew it has none, and the error stays.
             DataCorruptionError: the bytes of a segment are no events.
             UnknownOutcomeError: the store cannot be reached.
         """

@@ -35,8 +35,12 @@ def _is_done(place: _Place) -> bool:
     return place.finished or (place.end is not None and place.offset >= place.end)
 
 
-def _is_future(segment_id: int, start: Mapping[int, int], ranges: Mapping[int, KeyRange]) -> bool:
-    """Tell whether a segment at -1 is not reached yet: an older one with common keys is still to be read."""
+def is_future(segment_id: int, start: Mapping[int, int], ranges: Mapping[int, KeyRange]) -> bool:
+    """Tell whether a segment is at -1 because it is not reached yet: an older one with common keys is still
+    to be read.
+    """
+    if start[segment_id] != COMPLETED:
+        return False
     mine = ranges[segment_id]
     return any(
         other < segment_id and offset != COMPLETED and other in ranges and ranges[other].overlaps(mine)
@@ -64,8 +68,9 @@ class StreamWalk:
         Args:
             start: segments and offsets. An offset of -1 is a segment that has been read completely, or, if an
                 older segment of the cut shares keys with it, one that is not reached yet.
-            ranges: key ranges of the segments in ``start``.
-            end: where to stop, or None to go on until the stream is sealed.
+            ranges: key ranges of the segments in ``start`` and ``end``.
+            end: where to stop, or None to go on until the stream is sealed. A segment of ``start`` that lies
+                behind it is not read.
 
         Raises:
             InvalidArgumentError: a segment has no range: the stream does not know it.
@@ -73,13 +78,24 @@ class StreamWalk:
         self._end = dict(end) if end is not None else None
         self._cut: dict[int, _Place] = {}
         self._successors: dict[int, tuple[Successor, ...]] = {}
+        self._behind: set[int] = set()
+        """Segments of the start that lie behind the end."""
         for segment_id, offset in sorted(start.items()):
             mine = ranges.get(segment_id)
             if mine is None:
                 raise InvalidArgumentError(f"segment {segment_id} of the cut is not known to the stream")
-            if offset == COMPLETED and _is_future(segment_id, start, ranges):
+            if is_future(segment_id, start, ranges):
                 continue
-            self._cut[segment_id] = _Place(mine, offset, self._bound(segment_id))
+            behind = (
+                self._end is not None
+                and segment_id not in self._end
+                and any(
+                    each < segment_id and each in ranges and ranges[each].overlaps(mine) for each in self._end
+                )
+            )
+            if behind:
+                self._behind.add(segment_id)
+            self._cut[segment_id] = _Place(mine, offset, offset if behind else self._bound(segment_id))
 
     def _bound(self, segment_id: int) -> int | None:
         """Return where to stop in a segment; the end of a cut at -1 is wherever the segment is sealed."""
@@ -105,8 +121,8 @@ class StreamWalk:
         )
 
     def _stops_at(self, segment_id: int) -> bool:
-        """The end cut runs through this segment, so that nothing behind it is read."""
-        return self._end is not None and segment_id in self._end
+        """The end cut runs through this segment or lies in front of it, so that nothing behind it is read."""
+        return self._end is not None and (segment_id in self._end or segment_id in self._behind)
 
     def offsets(self) -> dict[int, int]:
         """Return the current cut."""

@@ -34,9 +34,12 @@ class SegmentCalls:
         return self._render_epoch(stream, stream.row.epoch)
 
     async def get_epoch_segments(self, request: pb.GetEpochSegmentsRequest) -> pb.SegmentRanges:
-        """Answer with generalised ids, as ``createTransaction`` did: only resumed transactions ask."""
+        """Answer with generalised ids, as ``createTransaction`` did: resumed transactions ask.
+
+        So do clients that look up key ranges, also of successors that are known before their epoch is active.
+        """
         stream = await self._stream(request.streamInfo)
-        record = (await stream.history()).find_epoch(request.epoch)
+        record = (await stream.visible_history()).find_epoch(request.epoch)
         if record is None:
             raise NoSuchSegmentError(
                 stream.full_name, f"stream {stream.full_name} has no stream epoch {request.epoch}"

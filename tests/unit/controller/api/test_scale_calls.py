@@ -71,15 +71,18 @@ async def test_active_unknown_and_last_segments_have_no_successors(service):
 
 async def test_successors_are_known_before_anything_is_sealed(service):
     await service.create_stream()
-    seen = []
+    seen, ranges = [], []
 
     async def watch(call, segment):
         if call == "seal_segment":
             seen.append(await successors(service, 0))
+            request = pb.GetEpochSegmentsRequest(streamInfo=info(), epoch=1)
+            epoch = (await service.stub.getEpochSegments(request)).segmentRanges
+            ranges.append([each.segmentId.segmentId for each in epoch])
 
     service.world.segments.fault = watch
     await scaled(service, [0], [(0.0, 0.5), (0.5, 1.0)])
-    assert [sorted(each) for each in seen] == [[seg(1, 1), seg(2, 1)]]
+    assert [sorted(each) for each in seen] == ranges == [[seg(1, 1), seg(2, 1)]]
 
 
 @pytest.mark.parametrize(
