@@ -166,6 +166,60 @@ def test_a_running_query_follows_scaling_and_keeps_the_order_of_every_key(stream
         assert mine == sorted(mine)
 
 
+@pytest.mark.parametrize("tolerated", [False, True])
+def test_a_stream_created_anew_under_a_query_stops_it_or_is_read_from_its_head(streams, tmp_path, tolerated):
+    streams.make("in", segments=2)
+    streams.write("in", range(5))
+    seen = []
+    options = {"start_stream_cut": "earliest", "columns": "event"}
+    if tolerated:
+        options["fail_on_data_loss"] = "false"
+
+    def start():
+        return (
+            streams.stream("in", **options)
+            .load()
+            .writeStream.foreachBatch(lambda batch, _: seen.extend(_collected(batch)))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(processingTime="3 seconds")
+            .start()
+        )
+
+    query = start()
+    try:
+        _wait(query, lambda: len(seen) == 5)
+        client, stream = streams.client, streams.prefix + "in"
+        client.seal_stream("spark", stream)
+        idle = query.lastProgress["timestamp"]
+        _wait(query, lambda: query.lastProgress["timestamp"] > idle)
+        client.delete_stream("spark", stream)
+        streams.make("in", segments=1)
+        streams.write("in", range(5, 45))
+        if tolerated:
+            _wait(query, lambda: len(seen) == 45)
+        else:
+            with pytest.raises(Exception, match=r"data loss: .*(created anew|does not exist)"):
+                query.awaitTermination(60)
+    finally:
+        query.stop()
+    # A query that was not running meanwhile: from two segments to one, from one to three.
+    client.seal_stream("spark", stream)
+    client.delete_stream("spark", stream)
+    streams.make("in", segments=3)
+    streams.write("in", range(45, 85))
+    query = start()
+    try:
+        if tolerated:
+            _wait(query, lambda: len(seen) == 85)
+            assert sorted(seen) == list(range(85))
+        else:
+            with pytest.raises(Exception, match=r"data loss: .*created anew"):
+                query.awaitTermination(60)
+            assert sorted(seen) == list(range(5))
+    finally:
+        query.stop()
+
+
 def _wait(query, condition, seconds=90):
     for _ in range(seconds * 20):
         if condition():

@@ -12,7 +12,8 @@ def given_cut(text: str, graph: ClientStreamGraph) -> Position:
     """Return the offsets of a cut.
 
     Raises:
-        InvalidArgumentError: it belongs to another stream or is no position of this one.
+        InvalidArgumentError: it belongs to another stream or is no position of this one: also if it is
+            behind the tail or inside an event.
     """
     cut = StreamCut.from_text(text)
     if (cut.scope, cut.stream) != (graph.scope, graph.stream):
@@ -20,4 +21,5 @@ def given_cut(text: str, graph: ClientStreamGraph) -> Position:
             f"the cut belongs to {cut.scoped_stream}, the query reads {graph.scope}/{graph.stream}"
         )
     check_cover(cut.offsets, graph.key_ranges(cut.offsets))
+    graph.check_cut(cut)
     return dict(cut.offsets)

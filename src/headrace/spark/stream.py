@@ -171,7 +171,15 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return plan(position)
         except (NoSuchSegmentError, SegmentTruncatedError) as error:
             if self._options.fail_on_data_loss:
-                raise lost(error) from error
+                strange = graph.unknown(position)
+                if not strange:
+                    raise lost(error) from error
+                raise lost(
+                    f"{graph.scope}/{graph.stream} never had the segments {strange} of the checkpoint: the "
+                    "stream was deleted and created anew"
+                ) from error
+        if self._end is not None and not self._stops_at_target and graph.unknown(self._end):
+            self._end = None  # the cut of the options is looked at again, and refused if it is not "latest"
         return plan(graph.move_to_head(position))
 
     # ------------------------------------------------------------------------------ reading

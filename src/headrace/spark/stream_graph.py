@@ -11,7 +11,7 @@ from headrace.client.blocking.client import BlockingClient
 from headrace.client.reader.event_framing import find_frames
 from headrace.errors import DataCorruptionError
 from headrace.model.key_space import KeyRange
-from headrace.model.stream_cut import COMPLETED
+from headrace.model.stream_cut import COMPLETED, StreamCut
 from headrace.spark.partitioning import Position, SegmentFacts, later_of
 
 _log: Final = logging.getLogger(__name__)
@@ -23,7 +23,8 @@ class ClientStreamGraph:
     """A :class:`StreamGraph` over a client.
 
     :meth:`refresh` looks at the tail; until the next one, lengths stay as they were seen. What is known of
-    sealed segments is cached for good.
+    sealed segments is cached as long as the stream exists; one that is created anew under the same name
+    has other segments.
     """
 
     def __init__(self, client: BlockingClient, scope: str, stream: str) -> None:
@@ -34,11 +35,13 @@ class ClientStreamGraph:
         self._sealed: dict[int, SegmentFacts] = {}
         self._successors: dict[int, dict[int, tuple[int, ...]]] = {}
         self._ranges: dict[int, KeyRange] = {}
+        self._witness: int | None = None
+        """A segment of the stream that the caches are about."""
 
     # ------------------------------------------------------------------------------ as the planner asks
 
     def facts(self, segment_id: int) -> SegmentFacts:
-        """Return where a segment ends. Raises NoSuchSegmentError if it was truncated away."""
+        """Return where a segment ends. Raises NoSuchSegmentError if it is truncated away or never was one."""
         if self._tail is None:
             self.refresh()
         length = (self._tail or {}).get(segment_id)
@@ -53,7 +56,11 @@ class ClientStreamGraph:
         return facts
 
     def successors(self, segment_id: int) -> Mapping[int, Sequence[int]]:
-        """Return what continues a segment, each with all its predecessors."""
+        """Return what continues a segment, each with all its predecessors.
+
+        Raises:
+            NoSuchSegmentError: the stream never had the segment.
+        """
         known = self._successors.get(segment_id)
         if known is not None:
             return known
@@ -63,7 +70,8 @@ class ClientStreamGraph:
             each.segment_id: tuple(each.predecessors)
             for each in self._client.successors(self.scope, self.stream, segment_id)
         }
-        if found and len(self._successors) < _REMEMBERED_MAX:
+        is_final = bool(found) or self._tail == {}  # a sealed stream is not scaled any more
+        if is_final and len(self._successors) < _REMEMBERED_MAX:
             self._successors[segment_id] = found
         return found
 
@@ -93,7 +101,22 @@ class ClientStreamGraph:
 
     def refresh(self) -> None:
         """Look at the tail. Raises NoSuchStreamError."""
-        self._tail = dict(self._client.tail_cut(self.scope, self.stream).offsets)
+        tail = dict(self._client.tail_cut(self.scope, self.stream).offsets)
+        if not tail or self._tail is None or tail.keys() != self._tail.keys():
+            self._forget_former_stream(tail)
+        self._tail = tail
+
+    def _forget_former_stream(self, tail: Position) -> None:
+        """Drop the caches if they are about a stream that was deleted.
+
+        The tail of a stream that was created anew has other segments, unless both streams are sealed.
+        """
+        if self._witness is not None and not self.unknown([self._witness], cached=False):
+            return
+        self._sealed.clear()
+        self._successors.clear()
+        self._ranges.clear()
+        self._witness = min(tail or self.head(), default=None)
 
     def head(self) -> Position:
         """Return the cut at which the stream begins now."""
@@ -130,12 +153,33 @@ class ClientStreamGraph:
             self._ranges.update(self._client.key_ranges(self.scope, self.stream, missing))
         return self._ranges
 
+    def unknown(self, segment_ids: Iterable[int], *, cached: bool = True) -> list[int]:
+        """Return the segments that the stream never had."""
+        wanted = set(segment_ids)
+        known = (
+            self.key_ranges(wanted) if cached else self._client.key_ranges(self.scope, self.stream, wanted)
+        )
+        return sorted(wanted - known.keys())
+
+    def check_cut(self, cut: StreamCut) -> None:
+        """Raises InvalidArgumentError for a cut that the present stream does not have."""
+        self._client.check_cut(cut)
+
     def move_to_head(self, position: Mapping[int, int]) -> Position:
-        """Return the position, or where it can go on if the stream was truncated past it."""
+        """Return the position, or where it can go on if the stream was truncated past it or created anew."""
+        strange = self.unknown(position)
+        if strange:
+            _log.warning(
+                "%s/%s never had the segments %s of the position: reading goes on at its head",
+                self.scope,
+                self.stream,
+                strange,
+            )
+            position = {each: offset for each, offset in position.items() if each not in strange}
         head = self.head()
         moved = later_of(position, head, self.key_ranges({*position, *head}))
         for segment_id, offset in moved.items():
-            if position.get(segment_id, 0) != offset and offset != COMPLETED:
+            if not strange and position.get(segment_id, 0) != offset and offset != COMPLETED:
                 _log.warning(
                     "%s/%s: data was truncated; segment %d continues at %d",
                     self.scope,

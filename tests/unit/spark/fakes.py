@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 from headrace.client.control.transactions import BatchOutcome, BatchStatus, SinkWatermark
-from headrace.errors import NoSuchSegmentError, SegmentTruncatedError
+from headrace.errors import InvalidArgumentError, NoSuchSegmentError, SegmentTruncatedError
 from headrace.model.key_space import KeyRange
 from headrace.model.stream_cut import StreamCut
+from tests.unit.spark.stream_model import StreamModel
 
 
 class FakeClient:
@@ -42,7 +43,18 @@ class FakeClient:
         return StreamCut(scope, stream, self.model.tail())
 
     def head_cut(self, scope, stream):
-        return StreamCut(scope, stream, self.starts or {0: 0})
+        return StreamCut(scope, stream, self.starts or self.model.first)
+
+    def check_cut(self, cut):
+        for segment_id, offset in cut.offsets.items():
+            if offset > self.model.length(segment_id):
+                raise InvalidArgumentError(f"segment {segment_id} ends at {self.model.length(segment_id)}")
+
+    def create_anew(self, segments=1):
+        """Another stream of the same name: its segments are numbered on."""
+        numbers = [segment_id & 0xFFFF_FFFF for segment_id in self.model.events]
+        self.model = StreamModel(self.model.width, segments, first=1 + max(numbers))
+        self.starts, self.gone = {}, set()
 
     def segment_info(self, scope, stream, segment_id):
         if segment_id in self.gone or segment_id not in self.model.events:
@@ -54,6 +66,8 @@ class FakeClient:
         )
 
     def successors(self, scope, stream, segment_id):
+        if segment_id not in self.model.events:
+            raise NoSuchSegmentError(f"{scope}/{stream}/{segment_id}")
         return [
             SimpleNamespace(segment_id=child, predecessors=parents)
             for child, parents in self.model.heirs[segment_id].items()

@@ -1,15 +1,18 @@
 """A stream in memory: events with keys, segments that split and merge. What the planner is judged by."""
 
 from collections import defaultdict
+from itertools import pairwise
 
 
 class StreamModel:
     """Segments of (low, high) key ranges over 0..width, each a list of events (key, number, size)."""
 
-    def __init__(self, width=8):
+    def __init__(self, width=8, segments=1, first=0):
         self.width = width
-        self.events = {0: []}
-        self.ranges = {0: (0, width)}
+        bounds = [width * index // segments for index in range(segments + 1)]
+        self.ranges = dict(enumerate(pairwise(bounds), first))
+        self.events = {segment_id: [] for segment_id in self.ranges}
+        self.first = dict.fromkeys(self.ranges, 0)
         self.sealed = set()
         self.heirs = defaultdict(dict)
         self.epoch = 0
@@ -46,6 +49,10 @@ class StreamModel:
         for child, bounds in made.items():
             self.events[child] = []
             self.ranges[child] = bounds
+
+    def seal(self):
+        """The stream ends."""
+        self.sealed.update(self.events)
 
     def tail(self):
         return {segment_id: self.length(segment_id) for segment_id in self.active}

@@ -225,6 +225,110 @@ def test_a_checkpoint_of_another_stream_or_of_a_stream_made_anew_is_refused(worl
         reader.latestOffset({"cut": {"0": 4000}, "scope": "s", "stream": "t", "v": 1}, UNLIMITED)
 
 
+# ------------------------------------------------------------------------------ streams created anew
+
+
+def _lives(model, life):
+    """Bring a stream to one of the states in which it can be when it is deleted."""
+    _fill(model, 5)
+    if life == "sealed":
+        model.seal()
+    elif life == "scaled":
+        model.scale(model.active, [(0, 4), (4, 8)])
+        _fill(model, 8)
+
+
+@pytest.mark.parametrize("life", ["active", "sealed", "scaled"])
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 1), (1, 3)])
+@pytest.mark.parametrize("sealed_again", [False, True])
+def test_a_stream_created_anew_stops_a_query_or_is_read_from_its_head(
+    world, caplog, life, restarted, before, after, sealed_again
+):
+    _, client = world
+    client.model = model = StreamModel(segments=before)
+    _lives(model, life)
+    strict = _stream_reader(start_stream_cut="earliest")
+    lenient = _stream_reader(start_stream_cut="earliest", fail_on_data_loss="false")
+    offsets = {}
+    for reader in (strict, lenient):
+        offset = reader.latestOffset(reader.initialOffset(), UNLIMITED)
+        for _ in range(3):
+            offset = reader.latestOffset(offset, UNLIMITED)
+        offsets[reader] = offset
+    if life == "active":
+        model.seal()
+        lenient.latestOffset(offset, UNLIMITED)
+    client.create_anew(after)
+    _fill(client.model, 40)
+    if sealed_again:
+        client.model.seal()
+    if restarted:
+        strict = _stream_reader()
+        lenient = _stream_reader(fail_on_data_loss="false")
+    with pytest.raises(PreconditionError, match=r"data loss: .*created anew"):
+        strict.latestOffset(offset, UNLIMITED)
+    end = lenient.latestOffset(offset, UNLIMITED)
+    assert any("goes on at its head" in line for line in caplog.messages)
+    assert sum(map(len, _read(lenient, lenient.partitions(offset, end)))) == 40
+    with pytest.raises(PreconditionError, match="created anew"):
+        strict.partitions(offset, end)
+    _fill(client.model, 0 if sealed_again else 7)
+    further = lenient.latestOffset(end, UNLIMITED)
+    assert sum(map(len, _read(lenient, lenient.partitions(end, further)))) == (0 if sealed_again else 7)
+
+
+def test_a_batch_that_was_planned_on_the_former_stream_is_lost(world):
+    model, client = world
+    _fill(model, 5)
+    start = _stream_reader().latestOffset({"start": "earliest"}, UNLIMITED)
+    end = _stream_reader().latestOffset(start, UNLIMITED)
+    client.create_anew()
+    _fill(client.model, 4)
+    with pytest.raises(PreconditionError, match="data loss"):
+        _stream_reader().partitions(start, end)
+    assert _stream_reader(fail_on_data_loss="false").partitions(start, end) == []
+
+
+def test_an_end_cut_of_the_former_stream_is_refused_after_the_query_went_on_at_the_head(world):
+    model, client = world
+    _fill(model, 5)
+    text = StreamCut("s", "t", model.tail()).as_text()
+    reader = _stream_reader(start_stream_cut="earliest", end_stream_cut=text, fail_on_data_loss="false")
+    offset = reader.latestOffset(reader.initialOffset(), UNLIMITED)
+    client.create_anew()
+    offset = reader.latestOffset(offset, UNLIMITED)
+    with pytest.raises(InvalidArgumentError, match="does not have"):
+        reader.latestOffset(offset, UNLIMITED)
+
+
+def test_a_batch_read_of_a_cut_of_the_former_stream_is_refused(world):
+    model, client = world
+    _fill(model, 5)
+    text = StreamCut("s", "t", model.tail()).as_text()
+    client.create_anew(3)
+    for edge in ("start_stream_cut", "end_stream_cut"):
+        source = _source(**{edge: text})
+        with pytest.raises(InvalidArgumentError, match="does not have"):
+            source.reader(_schema(source)).partitions()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_range_behind_the_tail_is_refused_while_planning(world, sealed):
+    model, _ = world
+    _fill(model, 5)
+    text = StreamCut("s", "t", {0: model.length(0) + 20}).as_text()
+    if sealed:
+        model.seal()
+    for edge in ("start_stream_cut", "end_stream_cut"):
+        source = _source(**{edge: text})
+        with pytest.raises(InvalidArgumentError, match="ends at 100"):
+            source.reader(_schema(source)).partitions()
+        reader = _stream_reader(**{edge: text})
+        with pytest.raises(InvalidArgumentError, match="ends at 100"):
+            reader.latestOffset(reader.initialOffset(), UNLIMITED)
+
+
 def test_bytes_cut_at_any_place_into_blocks_give_the_same_events(world):
     model, client = world
     for size in (11, 30, 12, 400, 11, 11):
@@ -243,7 +347,15 @@ def test_bytes_cut_at_any_place_into_blocks_give_the_same_events(world):
 
 def _batches(blocks, end):
     return record_batches(
-        blocks, scope="s", stream="t", segment_id=0, offset=0, end=end, columns=["event"], batch_bytes=64
+        blocks,
+        scope="s",
+        stream="t",
+        segment_id=0,
+        offset=0,
+        end=end,
+        columns=["event"],
+        names=["event"],
+        batch_bytes=64,
     )
 
 
