@@ -17,7 +17,7 @@ class FaultySource(HeadraceDataSource):
 
     def streamWriter(self, schema, overwrite):  # noqa: N802 - Spark's name
         check_schema(schema)
-        return FaultyWriter(parse_sink(self.options), self.options["faults"])
+        return FaultyWriter(parse_sink(self.options, streaming=True), self.options["faults"])
 
 
 class FaultyWriter(StreamWriter):

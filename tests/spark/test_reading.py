@@ -85,6 +85,7 @@ def test_metadata_tells_streams_cuts_and_segments(streams):
         ({"min_partitions": "4"}, "min_partitions"),
         ({"batch_bytes": "many"}, "batch_bytes"),
         ({"fail_on_data_loss": "perhaps"}, "fail_on_data_loss"),
+        ({"failOnDataLoss": "false"}, "fail_on_data_loss does"),
     ],
 )
 def test_a_wrong_option_is_named(streams, options, sentence):

@@ -47,6 +47,39 @@ def test_rows_of_one_key_keep_their_order(streams):
         assert mine == sorted(mine)
 
 
+def _lengths(streams, name):
+    """Bytes in each segment."""
+    scope, stream = "spark", streams.prefix + name
+    ids = streams.client.tail_cut(scope, stream).offsets
+    return sorted(streams.client.segment_info(scope, stream, each).length for each in ids)
+
+
+@pytest.mark.parametrize("case_sensitive", [False, True])
+def test_the_column_of_keys_is_found_as_spark_resolves_names(streams, tmp_path, case_sensitive):
+    streams.make("out", segments=4)
+    streams.make("in")
+    streams.write("in", range(40))
+    streams.spark.conf.set("spark.sql.caseSensitive", str(case_sensitive).lower())
+    try:
+        columns = ("cast(event as string) event", "'one key' ROUTING_KEY")
+        frame = streams.batch("in").load().selectExpr(*columns)
+        copies = streams.stream("in", start_stream_cut="earliest").load().selectExpr(*columns)
+        writer = streams.with_options(copies.writeStream, "out").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / "c"))
+        if case_sensitive:
+            with pytest.raises(Exception, match="ROUTING_KEY is not routing_key"):
+                _write(streams, frame, "out")
+            with pytest.raises(Exception, match="ROUTING_KEY is not routing_key"):
+                query.start().awaitTermination(90)
+            assert _lengths(streams, "out") == [0, 0, 0, 0]
+        else:
+            _write(streams, frame, "out")
+            assert query.start().awaitTermination(90)
+            assert _lengths(streams, "out") == [0, 0, 0, 2 * 390]
+    finally:
+        streams.spark.conf.unset("spark.sql.caseSensitive")
+
+
 @pytest.mark.parametrize(
     ("columns", "mode", "options", "sentence"),
     [
@@ -54,6 +87,8 @@ def test_rows_of_one_key_keep_their_order(streams):
         ("cast(id as string) event, id routing_key", "append", {}, "routing_key is a string"),
         ("cast(null as string) event", "append", {}, "null"),
         ("case when id = 3 then '' else cast(id as string) end event", "append", {}, "at least one byte"),
+        ("cast(id as string) event, cast(id as string) routingKey", "append", {}, "rename it to routing_key"),
+        ("cast(id as string) event", "append", {"exactlyOnce": "false"}, "exactly_once does"),
         ("cast(id as string) event", "overwrite", {}, "cannot be overwritten"),
         ("cast(id as string) event", "append", {"txn_version": "1"}, "come together"),
         ("cast(id as string) event", "append", {"allow_create_stream": "false"}, "does not exist"),

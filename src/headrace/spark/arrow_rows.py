@@ -21,6 +21,7 @@ def record_batches(
     offset: int,
     end: int,
     columns: Sequence[str],
+    names: Sequence[str],
     batch_bytes: int,
 ) -> Iterator[Any]:
     """Yield record batches of about ``batch_bytes``.
@@ -32,13 +33,14 @@ def record_batches(
         segment_id: the segment.
         offset: where in the segment the bytes begin.
         end: where they have to end.
-        columns: names, in order.
+        columns: what to build, in order.
+        names: how the batches call these columns.
         batch_bytes: blocks are collected until they are as large; an event is never divided.
 
     Raises:
         DataCorruptionError: the bytes are no events, or they end inside one.
     """
-    build = _Columns(scope, stream, segment_id, columns)
+    build = _Columns(scope, stream, segment_id, columns, names)
     pieces: list[memoryview] = []
     size = 0
     for block in blocks:
@@ -70,9 +72,12 @@ def record_batches(
 class _Columns:
     """Makes the record batches of one segment."""
 
-    def __init__(self, scope: str, stream: str, segment_id: int, columns: Sequence[str]) -> None:
+    def __init__(
+        self, scope: str, stream: str, segment_id: int, columns: Sequence[str], names: Sequence[str]
+    ) -> None:
         self._constants: dict[str, Any] = {"scope": scope, "stream": stream, "segment_id": segment_id}
         self._columns = list(columns)
+        self._names = list(names)
 
     def __call__(self, data: memoryview, frames: Any, offset: int) -> Any:
         import numpy as np
@@ -88,4 +93,4 @@ class _Columns:
                 arrays.append(pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]))
             else:
                 arrays.append(pa.repeat(self._constants[name], count))
-        return pa.RecordBatch.from_arrays(arrays, names=self._columns)
+        return pa.RecordBatch.from_arrays(arrays, names=self._names)

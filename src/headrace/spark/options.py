@@ -1,9 +1,4 @@
-"""The options of the connector: names, defaults, and one clear sentence for each mistake. Pure.
-
-Spark hands over a case-insensitive mapping whose keys may be lower-cased; names are therefore snake_case and
-compared in lower case. Spark adds options of its own (``checkpointlocation``, ``queryname``, ``path``):
-unknown ones are reported, never refused.
-"""
+"""The values of the options: types, defaults, and one clear sentence for each mistake. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from typing import Final
 
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.model.stream_cut import StreamCut
+from headrace.spark.option_names import NOT_BUILT, Door, names_without_meaning
 
 COLUMNS: Final = {
     "event": "binary",
@@ -31,72 +27,18 @@ METADATA_SCHEMAS: Final = {
 }
 
 _READ_BYTES_MAX: Final = 8 << 20
-_SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
-_NOT_BUILT: Final = {
-    "start_timestamp": "the store has no time index yet; use start_stream_cut",
-    "end_timestamp": "the store has no time index yet; use end_stream_cut",
-    "min_partitions": "segments cannot be split between events yet; scale the stream for more partitions",
-    "auth_env": "pravega_client_auth_method and pravega_client_auth_token of the environment are always used",
-    "tls_cert_file": "clients show no certificates yet; use auth_token or username",
-    "tls_key_file": "clients show no certificates yet; use auth_token or username",
-    "tls_server_name": "connect with the name that the server's certificate carries",
-}
-_KNOWN: Final = frozenset(
-    {
-        "controller",
-        "scope",
-        "stream",
-        "allow_create_scope",
-        "allow_create_stream",
-        "default_num_segments",
-        "default_scale_factor",
-        "default_segment_target_rate_bytes_per_sec",
-        "default_segment_target_rate_events_per_sec",
-        "default_retention_duration_milliseconds",
-        "default_retention_size_bytes",
-        "start_stream_cut",
-        "end_stream_cut",
-        "approx_bytes_per_trigger",
-        "key_order",
-        "columns",
-        "batch_bytes",
-        "offset_wait_ms",
-        "fail_on_data_loss",
-        "metadata",
-        "exactly_once",
-        "transaction_timeout_ms",
-        "direct_read",
-        "read_after_write_consistency",
-        "transaction_status_poll_interval_ms",
-        "txn_app_id",
-        "txn_version",
-        "on_foreign_query",
-        "allow_complete",
-        "auth_token",
-        "auth_token_file",
-        "username",
-        "password",
-        "password_file",
-        "tls_ca_file",
-        "tls_verify",
-        "rpc_timeout_ms",
-        "rpc_retries",
-    }
-)
 
 
 class OptionReader:
     """Typed access to the options of one source or sink. Each method names the option in its error."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], door: Door) -> None:
         self._values = {str(key).lower(): str(value) for key, value in options.items()}
-        for name, reason in _NOT_BUILT.items():
+        for name, reason in NOT_BUILT.items():
             if name in self._values:
                 raise UnsupportedError(f"option {name}: {reason}")
-
-    def unknown(self) -> list[str]:
-        """Names that mean nothing to us and are not Spark's own."""
-        return sorted(set(self._values) - _KNOWN - _SPARK_OWN)
+        self.without_meaning = tuple(names_without_meaning(self._values, door))
+        """Names that have no effect here."""
 
     def text(self, name: str, default: str = "") -> str:
         return self._values.get(name, default)
@@ -227,7 +169,9 @@ class SourceOptions:
     fail_on_data_loss: bool
     offset_wait_ms: int
     metadata: str
-    unknown: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """How the frame spells ``columns``; empty: as they are."""
+    without_meaning: tuple[str, ...] = ()
 
 
 def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -237,7 +181,7 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         InvalidArgumentError: names the option and what it may be.
         UnsupportedError: the option is documented and not built yet.
     """
-    reader = OptionReader(options)
+    reader = OptionReader(options, Door.STREAM_READ if streaming else Door.BATCH_READ)
     metadata = reader.text("metadata").lower()
     if metadata and metadata not in METADATA_SCHEMAS:
         raise InvalidArgumentError(
@@ -266,7 +210,7 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         fail_on_data_loss=reader.flag("fail_on_data_loss", default=True),
         offset_wait_ms=reader.number("offset_wait_ms", 100, low=0, high=60_000),
         metadata=metadata,
-        unknown=tuple(reader.unknown()),
+        without_meaning=reader.without_meaning,
     )
 
 
@@ -305,12 +249,12 @@ class SinkOptions:
     takeover: bool
     allow_complete: bool
     wait_readable: bool
-    unknown: tuple[str, ...] = ()
+    without_meaning: tuple[str, ...] = ()
 
 
-def parse_sink(options: Mapping[str, str]) -> SinkOptions:
+def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Check the options of a write. Raises as :func:`parse_source`."""
-    reader = OptionReader(options)
+    reader = OptionReader(options, Door.STREAM_WRITE if streaming else Door.BATCH_WRITE)
     version = reader.text("txn_version")
     return SinkOptions(
         connection=_parse_connection(reader, 1 << 20),
@@ -324,5 +268,5 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
         takeover=reader.choice("on_foreign_query", "error", ("error", "takeover")) == "takeover",
         allow_complete=reader.flag("allow_complete", default=False),
         wait_readable=reader.flag("read_after_write_consistency", default=True),
-        unknown=tuple(reader.unknown()),
+        without_meaning=reader.without_meaning,
     )

@@ -9,9 +9,14 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from headrace.errors import NoSuchSegmentError, PreconditionError, SegmentTruncatedError
+from headrace.errors import (
+    NoSuchSegmentError,
+    PreconditionError,
+    SegmentTruncatedError,
+)
 from headrace.spark.arrow_rows import record_batches
 from headrace.spark.client_cache import client_for
+from headrace.spark.column_names import find_column, is_case_sensitive
 from headrace.spark.options import SourceOptions
 from headrace.spark.partitioning import SegmentRead
 from headrace.spark.stream_graph import ClientStreamGraph
@@ -65,9 +70,13 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
     Raises:
         PreconditionError: it was truncated since it was planned, and that is not to be tolerated.
+        InvalidArgumentError: the schema spells a column differently in a session where that matters.
     """
     if not isinstance(partition, SegmentPartition):
         return  # what Spark makes of an empty list of partitions
+    case_sensitive = is_case_sensitive()
+    for column in options.columns:
+        find_column(options.names, column, case_sensitive=case_sensitive)
     start = partition.start
     while start < partition.end:
         try:
@@ -98,5 +107,6 @@ def _read_from(options: SourceOptions, partition: SegmentPartition, start: int) 
             offset=start,
             end=partition.end,
             columns=options.columns,
+            names=options.names or options.columns,
             batch_bytes=options.batch_bytes,
         )

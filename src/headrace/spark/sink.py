@@ -25,6 +25,7 @@ from headrace.client.blocking.writers import BlockingTransaction, BlockingWriter
 from headrace.client.control.transactions import BatchStatus, TransactionTag
 from headrace.errors import HeadraceError, InvalidArgumentError, PreconditionError, TransactionStateError
 from headrace.spark.client_cache import client_for, txn_writer_for
+from headrace.spark.column_names import find_column, is_case_sensitive, plan_column
 from headrace.spark.creation import ensure_stream
 from headrace.spark.identity import BatchIdentity, batch_job_identity, streaming_identity
 from headrace.spark.options import SinkOptions
@@ -45,14 +46,17 @@ def check_schema(schema: Any) -> None:
     """Check that rows are events, before any task begins.
 
     Raises:
-        InvalidArgumentError: a column is missing or has a type that is no event or key.
+        InvalidArgumentError: a column is missing, has a type that is no event or key, or would be ignored
+            because of its spelling.
     """
-    kinds = {each.name: each.dataType.simpleString() for each in schema.fields}
-    if kinds.get("event") not in {"string", "binary"}:
-        found = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    names = [each.name for each in schema.fields]
+    kinds = [each.dataType.simpleString() for each in schema.fields]
+    event, key = plan_column(names, "event"), plan_column(names, "routing_key")
+    if event is None or kinds[event] not in {"string", "binary"}:
+        found = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
         raise InvalidArgumentError(f"a sink needs a column event of type string or binary; there is: {found}")
-    if kinds.get("routing_key", "string") != "string":
-        raise InvalidArgumentError(f"column routing_key is a string, not {kinds['routing_key']}")
+    if key is not None and kinds[key] != "string":
+        raise InvalidArgumentError(f"column {names[key]} is a string, not {kinds[key]}")
 
 
 def make_writer(options: SinkOptions, schema: Any, *, overwrite: bool) -> BatchWriter:
@@ -136,12 +140,13 @@ def write_rows(options: SinkOptions, batches: Iterator[Any], identity: BatchIden
         for batch in batches:
             if not batch.num_rows:
                 continue
+            columns = _find_columns(batch)
             if transaction is None:
                 begun = _begin(options, identity)
                 if begun is None:
                     return Written(identity, None, 0)
                 transaction = begun
-            _write_batch(transaction, batch)
+            _write_batch(transaction, *columns)
             rows += batch.num_rows
         if transaction is None:
             return Written(identity, None, 0)
@@ -175,9 +180,10 @@ def _append_rows(options: SinkOptions, batches: Iterator[Any]) -> Written:
     rows = 0
     try:
         for batch in batches:
+            columns = _find_columns(batch)
             if writer is None:
                 writer = client_for(options.connection).event_writer(options.scope, options.stream)
-            _write_batch(writer, batch)
+            _write_batch(writer, *columns)
             rows += batch.num_rows
     finally:
         if writer is not None:
@@ -185,12 +191,24 @@ def _append_rows(options: SinkOptions, batches: Iterator[Any]) -> Written:
     return Written(None, None, rows)
 
 
-def _write_batch(writer: BlockingWriter, batch: Any) -> None:
-    """Hand the columns over; rows with and without a key go separately."""
-    events = batch.column("event")
+def _find_columns(batch: Any) -> tuple[Any, Any | None]:
+    """Return the columns of events and of routing keys.
+
+    Raises:
+        InvalidArgumentError: a name is ambiguous, or an event is null.
+    """
+    case_sensitive = is_case_sensitive()
+    event = find_column(batch.schema.names, "event", case_sensitive=case_sensitive)
+    key = find_column(batch.schema.names, "routing_key", case_sensitive=case_sensitive)
+    assert event is not None  # the schema was checked
+    events = batch.column(event)
     if events.null_count:
         raise InvalidArgumentError("column event holds a null: an event has at least one byte")
-    keys = batch.column("routing_key") if "routing_key" in batch.schema.names else None
+    return events, None if key is None else batch.column(key)
+
+
+def _write_batch(writer: BlockingTransaction | BlockingWriter, events: Any, keys: Any | None) -> None:
+    """Hand the columns over; rows with and without a key go separately."""
     if keys is None or keys.null_count == len(keys):
         writer.write_many(events)
     elif keys.null_count:

@@ -6,7 +6,9 @@ rest when it is asked for it.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+from functools import lru_cache
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -20,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.extras import require
+from headrace.spark.option_names import Door
 from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source
 
 _log: Final = logging.getLogger(__name__)
@@ -49,10 +52,11 @@ class HeadraceDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_source(self.options, streaming=False)
-        _report(options.unknown)
+        _report(options.without_meaning, Door.BATCH_READ)
         if options.metadata:
             from headrace.spark.metadata import MetadataReader
 
+            _check_metadata_schema(options.metadata, schema)
             return MetadataReader(options)
         from headrace.spark.batch import HeadraceReader
 
@@ -62,14 +66,14 @@ class HeadraceDataSource(DataSource):
         from headrace.spark.stream import HeadraceStreamReader
 
         options = parse_source(self.options, streaming=True)
-        _report(options.unknown)
+        _report(options.without_meaning, Door.STREAM_READ)
         return HeadraceStreamReader(_with_columns(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from headrace.spark.sink import make_writer
 
-        options = parse_sink(self.options)
-        _report(options.unknown)
+        options = parse_sink(self.options, streaming=False)
+        _report(options.without_meaning, Door.BATCH_WRITE)
         return make_writer(options, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name
@@ -79,34 +83,41 @@ class HeadraceDataSource(DataSource):
     ) -> DataSourceStreamArrowWriter:
         from headrace.spark.sink import make_stream_writer
 
-        options = parse_sink(self.options)
+        options = parse_sink(self.options, streaming=True)
+        _report(options.without_meaning, Door.STREAM_WRITE)
         return make_stream_writer(options, schema, overwrite=overwrite)
 
 
-def _report(unknown: tuple[str, ...]) -> None:
-    if unknown:
-        _log.warning("options that mean nothing to headrace: %s", ", ".join(unknown))
+@lru_cache(maxsize=256)  # a streaming write is planned anew for each micro-batch
+def _report(names: tuple[str, ...], door: Door) -> None:
+    """Log the options without an effect, once per process."""
+    if names:
+        _log.warning("options that mean nothing to %s of headrace: %s", door.value, ", ".join(names))
 
 
 def _with_columns(options: SourceOptions, schema: Any) -> SourceOptions:
-    """Take the columns of the schema, which a user may have given instead of the option.
+    """Take the columns of the schema, which a user may have given instead of the option, as it spells them.
 
     Raises:
-        InvalidArgumentError: a column is not ours, or has another type.
+        InvalidArgumentError: a column is not ours, has another type, or comes twice.
     """
-    import dataclasses
-
-    names = []
-    for each in schema.fields:
-        kind = COLUMNS.get(each.name.lower())
-        if kind is None or each.dataType.simpleString() != kind:
+    columns = tuple(each.name.lower() for each in schema.fields)
+    for name, each in zip(columns, schema.fields, strict=True):
+        if COLUMNS.get(name) != each.dataType.simpleString():
             allowed = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
             raise InvalidArgumentError(
                 f"column {each.name} {each.dataType.simpleString()} is none of: {allowed}"
             )
-        if each.name != each.name.lower():
-            raise InvalidArgumentError(f"write column {each.name} in lower case")
-        names.append(each.name)
-    if not names:
+    if not columns:
         raise InvalidArgumentError("a read needs at least one column")
-    return dataclasses.replace(options, columns=tuple(names))
+    if len(set(columns)) != len(columns):
+        raise InvalidArgumentError(f"the schema of a read names a column twice: {', '.join(columns)}")
+    return dataclasses.replace(options, columns=columns, names=tuple(each.name for each in schema.fields))
+
+
+def _check_metadata_schema(metadata: str, schema: Any) -> None:
+    """Raises InvalidArgumentError for a schema that a user gave and that is not the one of the metadata."""
+    wanted = METADATA_SCHEMAS[metadata]
+    given = ", ".join(f"{each.name.lower()} {each.dataType.simpleString()}" for each in schema.fields)
+    if given != wanted:
+        raise InvalidArgumentError(f"the schema of this metadata is {wanted}, not {given}")

@@ -14,7 +14,7 @@ from headrace.spark.options import parse_sink
 from headrace.spark.sink import Written, abort_batch, commit_batch, write_rows
 from tests.unit.spark.fakes import FakeStore, FakeTransaction
 
-OPTIONS = parse_sink({"scope": "s", "stream": "t"})
+OPTIONS = parse_sink({"scope": "s", "stream": "t"}, streaming=True)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_another_query_is_refused_with_the_way_out(store):
     with pytest.raises(PreconditionError, match="on_foreign_query=takeover"):
         commit_batch(OPTIONS, [message], 0)
     assert _numbers(store) == [1]
-    permissive = parse_sink({"scope": "s", "stream": "t", "on_foreign_query": "takeover"})
+    permissive = parse_sink({"scope": "s", "stream": "t", "on_foreign_query": "takeover"}, streaming=True)
     commit_batch(permissive, [message], 0)
     assert _numbers(store) == [1, 2]
 
