@@ -132,7 +132,7 @@ class StorageReader(Protocol):
     async def read_some(self, segment: str, offset: int, length: int) -> bytes | bytearray | memoryview:
         """Return ``length`` bytes of ``segment`` from ``offset``.
 
-        Fewer, at least one, if bytes behind these cannot be read.
+        Fewer, at least one, if these lie in many objects or bytes behind them cannot be read.
 
         Raises:
             NoSuchSegmentError: long-term storage does not know the segment.

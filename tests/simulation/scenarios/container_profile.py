@@ -115,7 +115,7 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
             rollover_bytes=(700, 2 * KIB, 8 * KIB)[draw(3)],
             block_bytes=(16, 64, 200)[draw(3)],
             concat_copy_bytes_max=(0, 300, 4 * KIB)[draw(3)],
-            provider_timeout_s=2.0,  # a read has a fifth of it: more than storage that is slow takes
+            provider_timeout_s=5.0,  # a read has a fifth of it: storage that is slow needs it for many chunks
             garbage_delay_s=0.0,
             garbage_retry_s=0.05,
         ),

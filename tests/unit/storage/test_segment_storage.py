@@ -173,6 +173,21 @@ async def test_a_large_segment_is_read_across_many_chunks_and_blocks():
         assert await fresh.read_stored("s", offset, 1000) == content[offset : offset + 1000]
 
 
+async def test_a_read_across_many_chunks_takes_as_long_as_that_of_one():
+    """So a reader of them gets something in time, however slow the store is."""
+    store = Store()
+    storage = store.owner(1)
+    content = SeededEntropy(1).token(2_000)
+    await storage.write("s", 0, [content], create=True)
+    assert len(storage.chunks("s")) == 20
+    fresh, reads = store.owner(2), []
+    store.provider.on_read = reads.append
+    data = await fresh.read_some("s", 50, 1_900)
+    assert len(reads) == 2, "as many as are read at the same time"
+    assert data == content[50:200]
+    assert await fresh.read_stored("s", 50, 1_900) == content[50:1950]
+
+
 async def test_what_is_read_at_once_is_whole_blocks_around_the_offset():
     store = Store()
     store.provider = ChunksAtHand(store.objects)

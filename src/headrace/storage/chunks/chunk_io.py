@@ -54,8 +54,9 @@ class ChunkIO:
     async def read(self, pieces: Sequence[ReadPiece]) -> memoryview:
         """Return the bytes asked for as one view, or as many of them as lie in front of what cannot be read.
 
-        Several pieces are read at a time. If the first fails, its first block alone is read: damage makes no
-        byte of a block in front of it unreadable.
+        At most ``parallel_max`` pieces are read, at the same time: however many objects a range consists of,
+        a call takes as long as one of them. If the first fails, its first block alone is read: damage makes
+        no byte of a block in front of it unreadable.
 
         Raises:
             NoSuchChunkError, ChunkOffsetError: an object is gone or too short.
@@ -67,17 +68,16 @@ class ChunkIO:
                 return await self._read_piece(pieces[0])
             except HeadraceError as error:
                 return await self._read_first_block(pieces[0], error)
+        batch = pieces[: self._parallel_max]
+        answers = await asyncio.gather(*map(self._read_piece, batch), return_exceptions=True)
         parts: list[memoryview] = []
-        for start in range(0, len(pieces), self._parallel_max):
-            batch = pieces[start : start + self._parallel_max]
-            answers = await asyncio.gather(*map(self._read_piece, batch), return_exceptions=True)
-            for piece, answer in zip(batch, answers, strict=True):
-                if isinstance(answer, HeadraceError):
-                    parts = parts or [await self._read_first_block(piece, answer)]
-                    return memoryview(b"".join(parts))
-                if isinstance(answer, BaseException):
-                    raise answer
-                parts.append(answer)
+        for piece, answer in zip(batch, answers, strict=True):
+            if isinstance(answer, HeadraceError):
+                parts = parts or [await self._read_first_block(piece, answer)]
+                break
+            if isinstance(answer, BaseException):
+                raise answer
+            parts.append(answer)
         return memoryview(b"".join(parts))
 
     async def _read_first_block(self, piece: ReadPiece, error: HeadraceError) -> memoryview:

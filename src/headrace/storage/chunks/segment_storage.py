@@ -222,7 +222,7 @@ class ChunkedSegmentStorage:
     async def read_some(self, segment: str, offset: int, length: int) -> memoryview:
         """Return ``length`` bytes of ``segment`` from ``offset``, verified against their checksums.
 
-        Fewer, but one at least, if something behind these cannot be read.
+        Fewer, but one at least, if these lie in many objects or something behind them cannot be read.
 
         Raises:
             NoSuchSegmentError: storage does not know the segment.
