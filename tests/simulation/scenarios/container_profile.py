@@ -104,6 +104,7 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
         checkpoint_frames=(40, 80, 200)[draw(3)],
         checkpoint_bytes=(16 * KIB, 64 * KIB)[draw(2)],
         checkpoint_part_bytes=(200, 2 * KIB)[draw(2)],
+        checkpoint_interval_s=(0.2, 600.0, 600.0)[entropy.fork("checkpoint-interval").randbelow(3)],
         replay_operations=(1, 7, 500)[entropy.fork("replay").randbelow(3)],
         read_index=ReadIndexConfig(
             fetches_max=2 + draw(3),

@@ -69,6 +69,10 @@ class ContainerConfig:
         25_000,
         help="or so many segments that were deleted or merged, and as many bytes as the last one had.",
     )
+    checkpoint_interval_s: float = internal(
+        600.0,
+        help="It is written at the latest so long after an operation.",
+    )
     checkpoint_part_bytes: int = internal(256 * KIB, help="A checkpoint travels in parts of this size.")
     replay_operations: int = internal(
         500,

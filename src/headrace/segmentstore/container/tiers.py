@@ -123,6 +123,8 @@ class ContainerTiers:
         )
         self.supervisor.spawn("storage writer", self.writer.run())
         self.supervisor.spawn("departures", self._retired_segments.run())
+        age_s = self._config.checkpoint_interval_s
+        self.supervisor.spawn("aged checkpoints", self.log.write_aged_checkpoints(age_s))
         self.term.begin()
 
     @asynccontextmanager

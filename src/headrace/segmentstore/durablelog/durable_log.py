@@ -89,6 +89,9 @@ class DurableLog:
         self._truncation = TruncationPoints()
         self._checkpointing = False
         self._checkpoint_lock = asyncio.Lock()
+        self._logged = asyncio.Event()
+        """Something was logged that :meth:`write_aged_checkpoints` has not seen."""
+        self._logged.set()  # recovered operations may have every age
         self.truncated_sequence = 0
         """Everything before it is stored and no longer needed in the log."""
         self._recovered_operations = 0
@@ -204,14 +207,27 @@ class DurableLog:
     # -------------------------------------------------------------------------------------- checkpoints
 
     def _on_frame_durable(self, size_bytes: int) -> None:
+        self._logged.set()
         if self._policy.on_frame(size_bytes, self._container.retired_total) and not self._checkpointing:
             self._checkpointing = True
             with contextlib.suppress(ClosedError):  # the container stops: no checkpoint needed
                 self._supervisor.spawn("metadata checkpoint", self._write_due_checkpoint())
 
-    async def _write_due_checkpoint(self) -> None:
+    async def write_aged_checkpoints(self, interval_s: float) -> None:
+        """Write a checkpoint, for ever, within ``interval_s`` of each operation, in a file of its own.
+
+        So deleted and truncated bytes leave the log of a container to which little is written. If a former
+        checkpoint waits for storage, all goes into the present file: else an outage would cost a file each.
+        """
+        while True:
+            await self._logged.wait()
+            self._logged.clear()
+            await asyncio.sleep(interval_s)
+            await self._write_due_checkpoint(begins_file=not len(self._truncation))
+
+    async def _write_due_checkpoint(self, *, begins_file: bool = False) -> None:
         try:
-            await self.write_new_checkpoint()
+            await self.write_new_checkpoint(begins_file=begins_file)
         except ThrottledError as error:
             _logger.warning("container %d: a checkpoint was put off: %s", self._container.container_id, error)
 
@@ -223,14 +239,17 @@ class DurableLog:
         async with self._checkpoint_lock:
             return await self._write_checkpoint()
 
-    async def write_new_checkpoint(self) -> None:
-        """Write one if anything was logged since the newest one, which itself does not count.
+    async def write_new_checkpoint(self, *, begins_file: bool = False) -> None:
+        """Write one if anything was logged since the newest one, which itself does not count; if
+        ``begins_file``, in a file of its own where that is possible.
 
         For callers that need a short log, not for those that need a later beginning than the newest has.
         """
         async with self._checkpoint_lock:
             newest = self._truncation.newest
             if newest is None or newest.end_sequence != self._container.sequence:
+                if begins_file:
+                    await self._wal.begin_file()
                 await self._write_checkpoint()
             else:
                 self._policy.on_begin(self._container.retired_total)
