@@ -114,6 +114,10 @@ class InvalidArgumentError(RequestError):
     """An argument is outside its documented range."""
 
 
+class InvalidNameError(InvalidArgumentError):
+    """A scope, stream, table, group or writer cannot have this name."""
+
+
 class TooManyAttributesError(InvalidArgumentError):
     """A segment holds as many attributes as it may: also each writer that it ever had is one."""
 
@@ -162,11 +166,15 @@ class ChunkError(RequestError):
 
 
 class NoSuchChunkError(ChunkError):
+    """The object does not exist."""
+
     def __init__(self, chunk: str) -> None:
         super().__init__(chunk, "does not exist")
 
 
 class ChunkExistsError(ChunkError):
+    """The object exists already."""
+
     def __init__(self, chunk: str) -> None:
         super().__init__(chunk, "exists already")
 
@@ -199,47 +207,39 @@ class TableKeyVersionError(SegmentError):
 
 
 class NoSuchScopeError(RequestError):
-    pass
+    """The scope does not exist."""
 
 
 class ScopeExistsError(RequestError):
-    pass
+    """The scope exists already."""
 
 
 class ScopeNotEmptyError(RequestError):
-    pass
+    """The scope has streams, tables or reader groups."""
 
 
 class NoSuchStreamError(RequestError):
-    pass
+    """The stream does not exist."""
 
 
 class StreamExistsError(RequestError):
-    pass
+    """The stream exists already."""
 
 
 class StreamSealedError(RequestError):
-    pass
+    """The stream takes no appends and no changes any more; it can be read and deleted."""
 
 
 class StreamNotSealedError(RequestError):
-    pass
+    """The stream has to be sealed first."""
 
 
 class NoSuchTransactionError(RequestError):
-    pass
+    """The transaction is unknown, was aborted, or ended too long ago."""
 
 
 class TransactionStateError(RequestError):
     """The transaction is in a state that does not allow the request (committed, aborted, expired)."""
-
-
-class UnauthenticatedError(RequestError):
-    """The credentials are missing or wrong."""
-
-
-class PermissionDeniedError(RequestError):
-    """The credentials are good, but not for this."""
 
 
 class NoSuchTableError(RequestError):
@@ -247,19 +247,27 @@ class NoSuchTableError(RequestError):
 
 
 class NoSuchReaderGroupError(RequestError):
-    pass
+    """The reader group does not exist, or has another id."""
 
 
 class NoSuchKeyValueTableError(RequestError):
-    pass
+    """The key-value table does not exist."""
 
 
 class KeyValueTableExistsError(RequestError):
-    pass
+    """The key-value table exists already."""
 
 
 class AccessDeniedError(RequestError):
     """Credentials or a token were refused, or do not allow the request."""
+
+
+class UnauthenticatedError(AccessDeniedError):
+    """The credentials are missing or wrong."""
+
+
+class PermissionDeniedError(AccessDeniedError):
+    """The credentials are good, but not for this."""
 
 
 class TokenExpiredError(AccessDeniedError):
@@ -292,6 +300,13 @@ class ContainerOfflineError(OwnershipError):
     """The container is stopped, starting or failed; ask again for the owner."""
 
 
+class UnreachableError(OwnershipError):
+    """No server took the connection, or it was stopping and refused the request: nothing was done.
+
+    Ask again soon, or at another address.
+    """
+
+
 class FencedOutError(OwnershipError):
     """A newer owner has taken the log or the storage; this one must stop."""
 
@@ -313,11 +328,11 @@ class DirectoryLockedError(OwnershipError):
 
 
 class ThrottledError(OverloadError):
-    pass
+    """A queue or budget is full."""
 
 
 class MailboxFullError(OverloadError):
-    pass
+    """The queue of a component is full."""
 
 
 class TooManyActiveSegmentsError(OverloadError):
@@ -364,7 +379,7 @@ class SnapshotLostError(OverloadError):
 
 
 class ConnectionLostError(UnknownOutcomeError):
-    pass
+    """The connection broke, or no answer came in time."""
 
 
 class WalWriteError(UnknownOutcomeError):
@@ -372,7 +387,7 @@ class WalWriteError(UnknownOutcomeError):
 
 
 class LostReplyError(UnknownOutcomeError):
-    pass
+    """The request was sent and never answered."""
 
 
 class StorageWriteError(UnknownOutcomeError):
@@ -384,7 +399,7 @@ class ControllerFailureError(UnknownOutcomeError):
 
 
 class DeadlineExceededError(UnknownOutcomeError):
-    pass
+    """It takes longer than the caller may wait; it goes on."""
 
 
 # ------------------------------------------------------------------------------------------ corruption
@@ -401,7 +416,7 @@ class DataCorruptionError(CorruptionError):
 
 
 class ChecksumMismatchError(DataCorruptionError):
-    pass
+    """Bytes on disk are not those that were written."""
 
 
 class StorageReadError(UnknownOutcomeError):

@@ -634,7 +634,7 @@ async def test_a_running_server_tells_its_statistics(tmp_path, capfd):
         assert "container 0" not in out
         assert main(["inspect", "cache", "--rest", rest, "--container", "9"]) == 2
         server.kill()
-    assert main(["inspect", "cache", "--rest", rest]) == 5
+    assert main(["inspect", "cache", "--rest", rest]) == 3
     assert "is the server running?" in capfd.readouterr().err
 
 

@@ -12,7 +12,7 @@ from http.client import BadStatusLine, HTTPException
 from typing import Any, Final
 
 from headrace.cli.output import print_fields, print_json, print_line, printable
-from headrace.errors import ConnectionLostError, InvalidArgumentError
+from headrace.errors import ConnectionLostError, InvalidArgumentError, UnreachableError
 
 _PATH: Final = "/v1/debug/statistics"
 _TIMEOUT_S: Final = 10
@@ -40,7 +40,8 @@ def _ask(address: str, container: int | None) -> dict[str, Any]:
 
     Raises:
         InvalidArgumentError: that is no address, or the server has no such container.
-        ConnectionLostError: no process answers there, or not like a server of ours.
+        UnreachableError: no process takes the connection.
+        ConnectionLostError: one answers, but not like a server of ours.
     """
     query = "" if container is None else f"?container={container}"
     request = f"{_base_of(address)}{_PATH}{query}"
@@ -57,6 +58,8 @@ def _ask(address: str, container: int | None) -> dict[str, Any]:
     except BadStatusLine as error:
         # Another protocol, such as that of the ports beside it; or nothing at all.
         raise ConnectionLostError(f"{address} does not answer like a server of ours: {error}") from None
+    except urllib.error.URLError as error:
+        raise UnreachableError(f"{address}: {error.reason}; is the server running?") from None
     except (HTTPException, OSError, ValueError, RecursionError) as error:
         why = str(error) or type(error).__name__
         raise ConnectionLostError(f"{address}: {why}; is the server running?") from None

@@ -18,7 +18,14 @@ from headrace import __version__
 from headrace.cli.commands import check, demo, event, inspect, scope, standalone, stream
 from headrace.cli.output import printable
 from headrace.cli.verbs import HelpFormatter
-from headrace.errors import EXIT_CODES, HeadraceError, RequestError, UnknownOutcomeError, family_of
+from headrace.errors import (
+    EXIT_CODES,
+    HeadraceError,
+    RequestError,
+    UnknownOutcomeError,
+    UnreachableError,
+    family_of,
+)
 
 _FAILURE: Final = 1
 """Exit code of what belongs to no error family, for instance an address that is taken."""
@@ -27,8 +34,8 @@ _INTERRUPTED: Final = 130
 _NOUNS: Final = (standalone, scope, stream, event, inspect, check, demo)
 
 _EPILOG: Final = """\
-Exit codes: 0 done, 2 wrong request, 3 ask another server, 4 try again later, 5 outcome unknown,
-6 corrupt data, 1 anything else.
+Exit codes: 0 done, 2 wrong request, 3 ask another server, or none answers, 4 try again later,
+5 outcome unknown, 6 corrupt data, 1 anything else.
 
 Example:
   headrace standalone --in-memory
@@ -64,7 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except HeadraceError as error:
         where = getattr(chosen, "uri", "")
-        text = f"{where}: {error}" if where and isinstance(error, UnknownOutcomeError) else str(error)
+        text = (
+            f"{where}: {error}"
+            if where and isinstance(error, (UnknownOutcomeError, UnreachableError))
+            else str(error)
+        )
         return _fail(text or type(error).__name__, EXIT_CODES.get(family_of(error), _FAILURE))
     except UnicodeEncodeError as error:
         return _fail(f"{error.object!r} is not UTF-8, as names are", EXIT_CODES[RequestError])

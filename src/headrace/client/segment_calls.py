@@ -15,11 +15,13 @@ from headrace.errors import (
     HeadraceError,
     InvalidArgumentError,
     NoSuchSegmentError,
+    OverloadError,
     OwnershipError,
     ProtocolError,
     SegmentSealedError,
     SegmentTruncatedError,
     UnknownOutcomeError,
+    UnreachableError,
     UnsupportedError,
     WrongHostError,
 )
@@ -110,16 +112,19 @@ class SegmentCalls:
         services = self._services
         loop = asyncio.get_running_loop()
         reconnects = Reconnects(self._policy)
+        in_doubt = False
         while True:
             try:
                 token = await services.tokens.token(address.scope, address.stream, access)
                 endpoint = await services.segments.endpoint(address.scope, address.stream, address.segment_id)
                 return self._check(address, await services.pool.call(endpoint, make_request(token)))
-            except (OwnershipError, UnknownOutcomeError) as error:
+            except (OwnershipError, OverloadError, UnknownOutcomeError) as error:
+                in_doubt |= isinstance(error, UnknownOutcomeError)
                 services.segments.forget_endpoint(address.scope, address.stream, address.segment_id)
                 delay = reconnects.on_failure(loop.time(), services.entropy.random())
                 if delay is None:
-                    raise ConnectionLostError(f"{address.name}: gave up: {error}") from error
+                    gave_up = f"{address.name}: gave up: {error}"
+                    raise (ConnectionLostError if in_doubt else UnreachableError)(gave_up) from error
             await asyncio.sleep(delay)
 
     def _check(self, address: SegmentAddress, reply: Command) -> Command:

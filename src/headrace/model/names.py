@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidNameError
 from headrace.limits import NAME_CHARS_MAX, USER_NAME_CHARS_MAX
 from headrace.model.segment_id import epoch_of, number_of
 
@@ -31,10 +31,10 @@ def check_user_name(name: str, what: str) -> str:
     """Return ``name`` if it is a legal name of a user's stream, table, group, reader or writer.
 
     Raises:
-        InvalidArgumentError: the name is empty, too long or has an illegal character.
+        InvalidNameError: the name is empty, too long or has an illegal character.
     """
     if not _USER_NAME.match(name) or len(name) > USER_NAME_CHARS_MAX:
-        raise InvalidArgumentError(
+        raise InvalidNameError(
             f"illegal {what} name {name!r}: 1 to {USER_NAME_CHARS_MAX} letters, digits, '.' or '-'"
         )
     return name
@@ -45,7 +45,7 @@ def check_internal_name(name: str, what: str) -> str:
     ``_system``).
     """
     if not _INTERNAL_NAME.match(name) or len(name) > NAME_CHARS_MAX:
-        raise InvalidArgumentError(
+        raise InvalidNameError(
             f"illegal {what} name {name!r}: an optional '_',"
             f" then up to {NAME_CHARS_MAX} letters, digits, '.' or '-'"
         )

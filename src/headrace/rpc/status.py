@@ -23,6 +23,7 @@ FAMILY_STATUS: Final[dict[type[errors.HeadraceError], grpc.StatusCode]] = {
 
 LEAF_STATUS: Final[dict[type[errors.HeadraceError], grpc.StatusCode]] = {
     errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    errors.AccessDeniedError: grpc.StatusCode.PERMISSION_DENIED,
     errors.PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
     errors.NoSuchScopeError: grpc.StatusCode.NOT_FOUND,
     errors.NoSuchStreamError: grpc.StatusCode.NOT_FOUND,

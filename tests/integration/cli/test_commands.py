@@ -17,6 +17,7 @@ import pytest
 
 from headrace.cli.commands import event
 from headrace.cli.main import main
+from headrace.model.stream_cut import StreamCut
 from headrace.testing import LocalServer, ServerDiedError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -302,6 +303,35 @@ def test_a_stream_is_sealed_before_it_is_deleted(run):
     assert run("stream", "delete", "demo/ended", "--yes", "--seal")[0] == 0
 
 
+def test_what_a_stream_refuses_is_a_wrong_request_with_its_reason(run):
+    run("stream", "create", "demo/refusing", "--segments", "1")
+    run("event", "write", "demo/refusing", "x")
+    beyond = StreamCut.from_offsets("demo", "refusing", {0: 1000}).as_text()
+    code, _, err = run("stream", "truncate", "demo/refusing", "--to", beyond, "--yes")
+    assert (code, "1000" in err) == (2, True)
+    run("stream", "seal", "demo/refusing", "--yes")
+    for verb in (
+        ("scale", "demo/refusing", "--segments", "2"),
+        ("truncate", "demo/refusing", "--to", "tail", "--yes"),
+    ):
+        code, _, err = run("stream", *verb)
+        assert (code, "is sealed" in err) == (2, True)
+
+
+def test_numbers_that_no_stream_can_have_are_refused_before_anything_is_done(run):
+    for options in (
+        ("--segments", "10001"),
+        ("--events-per-second", "5", "--scale-factor", "0"),
+        ("--scale-factor", "2"),
+    ):
+        assert run("stream", "create", "demo/impossible", *options)[0] == 2
+    assert run("stream", "describe", "demo/impossible")[0] == 2
+    run("stream", "create", "demo/possible")
+    for number in ("0", "10001", str(10**12)):
+        assert run("stream", "scale", "demo/possible", "--segments", number)[0] == 2
+        assert run("stream", "scale", "demo/possible", "--split", "0", "--into", number)[0] == 2
+
+
 def test_a_follower_reads_until_the_stream_is_sealed(run, uri):
     run("stream", "create", "demo/followed")
     run("event", "write", "demo/followed", "before")
@@ -340,7 +370,7 @@ def test_a_reader_that_leaves_or_an_interrupt_ends_a_read_quietly(run, uri):
 
 @pytest.mark.timeout(120)  # the client's own patience is longer
 def test_a_server_that_is_not_there_is_named_soon(capsys):
-    assert main(["scope", "list", "--uri", "tcp://127.0.0.1:1"]) == 5
+    assert main(["scope", "list", "--uri", "tcp://127.0.0.1:1"]) == 3
     assert capsys.readouterr().err.startswith("headrace: tcp://127.0.0.1:1: ")
 
 

@@ -17,6 +17,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.context import system_runtime
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
+from tests.unit.controller.calls import ask
 
 INFO = pb.StreamInfo(scope="s", stream="t")
 
@@ -49,7 +50,7 @@ class World:
         await self.start()
 
     async def call(self, name, request):
-        return await self.controller.handlers[name](request)
+        return await ask(self.controller, name, request)
 
     async def idle(self):
         async with asyncio.timeout(120):

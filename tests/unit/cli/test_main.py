@@ -99,6 +99,7 @@ def test_every_verb_that_looks_into_data_answers_in_json(path):
     [
         (errors.NoSuchScopeError("x"), 2),
         (errors.WrongHostError("x"), 3),
+        (errors.UnreachableError("x"), 3),
         (errors.ThrottledError("x"), 4),
         (errors.ConnectionLostError("x"), 5),
         (errors.DataCorruptionError("x"), 6),
@@ -129,8 +130,9 @@ def test_an_error_without_words_says_its_name(monkeypatch, capsys):
     assert capsys.readouterr().err == "headrace: ThrottledError\n"
 
 
-def test_a_server_that_does_not_answer_is_named(monkeypatch, capsys):
-    run_failing(monkeypatch, errors.ConnectionLostError("refused"), "tcp://nowhere:9")
+@pytest.mark.parametrize("kind", [errors.ConnectionLostError, errors.UnreachableError])
+def test_a_server_that_does_not_answer_is_named(monkeypatch, capsys, kind):
+    run_failing(monkeypatch, kind("refused"), "tcp://nowhere:9")
     assert capsys.readouterr().err == "headrace: tcp://nowhere:9: refused\n"
 
 

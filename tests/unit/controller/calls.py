@@ -6,12 +6,27 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
+from headrace.controller.api.grpc_service import snake_case
+from headrace.errors import HeadraceError
 from headrace.limits import INT64_MIN
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.rpc.refusals import STATUSES, refusing_reply
 
+_METHODS = {snake_case(name): name for name in STATUSES}
 State, Scale, Check = pb.TxnState, pb.ScaleResponse, pb.ScaleStatusResponse
 LEASE = 30_000
+
+
+async def ask(controller, name, request):
+    """Call a handler (in snake case) as the gRPC server does: a refusal may be a status of the reply."""
+    try:
+        return await controller.handlers[name](request)
+    except HeadraceError as error:
+        reply = refusing_reply(_METHODS.get(name, name), error)
+        if reply is None:
+            raise
+        return reply
 
 
 async def eventually(condition, timeout_s=10):

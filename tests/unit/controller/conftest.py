@@ -69,6 +69,7 @@ class Service:
     batch: batch_commit_pb2_grpc.BatchCommitServiceStub
     world: World
     channel: grpc.aio.Channel
+    port: int
 
     async def create_stream(self, stream="t", segments=1, scope="s", **fields):
         answer = await self.stub.createStream(stream_config(stream, segments, scope, **fields))
@@ -102,6 +103,7 @@ async def serve(world, **settings):
                     batch_commit_pb2_grpc.BatchCommitServiceStub(channel),
                     world,
                     channel,
+                    port,
                 )
         finally:
             await asyncio.get_running_loop().run_in_executor(None, server.stop)

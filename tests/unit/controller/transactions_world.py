@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from headrace.errors import HeadraceError
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
-from tests.unit.controller.calls import shadow
+from tests.unit.controller.calls import ask, shadow
 from tests.unit.controller.conftest import World, stream_config
 from tests.unit.controller.mortality import Life, idle, mortal_controller
 from tests.unit.controller.segment_stores import FakeSegmentStores
@@ -124,7 +124,7 @@ class SinkWorld:
             del self.controllers[index], self.lives[index]
             await self.add_controller()
             return None
-        answer = await self.unless_dead(life, asyncio.ensure_future(controller.handlers[name](request)))
+        answer = await self.unless_dead(life, asyncio.ensure_future(ask(controller, name, request)))
         return None if self.chance(10) else answer  # lost on its way back
 
     # ---- drivers

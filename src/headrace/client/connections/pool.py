@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from headrace.client.connections.connection import Connection
-from headrace.errors import ClosedError, ConnectionLostError, UnsupportedError
+from headrace.errors import ClosedError, ConnectionLostError, UnreachableError, UnsupportedError
 from headrace.model.endpoint import Endpoint
 from headrace.wire.catalogue import BY_COMMAND, VERSION_OLDEST
 from headrace.wire.commands.kinds import Command
@@ -66,7 +66,7 @@ class ConnectionPool:
         """Return an open connection; the caller registers its flow before it awaits anything.
 
         Raises:
-            ConnectionLostError: the host cannot be reached (now).
+            UnreachableError: the host cannot be reached (now); nothing was sent.
             ClosedError: the pool is closed.
         """
         while True:
@@ -104,7 +104,7 @@ class ConnectionPool:
                 raise ConnectionResetError("the server does not speak the protocol")
         except (OSError, TimeoutError, UnicodeError) as cause:  # the last one: the name of a host is none
             reason = str(cause) or "timed out"
-            error = ConnectionLostError(f"{endpoint} cannot be reached: {reason}")
+            error = UnreachableError(f"{endpoint} cannot be reached: {reason}")
             pending.set_exception(error)
             pending.exception()  # mark it as retrieved: perhaps no caller waits
             raise error from cause
@@ -125,6 +125,7 @@ class ConnectionPool:
         """Send one request (its id is filled in here) and return its reply.
 
         Raises:
+            UnreachableError: the host cannot be reached; nothing was sent.
             ConnectionLostError: no reply came; the request may have happened.
             UnsupportedError: the server is too old for it; nothing was sent.
         """

@@ -1,7 +1,8 @@
 """Calls to the controller: which one is asked, how often, and what its refusals mean.
 
 Every call of the control plane may be repeated safely, so a lost answer leads to the next attempt at the next
-controller; only when attempts run out does the caller learn that the outcome is unknown.
+controller; only when attempts run out does the caller learn that the outcome is unknown. If no attempt
+reached a controller, nothing has happened, and the caller learns that.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from headrace.errors import (
     HeadraceError,
     InvalidArgumentError,
     NoSuchStreamError,
+    OverloadError,
+    OwnershipError,
     PreconditionError,
     RequestError,
     StreamExistsError,
     UnknownOutcomeError,
+    UnreachableError,
     UnsupportedError,
 )
 from headrace.model.endpoint import Endpoint
@@ -32,12 +36,13 @@ from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.batch_commit_pb2_grpc import BatchCommitServiceStub
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
+from headrace.rpc.refusals import refusal_of, told_error
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.retry import RetryPolicy, retry
 
 Reply = TypeVar("Reply")
 
-_FINAL: Final[dict[grpc.StatusCode, Callable[[str], HeadraceError]]] = {
+FINAL_CODES: Final[dict[grpc.StatusCode, Callable[[str], HeadraceError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
     grpc.StatusCode.NOT_FOUND: NoSuchStreamError,
     grpc.StatusCode.ALREADY_EXISTS: StreamExistsError,
@@ -47,7 +52,14 @@ _FINAL: Final[dict[grpc.StatusCode, Callable[[str], HeadraceError]]] = {
     grpc.StatusCode.FAILED_PRECONDITION: PreconditionError,
     grpc.StatusCode.UNIMPLEMENTED: UnsupportedError,
 }
-"""Codes that repeating does not change. FAILED_PRECONDITION is among them for our own calls' sake."""
+"""What a controller that does not say its error means with codes that repeating does not change.
+FAILED_PRECONDITION is among them for our own calls' sake.
+"""
+
+_NOT_SENT: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
+"""How gRPC begins to say that it had no connection for a call; it has no code of its own for that."""
+
+_MAY_PASS: Final = (UnknownOutcomeError, OverloadError, OwnershipError)
 
 _PORT_MAX: Final = 65535
 
@@ -78,8 +90,11 @@ class Controller:
         """Call a method of the compatible service.
 
         Raises:
-            RequestError: the leaf that fits the refusal; NOT_FOUND is reported as a missing stream.
-            UnknownOutcomeError: no answer in all attempts; the call may have happened.
+            RequestError: the leaf that fits the refusal, be it a status of the reply or of gRPC; NOT_FOUND
+                of a controller that does not say more is reported as a missing stream.
+            UnreachableError: no controller was reached in any attempt; nothing was sent.
+            OverloadError, OwnershipError: no controller would do it in any attempt; it did not happen.
+            UnknownOutcomeError: an attempt was not answered; the call may have happened.
         """
         return await self._attempts(ControllerServiceStub, method, request, timeout_s, attempts)
 
@@ -94,15 +109,41 @@ class Controller:
         if attempts is not None:
             policy = RetryPolicy(policy.initial_s, policy.multiplier, policy.delay_max_s, attempts)
 
-        async def once() -> Any:
-            return await self._once(stub, method, request, timeout_s or self._config.call_timeout_s)
+        doubt: UnknownOutcomeError | None = None
 
-        return await retry(policy, once, entropy=self._entropy, retryable=UnknownOutcomeError)
+        async def once() -> tuple[Any, HeadraceError | None]:
+            nonlocal doubt
+            try:
+                return await self._once(stub, method, request, timeout_s or self._config.call_timeout_s)
+            except UnknownOutcomeError as error:
+                doubt = error
+                raise
 
-    async def _once(self, stub: Any, method: str, request: Any, timeout_s: float) -> Any:
+        try:
+            reply, refusal = await retry(policy, once, entropy=self._entropy, retryable=self._may_pass)
+        except (OverloadError, OwnershipError) as error:
+            if doubt is not None:  # an earlier attempt may have done it
+                raise doubt from error
+            raise
+        if refusal is not None:
+            raise refusal
+        return reply
+
+    def _may_pass(self, error: Exception) -> bool:
+        return isinstance(error, _MAY_PASS) and not self._closed
+
+    async def _once(
+        self, stub: Any, method: str, request: Any, timeout_s: float
+    ) -> tuple[Any, HeadraceError | None]:
+        """Return the reply, and the error that it stands for if it refuses."""
         channel = await self._open_channel()
         try:
-            return await getattr(stub(channel), method)(request, timeout=timeout_s, metadata=self._metadata)
+            call = getattr(stub(channel), method)(request, timeout=timeout_s, metadata=self._metadata)
+            reply = await call
+            refusal = refusal_of(method, reply, ())
+            if refusal is not None:
+                refusal = refusal_of(method, reply, await call.trailing_metadata() or ())
+            return reply, refusal
         except grpc.aio.AioRpcError as error:
             raise await self._translate(channel, method, error) from error
         except asyncio.CancelledError:
@@ -115,14 +156,23 @@ class Controller:
     async def _translate(
         self, channel: grpc.aio.Channel, method: str, error: grpc.aio.AioRpcError
     ) -> HeadraceError:
-        code, text = error.code(), f"{method}: {error.details()}"
-        final = _FINAL.get(code)
+        told = told_error(error.trailing_metadata() or ())
+        if told is not None:
+            return told
+        details = error.details() or ""
+        code, text = error.code(), f"{method}: {details}"
+        final = FINAL_CODES.get(code)
         if final is not None:
             return final(text)
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlineExceededError(text)
         if code is grpc.StatusCode.UNAVAILABLE and len(self._endpoints) > 1:
             await self._move_on(channel)
+        if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_SENT):
+            reason = details.rpartition("last error: ")[2]
+            return UnreachableError(
+                f"{method}: no controller takes the connection, nothing was sent: {reason}"
+            )
         return ConnectionLostError(f"{text} ({code.name})")
 
     async def _move_on(self, channel: grpc.aio.Channel) -> None:

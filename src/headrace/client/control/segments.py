@@ -39,7 +39,10 @@ class Segments:
     async def of_epoch(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
         """Return the segments of one epoch. Raises NoSuchStreamError, also without such an epoch."""
         request = pb.GetEpochSegmentsRequest(streamInfo=convert.stream_info(scope, stream), epoch=epoch)
-        reply = await self._controller.call("getEpochSegments", request)
+        try:
+            reply = await self._controller.call("getEpochSegments", request)
+        except NoSuchSegmentError as error:  # of a controller of ours: others do not say what is missing
+            raise NoSuchStreamError(str(error)) from None
         return [SegmentRange(*convert.segment_range_from_message(each)) for each in reply.segmentRanges]
 
     async def head(self, scope: str, stream: str) -> dict[int, int]:

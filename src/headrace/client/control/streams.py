@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.control.controller import Controller
-from headrace.errors import (
-    ControllerFailureError,
-    HeadraceError,
-    InvalidArgumentError,
-    NoSuchScopeError,
-    NoSuchStreamError,
-    PreconditionError,
-    ScopeNotEmptyError,
-    StreamNotSealedError,
-    StreamSealedError,
-)
+from headrace.errors import NoSuchScopeError, NoSuchStreamError, ScopeExistsError, StreamExistsError
 from headrace.model.key_space import KeyRange
 from headrace.model.names import check_user_name
 from headrace.model.policies import StreamConfiguration
@@ -27,8 +17,6 @@ from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.clock import Clock
 
-_SUCCESS: Final = 0
-_FAILURE: Final = 1
 _SCALE_POLL_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -44,18 +32,6 @@ class StreamInfo:
     sealed: bool
 
 
-def _check(status: int, outcomes: Mapping[int, HeadraceError | bool], what: str) -> bool:
-    """Return or raise what a status stands for; an unlisted one means that the controller failed."""
-    if status == _SUCCESS:
-        return True
-    outcome = outcomes.get(status)
-    if outcome is None:
-        raise ControllerFailureError(f"{what}: the controller answered {status}")
-    if isinstance(outcome, bool):
-        return outcome
-    raise outcome
-
-
 class Streams:
     """The calls about scopes and streams."""
 
@@ -68,9 +44,11 @@ class Streams:
     async def create_scope(self, scope: str) -> bool:
         """Create a scope; False if it exists already."""
         check_user_name(scope, "scope")
-        reply = await self._controller.call("createScope", pb.ScopeInfo(scope=scope))
-        illegal = InvalidArgumentError(f"illegal scope name {scope!r}")
-        return _check(reply.status, {2: False, 3: illegal}, f"create scope {scope}")
+        try:
+            await self._controller.call("createScope", pb.ScopeInfo(scope=scope))
+        except ScopeExistsError:
+            return False
+        return True
 
     async def delete_scope(self, scope: str, *, recursive: bool = False) -> bool:
         """Delete a scope; False if there is none.
@@ -79,9 +57,11 @@ class Streams:
             ScopeNotEmptyError: it holds streams and ``recursive`` is not set.
         """
         method = "deleteScopeRecursive" if recursive else "deleteScope"
-        reply = await self._controller.call(method, pb.ScopeInfo(scope=scope))
-        not_empty = ScopeNotEmptyError(f"scope {scope} is not empty")
-        return _check(reply.status, {2: False, 3: not_empty}, f"delete scope {scope}")
+        try:
+            await self._controller.call(method, pb.ScopeInfo(scope=scope))
+        except NoSuchScopeError:
+            return False
+        return True
 
     async def scope_exists(self, scope: str) -> bool:
         """Tell whether the scope exists."""
@@ -112,13 +92,11 @@ class Streams:
         """
         check_user_name(stream, "stream")
         message = convert.stream_config_to_message(scope, stream, configuration or StreamConfiguration())
-        reply = await self._controller.call("createStream", message)
-        outcomes: dict[int, HeadraceError | bool] = {
-            2: False,
-            3: NoSuchScopeError(f"scope {scope} does not exist"),
-            4: InvalidArgumentError(f"illegal stream name {stream!r}"),
-        }
-        return _check(reply.status, outcomes, f"create stream {scope}/{stream}")
+        try:
+            await self._controller.call("createStream", message)
+        except StreamExistsError:
+            return False
+        return True
 
     async def update_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
         """Replace the whole configuration of a stream.
@@ -128,8 +106,7 @@ class Streams:
             StreamSealedError: it is sealed.
         """
         message = convert.stream_config_to_message(scope, stream, configuration)
-        reply = await self._controller.call("updateStream", message)
-        _check(reply.status, _change_outcomes(scope, stream), f"update stream {scope}/{stream}")
+        await self._controller.call("updateStream", message)
 
     async def truncate_stream(self, cut: StreamCut) -> None:
         """Drop everything in front of ``cut``.
@@ -137,12 +114,12 @@ class Streams:
         Raises:
             NoSuchStreamError: there is no such stream.
             StreamSealedError: it is sealed.
-            ControllerFailureError: the cut is invalid, lies behind the head, or another truncation is active.
+            InvalidArgumentError: the cut is invalid, or lies in front of the head or beyond the tail.
+            StreamBusyError: another truncation is active.
+            ControllerFailureError: the controller is not one of ours, and refused for one of these reasons.
         """
         message = convert.stream_cut_to_message(cut.scope, cut.stream, cut.offsets)
-        reply = await self._controller.call("truncateStream", message)
-        outcomes = _change_outcomes(cut.scope, cut.stream)
-        _check(reply.status, outcomes, f"truncate stream {cut.scoped_stream}")
+        await self._controller.call("truncateStream", message)
 
     async def seal_stream(self, scope: str, stream: str) -> None:
         """Allow no more writes to a stream; sealing a sealed one succeeds.
@@ -150,8 +127,7 @@ class Streams:
         Raises:
             NoSuchStreamError: there is no such stream.
         """
-        reply = await self._controller.call("sealStream", convert.stream_info(scope, stream))
-        _check(reply.status, _change_outcomes(scope, stream), f"seal stream {scope}/{stream}")
+        await self._controller.call("sealStream", convert.stream_info(scope, stream))
 
     async def delete_stream(self, scope: str, stream: str) -> bool:
         """Remove a sealed stream with all its data; False if there is none.
@@ -159,9 +135,11 @@ class Streams:
         Raises:
             StreamNotSealedError: seal it first.
         """
-        reply = await self._controller.call("deleteStream", convert.stream_info(scope, stream))
-        not_sealed = StreamNotSealedError(f"stream {scope}/{stream} is not sealed")
-        return _check(reply.status, {2: False, 3: not_sealed}, f"delete stream {scope}/{stream}")
+        try:
+            await self._controller.call("deleteStream", convert.stream_info(scope, stream))
+        except NoSuchStreamError:
+            return False
+        return True
 
     async def stream_exists(self, scope: str, stream: str) -> bool:
         """Tell whether the stream exists, in whatever state."""
@@ -194,8 +172,6 @@ class Streams:
             else:
                 tagged = pb.StreamsInScopeWithTagRequest(scope=info, tag=tag, continuationToken=token)
                 reply = await self._controller.call("listStreamsInScopeForTag", tagged)
-            missing = NoSuchScopeError(f"scope {scope} does not exist")
-            _check(reply.status, {2: missing}, f"list streams of {scope}")
             if not reply.streams:
                 return
             for each in reply.streams:
@@ -219,7 +195,12 @@ class Streams:
 
         Raises:
             PreconditionError: a segment is not active, or too few segments would be left.
-            ControllerFailureError: the ranges do not fit, or another scale is pending.
+            StreamSealedError: the stream is sealed.
+            NoSuchStreamError: there is no such stream.
+            InvalidArgumentError: the ranges do not fit.
+            StreamBusyError: another scale is pending.
+            ControllerFailureError: the controller is not one of ours, and refused for one of the last four
+                reasons.
         """
         request = pb.ScaleRequest(
             streamInfo=convert.stream_info(scope, stream),
@@ -230,8 +211,6 @@ class Streams:
             scaleTimestamp=self._clock.now_ms(),
         )
         reply = await self._controller.call("scale", request)
-        refused = PreconditionError(f"stream {scope}/{stream} cannot be scaled that way now")
-        _check(reply.status, {2: refused}, f"scale stream {scope}/{stream}")
         if wait:
             await self._wait_for_scale(scope, stream, reply.epoch)
         return [convert.segment_range_from_message(each) for each in reply.segments]
@@ -243,16 +222,5 @@ class Streams:
             reply = await self._controller.call("checkScale", request)
             if reply.status == pb.ScaleStatusResponse.SUCCESS:
                 return
-            if reply.status != pb.ScaleStatusResponse.IN_PROGRESS:
-                what = f"scale stream {scope}/{stream}"
-                raise ControllerFailureError(f"{what}: the controller answered {reply.status}")
             await asyncio.sleep(_SCALE_POLL_S[min(attempt, len(_SCALE_POLL_S) - 1)])
             attempt += 1
-
-
-def _change_outcomes(scope: str, stream: str) -> dict[int, HeadraceError | bool]:
-    return {
-        2: NoSuchStreamError(f"stream {scope}/{stream} does not exist"),
-        3: NoSuchScopeError(f"scope {scope} does not exist"),
-        4: StreamSealedError(f"stream {scope}/{stream} is sealed"),
-    }

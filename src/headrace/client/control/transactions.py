@@ -8,13 +8,7 @@ from enum import IntEnum
 
 from headrace.client.control.controller import Controller
 from headrace.client.writer.segment_map import SegmentRange
-from headrace.errors import (
-    ControllerFailureError,
-    NoSuchStreamError,
-    NoSuchTransactionError,
-    RequestError,
-    TransactionStateError,
-)
+from headrace.errors import NoSuchStreamError
 from headrace.rpc import convert
 from headrace.rpc.generated import batch_commit_pb2 as batch_pb
 from headrace.rpc.generated import controller_pb2 as pb
@@ -93,13 +87,19 @@ class Transactions:
 
         Raises:
             NoSuchStreamError: there is no such stream.
+            StreamSealedError: it is sealed.
             InvalidArgumentError: the lease is outside the server's range.
         """
         request = pb.CreateTxnRequest(streamInfo=convert.stream_info(scope, stream), lease=lease_ms)
         return _created(await self._controller.call("createTransaction", request))
 
     async def ping(self, scope: str, stream: str, txn_id: int, lease_ms: int) -> bool:
-        """Extend the lease; False if the transaction is no longer open."""
+        """Extend the lease; False if the transaction is no longer open.
+
+        Raises:
+            InvalidArgumentError: the lease is longer than the server allows; it was not extended.
+            TransactionStateError: the transaction would outlive the greatest age of one; it was not extended.
+        """
         request = pb.PingTxnRequest(
             streamInfo=convert.stream_info(scope, stream),
             txnId=convert.txn_id_to_message(txn_id),
@@ -127,14 +127,14 @@ class Transactions:
             writerId=writer_id,
             timestamp=convert.NO_TIMESTAMP if timestamp is None else timestamp,
         )
-        _check_decision((await self._controller.call("commitTransaction", request)).status, txn_id, "commit")
+        await self._controller.call("commitTransaction", request)
 
     async def abort(self, scope: str, stream: str, txn_id: int) -> None:
         """Drop the transaction. Raises as :meth:`commit`, TransactionStateError if it was committed."""
         request = pb.TxnRequest(
             streamInfo=convert.stream_info(scope, stream), txnId=convert.txn_id_to_message(txn_id)
         )
-        _check_decision((await self._controller.call("abortTransaction", request)).status, txn_id, "abort")
+        await self._controller.call("abortTransaction", request)
 
     async def status(self, scope: str, stream: str, txn_id: int) -> TransactionStatus:
         """Return the state of a transaction; UNKNOWN if it does not exist (any more)."""
@@ -180,8 +180,6 @@ class Transactions:
         reply = await self._controller.call_batch("createTaggedTransaction", request)
         if reply.status == batch_pb.CreateTaggedTransactionResponse.ALREADY:
             return _watermark(reply.watermark)
-        if reply.status != batch_pb.CreateTaggedTransactionResponse.CREATED:
-            raise ControllerFailureError(f"create tagged transaction: the controller answered {reply.status}")
         return _created(reply.transaction)
 
     async def commit_batch(
@@ -207,12 +205,8 @@ class Transactions:
             waitUntilVisible=wait_until_visible,
         )
         reply = await self._controller.call_batch("commitTransactionBatch", request)
-        try:
-            status = BatchStatus(reply.status)
-        except ValueError:
-            raise ControllerFailureError(f"commit batch: the controller answered {reply.status}") from None
         return BatchOutcome(
-            status,
+            BatchStatus(reply.status),
             _watermark(reply.watermark) if reply.HasField("watermark") else None,
             convert.txn_id_from_message(reply.missing) if reply.HasField("missing") else None,
         )
@@ -245,14 +239,3 @@ def _watermark(message: batch_pb.SinkWatermark) -> SinkWatermark:
         tuple(convert.txn_id_from_message(each) for each in message.txnIds),
         message.timeMs,
     )
-
-
-def _check_decision(status: int, txn_id: int, verb: str) -> None:
-    if status == pb.TxnStatus.SUCCESS:
-        return
-    errors: dict[int, RequestError] = {
-        pb.TxnStatus.FAILURE: TransactionStateError(f"transaction {txn_id:032x} cannot {verb}"),
-        pb.TxnStatus.STREAM_NOT_FOUND: NoSuchStreamError("the stream of the transaction does not exist"),
-        pb.TxnStatus.TRANSACTION_NOT_FOUND: NoSuchTransactionError(f"there is no transaction {txn_id:032x}"),
-    }
-    raise errors.get(status) or ControllerFailureError(f"{verb}: the controller answered {status}")

@@ -95,7 +95,7 @@ class EventReader:
             NoSuchSegmentError: a whole segment is gone. Once; reading goes on with its successors. If the
                 stream was deleted and created anew it has none, and the error stays.
             DataCorruptionError: the bytes of a segment are no events.
-            UnknownOutcomeError: the store cannot be reached.
+            UnreachableError, UnknownOutcomeError: the store cannot be reached.
         """
         self._within = None
         while True:

@@ -32,6 +32,7 @@ from headrace.errors import (
     NoSuchSegmentError,
     RequestError,
     SegmentTruncatedError,
+    UnreachableError,
 )
 from headrace.limits import READ_BYTES_MAX
 from headrace.wire.commands import (
@@ -212,7 +213,7 @@ class SegmentInput:
             self._forget_owner()
             delay = self._reconnects.on_failure(loop.time(), services.entropy.random())
             if delay is None:
-                self._fail(ConnectionLostError(f"{self._name}: gave up reading: {failure}"))
+                self._give_up(failure)
                 return
             await asyncio.sleep(delay)
 
@@ -304,7 +305,7 @@ class SegmentInput:
         loop = asyncio.get_running_loop()
         delay = self._reconnects.on_failure(loop.time(), self._services.entropy.random())
         if delay is None:
-            self._fail(ConnectionLostError(f"{self._name}: gave up reading: {error}"))
+            self._give_up(error)
         elif not self._closed:
             self._begin_to_connect(delay)
 
@@ -312,6 +313,10 @@ class SegmentInput:
         """Repeat the request on another connection."""
         if not self._closed and not self.is_at_end and self.error is None:
             self._retry(ConnectionLostError(str(error)))
+
+    def _give_up(self, failure: HeadraceError) -> None:
+        kind = UnreachableError if isinstance(failure, UnreachableError) else ConnectionLostError
+        self._fail(kind(f"{self._name}: gave up reading: {failure}"))
 
     def _fail(self, error: HeadraceError) -> None:
         self._detach()

@@ -281,6 +281,7 @@ class SegmentOutput:
             delay = self._reconnects.on_failure(loop.time(), self._services.entropy.random())
             if delay is None:
                 tries = self._reconnects.failures
+                # Other segments of the writer may have been sent something, whatever happened here.
                 self.fail(ConnectionLostError(f"{self._name}: gave up after {tries} attempts: {failure}"))
                 return
             await asyncio.sleep(delay)

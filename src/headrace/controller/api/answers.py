@@ -1,30 +1,15 @@
-"""How errors become the status values that messages carry; what has none travels as a gRPC status code."""
+"""The text form of positions in listings."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
-from headrace.errors import HeadraceError, InvalidArgumentError
-
-S = TypeVar("S")
+from headrace.errors import InvalidArgumentError
 
 _PREFIX: Final = "1-"
 """Version of the text form of tokens, which also makes the token of an empty position non-empty."""
-
-
-async def answer(work: Awaitable[object], success: S, refusals: Mapping[type[HeadraceError], S]) -> S:
-    """Wait for ``work`` and return ``success``, or the status of the error it raised; raise other errors."""
-    try:
-        await work
-    except HeadraceError as error:
-        for kind in type(error).__mro__:
-            if kind in refusals:
-                return refusals[kind]
-        raise
-    return success
 
 
 def token_to_text(token: bytes) -> str:

@@ -1,7 +1,8 @@
 """The gRPC interface: threads that take calls and hand each to a coroutine on the controller's loop.
 
-The threads decide nothing. A call that the controller refuses leaves with the status code of its error;
-any other exception is a bug of ours, is logged and answered as INTERNAL.
+The threads decide nothing. A handler that refuses a call raises: the error becomes a status of the reply if
+there is one for it (:mod:`headrace.rpc.refusals`), else a status code. Any other exception is a bug of ours,
+is logged and answered as INTERNAL.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 from headrace.controller.api.auth import Authorizer, need_of
 from headrace.errors import HeadraceError, InvalidArgumentError, UnsupportedError
 from headrace.model.endpoint import Endpoint
+from headrace.rpc.refusals import refusing_reply, tell_error
 from headrace.rpc.status import status_of
 from headrace.runtime.logs import logger
 
@@ -130,6 +132,10 @@ class GrpcServer:
                 finally:
                     self._calls.discard(future)
             except HeadraceError as error:
+                context.set_trailing_metadata((tell_error(error),))
+                reply = refusing_reply(name, error)
+                if reply is not None:
+                    return reply
                 context.abort(status_of(error), str(error))
             except (TimeoutError, futures.CancelledError, RuntimeError) as error:
                 context.abort(grpc.StatusCode.UNAVAILABLE, f"{name} was not completed: {error}")

@@ -6,19 +6,10 @@ import uuid
 from collections.abc import Iterable
 from typing import Final
 
-from headrace.controller.api.answers import answer
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.group_row import GroupConfig, GroupRow, StreamPosition
 from headrace.controller.workflows.reader_groups import Group, ReaderGroups
-from headrace.errors import (
-    HeadraceError,
-    InvalidArgumentError,
-    NoSuchReaderGroupError,
-    NoSuchScopeError,
-    NoSuchStreamError,
-    PreconditionError,
-    StreamBusyError,
-)
+from headrace.errors import InvalidArgumentError
 from headrace.model.names import check_user_name
 from headrace.model.stream_cut import COMPLETED
 from headrace.rpc.convert import stream_cut_to_message
@@ -27,13 +18,6 @@ from headrace.rpc.generated import controller_pb2 as pb
 _NO_ID: Final = bytes(16)
 POSITIONS_MAX: Final = 10_000
 
-_REPORT_REFUSALS: Final[dict[type[HeadraceError], pb.UpdateSubscriberStatus.Status.ValueType]] = {
-    NoSuchStreamError: pb.UpdateSubscriberStatus.STREAM_NOT_FOUND,
-    NoSuchReaderGroupError: pb.UpdateSubscriberStatus.SUBSCRIBER_NOT_FOUND,
-    PreconditionError: pb.UpdateSubscriberStatus.GENERATION_MISMATCH,
-    InvalidArgumentError: pb.UpdateSubscriberStatus.STREAM_CUT_NOT_VALID,
-}
-
 
 class ReaderGroupCalls:
     def __init__(self, context: ControllerContext, groups: ReaderGroups) -> None:
@@ -41,56 +25,32 @@ class ReaderGroupCalls:
         self._groups = groups
 
     async def create_reader_group(self, request: pb.ReaderGroupConfiguration) -> pb.CreateReaderGroupResponse:
-        try:
-            check_user_name(request.readerGroupName, "reader group")
-        except InvalidArgumentError:
-            return pb.CreateReaderGroupResponse(status=pb.CreateReaderGroupResponse.INVALID_RG_NAME)
+        check_user_name(request.readerGroupName, "reader group")
         group_id = parse_group_id(request.readerGroupId)
         if group_id == _NO_ID:
             group_id = self._context.entropy.uuid4_bytes()
         config = config_from_message(request)
-        try:
-            group = await self._groups.create(request.scope, request.readerGroupName, group_id, config)
-        except NoSuchScopeError:
-            return pb.CreateReaderGroupResponse(status=pb.CreateReaderGroupResponse.SCOPE_NOT_FOUND)
-        except NoSuchStreamError:
-            return pb.CreateReaderGroupResponse(status=pb.CreateReaderGroupResponse.FAILURE)
+        group = await self._groups.create(request.scope, request.readerGroupName, group_id, config)
         return pb.CreateReaderGroupResponse(config=config_to_message(group))
 
     async def get_reader_group_config(self, request: pb.ReaderGroupInfo) -> pb.ReaderGroupConfigResponse:
-        try:
-            group = await self._groups.get(request.scope, request.readerGroup)
-        except NoSuchReaderGroupError:
-            return pb.ReaderGroupConfigResponse(status=pb.ReaderGroupConfigResponse.RG_NOT_FOUND)
+        group = await self._groups.get(request.scope, request.readerGroup)
         return pb.ReaderGroupConfigResponse(config=config_to_message(group))
 
     async def update_reader_group(self, request: pb.ReaderGroupConfiguration) -> pb.UpdateReaderGroupResponse:
         group_id, config = parse_group_id(request.readerGroupId), config_from_message(request)
-        try:
-            generation = await self._groups.update(
-                request.scope, request.readerGroupName, group_id, request.generation, config
-            )
-        except NoSuchReaderGroupError:
-            return pb.UpdateReaderGroupResponse(status=pb.UpdateReaderGroupResponse.RG_NOT_FOUND)
-        except PreconditionError:
-            return pb.UpdateReaderGroupResponse(status=pb.UpdateReaderGroupResponse.INVALID_CONFIG)
-        except (StreamBusyError, NoSuchStreamError):
-            return pb.UpdateReaderGroupResponse(status=pb.UpdateReaderGroupResponse.FAILURE)
+        generation = await self._groups.update(
+            request.scope, request.readerGroupName, group_id, request.generation, config
+        )
         return pb.UpdateReaderGroupResponse(generation=generation)
 
     async def delete_reader_group(self, request: pb.ReaderGroupInfo) -> pb.DeleteReaderGroupStatus:
         group_id = parse_group_id(request.readerGroupId)
-        status = await answer(
-            self._groups.delete(request.scope, request.readerGroup, group_id),
-            pb.DeleteReaderGroupStatus.SUCCESS,
-            {NoSuchReaderGroupError: pb.DeleteReaderGroupStatus.RG_NOT_FOUND},
-        )
-        return pb.DeleteReaderGroupStatus(status=status)
+        await self._groups.delete(request.scope, request.readerGroup, group_id)
+        return pb.DeleteReaderGroupStatus()
 
     async def list_subscribers(self, request: pb.StreamInfo) -> pb.SubscribersResponse:
-        stream = await self._context.directory.find(request.scope, request.stream)
-        if stream is None:
-            return pb.SubscribersResponse(status=pb.SubscribersResponse.STREAM_NOT_FOUND)
+        stream = await self._context.directory.get(request.scope, request.stream)
         return pb.SubscribersResponse(subscribers=await self._groups.subscribers.names(stream))
 
     async def update_subscriber_stream_cut(
@@ -98,15 +58,11 @@ class ReaderGroupCalls:
     ) -> pb.UpdateSubscriberStatus:
         info = request.streamCut.streamInfo
         group_id = parse_group_id(request.readerGroupId)
-
-        async def report() -> None:
-            stream = await self._context.directory.get(info.scope, info.stream)
-            await self._groups.subscribers.report(
-                stream, request.subscriber, group_id, request.generation, dict(request.streamCut.cut)
-            )
-
-        status = await answer(report(), pb.UpdateSubscriberStatus.SUCCESS, _REPORT_REFUSALS)
-        return pb.UpdateSubscriberStatus(status=status)
+        stream = await self._context.directory.get(info.scope, info.stream)
+        await self._groups.subscribers.report(
+            stream, request.subscriber, group_id, request.generation, dict(request.streamCut.cut)
+        )
+        return pb.UpdateSubscriberStatus()
 
 
 def parse_group_id(text: str) -> bytes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.controller.api.answers import answer, token_from_text, token_to_text
+from headrace.controller.api.answers import token_from_text, token_to_text
 from headrace.controller.context import ControllerContext
 from headrace.controller.workflows.delete_scope import ScopeDeletion
-from headrace.errors import InvalidArgumentError, NoSuchScopeError, ScopeExistsError, ScopeNotEmptyError
 from headrace.rpc.generated import controller_pb2 as pb
 
 
@@ -15,15 +14,8 @@ class ScopeCalls:
         self._deletion = deletion
 
     async def create_scope(self, request: pb.ScopeInfo) -> pb.CreateScopeStatus:
-        status = await answer(
-            self._context.scopes.create(request.scope),
-            pb.CreateScopeStatus.SUCCESS,
-            {
-                InvalidArgumentError: pb.CreateScopeStatus.INVALID_SCOPE_NAME,
-                ScopeExistsError: pb.CreateScopeStatus.SCOPE_EXISTS,
-            },
-        )
-        return pb.CreateScopeStatus(status=status)
+        await self._context.scopes.create(request.scope)
+        return pb.CreateScopeStatus()
 
     async def check_scope_exists(self, request: pb.ScopeInfo) -> pb.ExistsResponse:
         return pb.ExistsResponse(exists=await self._context.scopes.find(request.scope) is not None)
@@ -36,20 +28,9 @@ class ScopeCalls:
         )
 
     async def delete_scope(self, request: pb.ScopeInfo) -> pb.DeleteScopeStatus:
-        status = await answer(
-            self._context.scopes.delete(request.scope),
-            pb.DeleteScopeStatus.SUCCESS,
-            {
-                NoSuchScopeError: pb.DeleteScopeStatus.SCOPE_NOT_FOUND,
-                ScopeNotEmptyError: pb.DeleteScopeStatus.SCOPE_NOT_EMPTY,
-            },
-        )
-        return pb.DeleteScopeStatus(status=status)
+        await self._context.scopes.delete(request.scope)
+        return pb.DeleteScopeStatus()
 
     async def delete_scope_recursive(self, request: pb.ScopeInfo) -> pb.DeleteScopeStatus:
-        status = await answer(
-            self._deletion.delete(request.scope),
-            pb.DeleteScopeStatus.SUCCESS,
-            {InvalidArgumentError: pb.DeleteScopeStatus.FAILURE},
-        )
-        return pb.DeleteScopeStatus(status=status)
+        await self._deletion.delete(request.scope)
+        return pb.DeleteScopeStatus()

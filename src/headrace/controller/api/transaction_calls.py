@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.controller.api.answers import answer
 from headrace.controller.context import ControllerContext
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.txn_ids import generalised_id
 from headrace.controller.workflows.transactions import PingOutcome, Status, Transactions
-from headrace.errors import (
-    HeadraceError,
-    InvalidArgumentError,
-    NoSuchStreamError,
-    NoSuchTransactionError,
-    TransactionStateError,
-)
+from headrace.errors import InvalidArgumentError, NoSuchStreamError
 from headrace.rpc.convert import segment_range_to_message, txn_id_from_message, txn_id_to_message
 from headrace.rpc.generated import controller_pb2 as pb
 
 LISTED_MAX: Final = 500
 
-_REFUSALS: Final[dict[type[HeadraceError], pb.TxnStatus.Status.ValueType]] = {
-    NoSuchStreamError: pb.TxnStatus.STREAM_NOT_FOUND,
-    NoSuchTransactionError: pb.TxnStatus.TRANSACTION_NOT_FOUND,
-    TransactionStateError: pb.TxnStatus.FAILURE,
-}
 _STATES: Final = {
     Status.UNKNOWN: pb.TxnState.UNKNOWN,
     Status.OPEN: pb.TxnState.OPEN,
@@ -56,18 +44,14 @@ class TransactionCalls:
         return render_transaction(stream, txn)
 
     async def commit_transaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
-        async def commit() -> None:
-            stream, txn_id = await self._transaction(request)
-            await self._transactions.commit(stream, txn_id, request.writerId, request.timestamp)
-
-        return pb.TxnStatus(status=await answer(commit(), pb.TxnStatus.SUCCESS, _REFUSALS))
+        stream, txn_id = await self._transaction(request)
+        await self._transactions.commit(stream, txn_id, request.writerId, request.timestamp)
+        return pb.TxnStatus()
 
     async def abort_transaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
-        async def abort() -> None:
-            stream, txn_id = await self._transaction(request)
-            await self._transactions.abort(stream, txn_id)
-
-        return pb.TxnStatus(status=await answer(abort(), pb.TxnStatus.SUCCESS, _REFUSALS))
+        stream, txn_id = await self._transaction(request)
+        await self._transactions.abort(stream, txn_id)
+        return pb.TxnStatus()
 
     async def ping_transaction(self, request: pb.PingTxnRequest) -> pb.PingTxnStatus:
         stream, txn_id = await self._transaction(request)

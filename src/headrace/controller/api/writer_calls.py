@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.controller.context import ControllerContext
 from headrace.controller.streams.writer_marks import MarkOutcome
-from headrace.errors import InvalidArgumentError, NoSuchStreamError
+from headrace.errors import InvalidArgumentError
 from headrace.model.stream_cut import COMPLETED
 from headrace.rpc.generated import controller_pb2 as pb
 
@@ -35,10 +35,7 @@ class WriterCalls:
         return pb.TimestampResponse(result=_NOTED[outcome])
 
     async def remove_writer(self, request: pb.RemoveWriterRequest) -> pb.RemoveWriterResponse:
-        try:
-            stream = await self._context.directory.get(request.stream.scope, request.stream.stream)
-        except NoSuchStreamError:
-            return pb.RemoveWriterResponse(result=pb.RemoveWriterResponse.STREAM_DOES_NOT_EXIST)
+        stream = await self._context.directory.get(request.stream.scope, request.stream.stream)
         outcome = await self._context.marks.shut_down(stream, request.writer)
         if outcome is MarkOutcome.UNKNOWN_WRITER:
             return pb.RemoveWriterResponse(result=pb.RemoveWriterResponse.UNKNOWN_WRITER)

@@ -25,7 +25,7 @@ def plan_scale(row: StreamRow, sealed: Sequence[int], ranges: Sequence[KeyRange]
         InvalidArgumentError: the ranges are not exactly those of the sealed segments.
     """
     if row.state in {StreamState.SEALING, StreamState.SEALED} or row.deleting:
-        raise StreamSealedError(f"a stream that is {row.state.name} is not scaled")
+        raise StreamSealedError("the stream is sealed: it is not scaled any more")
     if row.scale is not None:
         if set(row.scale.sealed) == set(sealed) and list(row.scale.ranges) == list(ranges):
             return row.scale

@@ -52,7 +52,7 @@ async def delete_stream(context: ControllerContext, stream: Stream) -> None:
 def begin_delete(row: StreamRow) -> StreamRow:
     """Mark the row, if the state allows it."""
     if row.state not in {StreamState.SEALED, StreamState.CREATING}:
-        raise StreamNotSealedError(f"the stream is {row.state.name}, not SEALED")
+        raise StreamNotSealedError("the stream is not sealed: seal it first, then delete it")
     return row if row.deleting else replace(row, deleting=True)
 
 

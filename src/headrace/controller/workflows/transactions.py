@@ -388,4 +388,4 @@ def check_open(stream: Stream) -> None:
     """Raise unless new transactions may begin: StreamBusyError (being created), StreamSealedError."""
     stream.check_readable()
     if stream.row.state.name in {"SEALING", "SEALED"}:
-        raise StreamSealedError(f"stream {stream.full_name} is {stream.row.state.name}")
+        raise StreamSealedError(f"stream {stream.full_name} is sealed: no transaction begins on it")

@@ -30,14 +30,14 @@ async def truncate_stream(context: ControllerContext, stream: Stream, cut: Mappi
             its segment. Nothing was changed.
     """
     if stream.row.state in {StreamState.SEALING, StreamState.SEALED}:
-        raise StreamSealedError(f"stream {stream.full_name} is {stream.row.state.name}")
+        raise StreamSealedError(f"stream {stream.full_name} is sealed: it is not truncated any more")
     if stream.row.truncation == sorted_cut(cut):
         return
     history = await stream.history()
     check_cut(history, cut)
     head = stream.row.truncation
     if head is not None and relate(history, cut, dict(head)) is not Relation.EQUAL_OR_AFTER:
-        raise InvalidArgumentError("the cut lies before the beginning of the stream")
+        raise InvalidArgumentError(f"the cut lies in front of the head of stream {stream.full_name}")
     await _check_offsets(context, stream, cut)
     await stream.update(begin_truncate(cut))
     await resume_truncate(context, stream)
@@ -69,7 +69,9 @@ async def _check_offsets(context: ControllerContext, stream: Stream, cut: Mappin
         raise InvalidArgumentError(f"the cut names a segment that is gone: {error}") from None
     for (segment_id, offset), fact in zip(reached.items(), facts, strict=True):
         if offset > fact.length:
-            raise InvalidArgumentError(f"segment {segment_id} ends at {fact.length}, before {offset}")
+            raise InvalidArgumentError(
+                f"the cut is beyond the tail: segment {segment_id} ends at {fact.length}, not behind {offset}"
+            )
 
 
 def begin_truncate(cut: Mapping[int, int]) -> Transition:

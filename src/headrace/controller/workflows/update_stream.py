@@ -49,7 +49,7 @@ def begin_update(config: StreamConfiguration) -> Transition:
 
     def transition(row: StreamRow) -> StreamRow:
         if row.state in {StreamState.SEALING, StreamState.SEALED}:
-            raise StreamSealedError(f"the stream is {row.state.name}")
+            raise StreamSealedError("the stream is sealed: its configuration is not changed any more")
         if row.updating == config:
             return row
         if row.state is not StreamState.ACTIVE:

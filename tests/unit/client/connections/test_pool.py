@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.client.connections.pool import ConnectionPool, Use
-from headrace.errors import ConnectionLostError, ProtocolError
+from headrace.errors import ProtocolError, UnreachableError
 
 
 class Transport:
@@ -34,7 +34,7 @@ async def test_a_connection_that_ended_before_it_was_known_is_not_kept(monkeypat
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
     pool = ConnectionPool()
     for _ in range(2):
-        with pytest.raises(ConnectionLostError):
+        with pytest.raises(UnreachableError):
             await pool.lease(("host", 1), Use.APPEND)
     assert pool.statistics() == []
     is_good = True
@@ -45,5 +45,5 @@ async def test_a_connection_that_ended_before_it_was_known_is_not_kept(monkeypat
 @pytest.mark.parametrize("host", ["two..dots", "x" * 64 + ".example"])
 async def test_a_host_name_that_is_none_is_one_that_cannot_be_reached(host):
     pool = ConnectionPool()
-    with pytest.raises(ConnectionLostError):
+    with pytest.raises(UnreachableError):
         await pool.lease((host, 1), Use.APPEND)

@@ -11,7 +11,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.api.test_reader_group_calls import ID
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
 from tests.unit.controller.api.test_table_calls import config as table_config
-from tests.unit.controller.calls import info, shadow
+from tests.unit.controller.calls import ask, info, shadow
 from tests.unit.controller.conftest import World, stream_config
 from tests.unit.controller.mortality import every_death, every_misfortune, idle, simulated
 
@@ -19,7 +19,7 @@ SCOPE = pb.ScopeInfo(scope="s")
 
 
 async def call(controller, name, request):
-    return await controller.handlers[name](request)
+    return await ask(controller, name, request)
 
 
 async def make_stream(controller, segments=2, stream="t", **fields):
