@@ -27,6 +27,7 @@ EXPECTED = {
     "TableKeyVersionError": c.TableKeyBadVersion,
     "SegmentNotSealedError": c.ErrorMessage,
     "InvalidArgumentError": c.ErrorMessage,
+    "InvalidNameError": c.ErrorMessage,
     "AnswerTooLargeError": c.ErrorMessage,
     "EventTooLargeError": c.ErrorMessage,
     "TooManyAttributesError": c.ErrorMessage,
