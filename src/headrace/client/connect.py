@@ -166,8 +166,12 @@ class Client:
         made = await self._streams.scale_stream(scope, stream, sealed, new_ranges, wait=wait)
         return [SegmentRange(*each) for each in made]
 
-    async def truncate_stream(self, cut: StreamCut) -> None:
+    async def truncate_stream(self, cut: StreamCut, *, any_offset: bool = False) -> None:
         """Drop everything in front of ``cut``.
+
+        Args:
+            cut: where the stream begins then.
+            any_offset: whether a place is not looked at: for plain bytes that happen to look like events.
 
         Raises:
             NoSuchStreamError: there is no such stream.
@@ -175,7 +179,8 @@ class Client:
             InvalidArgumentError: the stream never had a segment of the cut, or an offset is behind the tail
                 or inside an event, so that no reader could begin there.
         """
-        await self._cuts.check_truncation(cut)
+        if not any_offset:
+            await self._cuts.check_truncation(cut)
         await self._streams.truncate_stream(cut)
 
     async def seal_stream(self, scope: str, stream: str) -> None:

@@ -215,6 +215,11 @@ async def test_a_truncation_to_a_place_inside_an_event_is_refused(system, client
     system.store.segments["s/t/0.#epoch.0"].data[:] = b"bytes without events"
     await client.truncate_stream(cut(s0=15))
     assert system.controller.counts["truncateStream"] == 2
+    system.store.segments["s/t/0.#epoch.0"].data[:] = bytes(8000) + b"\xff" * 2000
+    with pytest.raises(InvalidArgumentError, match="any_offset"):
+        await client.truncate_stream(cut(s0=9001))
+    await client.truncate_stream(cut(s0=9001), any_offset=True)
+    assert system.controller.counts["truncateStream"] == 3
 
 
 async def test_a_start_behind_the_end_gives_nothing(system, client):

@@ -115,6 +115,9 @@ def _register_changes(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     )
     truncate.add_argument("stream", metavar="SCOPE/STREAM")
     truncate.add_argument("--to", required=True, metavar="CUT", help="a cut as text, or 'tail'")
+    truncate.add_argument(
+        "--any-offset", action="store_true", help="also inside of what looks like an event: plain bytes"
+    )
     add_confirmation(truncate)
 
     seal = add_verb(

@@ -63,7 +63,7 @@ def truncate_stream(chosen: argparse.Namespace) -> None:
     confirm(chosen, f"Drop the events of {chosen.stream} in front of {given or 'its tail'}")
     with connect(chosen) as client:
         cut = client.tail_cut(scope, stream) if given is None else given
-        client.truncate_stream(cut)
+        client.truncate_stream(cut, any_offset=chosen.any_offset)
     if chosen.json:
         print_json({"scope": scope, "stream": stream, "head": cut.as_text()})
 

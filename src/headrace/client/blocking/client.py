@@ -165,9 +165,9 @@ class BlockingClient:
         """Seal segments and continue them with new ones; see :meth:`Client.scale_stream`."""
         return self._run(lambda client: client.scale_stream(scope, stream, sealed, new_ranges, wait=wait))
 
-    def truncate_stream(self, cut: StreamCut) -> None:
-        """Drop everything in front of ``cut``. Raises as :meth:`Client.truncate_stream`."""
-        self._run(lambda client: client.truncate_stream(cut))
+    def truncate_stream(self, cut: StreamCut, *, any_offset: bool = False) -> None:
+        """Drop everything in front of ``cut``; see :meth:`Client.truncate_stream`."""
+        self._run(lambda client: client.truncate_stream(cut, any_offset=any_offset))
 
     def seal_stream(self, scope: str, stream: str) -> None:
         """Allow no more writes to a stream. Raises NoSuchStreamError."""

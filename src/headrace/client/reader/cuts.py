@@ -148,7 +148,7 @@ class Cuts:
             return
         raise InvalidArgumentError(
             f"no event begins at {offset} of {what}: the cut lies inside an event, or the bytes behind it "
-            "are damaged"
+            "are damaged" + ("; any_offset truncates a stream of plain bytes there" if allow_bytes else "")
         )
 
     async def _begins_event(self, address: SegmentAddress, offset: int, info: SegmentInfo) -> bool:

@@ -116,13 +116,21 @@ class StreamWalk:
     def is_complete(self) -> bool:
         """Nothing is left to be read, and nothing will follow."""
         return all(
-            _is_done(place) and (self._stops_at(segment_id) or self._successors.get(segment_id) == ())
+            _is_done(place) and (self._stops_at(segment_id) or self._is_last(segment_id))
             for segment_id, place in self._cut.items()
         )
 
     def _stops_at(self, segment_id: int) -> bool:
         """The end cut runs through this segment or lies in front of it, so that nothing behind it is read."""
         return self._end is not None and (segment_id in self._end or segment_id in self._behind)
+
+    def _is_last(self, segment_id: int) -> bool:
+        """Whether nothing follows a segment that is finished, or only what lies behind the end."""
+        following = self._successors.get(segment_id)
+        return following is not None and all(map(self._is_behind_end, following))
+
+    def _is_behind_end(self, child: Successor) -> bool:
+        return self._end is not None and any(parent in self._end for parent in child.predecessors)
 
     def offsets(self) -> dict[int, int]:
         """Return the current cut."""
@@ -185,8 +193,8 @@ class StreamWalk:
             for child in self._successors[waiting.pop()]:
                 if child.segment_id in children or child.segment_id in self._cut:
                     continue
-                if self._end is not None and any(parent in self._end for parent in child.predecessors):
-                    continue  # behind the end
+                if self._is_behind_end(child):
+                    continue
                 children[child.segment_id] = child
                 for parent in child.predecessors:
                     if parent in parents:

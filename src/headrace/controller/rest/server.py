@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import importlib
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.model.endpoint import hosts_to_bind
 from headrace.runtime.supervisor import Supervisor
+
+_NOT_HERE: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+"""An address of a host that this machine does not have: localhost is often ::1 too, also without IPv6."""
 
 
 class RestServer:
@@ -46,15 +50,25 @@ class RestServer:
             OSError: the address is taken, or is none of this machine.
         """
         loop = asyncio.get_running_loop()
-        port = self._port
+        port, missing = self._port, None
+        found = await loop.getaddrinfo(
+            hosts_to_bind(self._host), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         try:
-            for family, _, _, _, address in await loop.getaddrinfo(
-                hosts_to_bind(self._host), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            ):
-                listener = socket.create_server((address[0], port, *address[2:]), family=family)
+            # A host may have an address twice, under several names.
+            for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+                try:
+                    listener = socket.create_server((address[0], port, *address[2:]), family=family)
+                except OSError as error:
+                    if error.errno not in _NOT_HERE:
+                        raise
+                    missing = error
+                    continue
                 self._listeners.append(listener)
                 listener.setblocking(False)
                 port = int(listener.getsockname()[1])
+            if missing is not None and not self._listeners:
+                raise missing
         except OSError:
             self._close_listeners()
             raise

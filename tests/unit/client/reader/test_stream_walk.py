@@ -124,6 +124,17 @@ def test_a_merge_waits_for_its_slower_half():
     assert walk.is_complete
 
 
+def test_an_end_within_a_merge_is_reached():
+    halves = dict(enumerate(split_evenly(FULL_RANGE, 2)))
+    merged = [Successor(2, FULL_RANGE, (0, 1))]
+    walk = StreamWalk({0: 0, 1: 0}, {**halves, 2: FULL_RANGE}, {0: 5, 2: -1})
+    assert not walk.needs_successors(0)
+    assert walk.on_finished(1, 7, merged) == []
+    assert not walk.is_complete
+    walk.on_read(0, 5)
+    assert walk.is_complete
+
+
 def test_a_cut_with_a_segment_the_stream_does_not_know_is_refused():
     with pytest.raises(InvalidArgumentError):
         StreamWalk({7: 0}, {})

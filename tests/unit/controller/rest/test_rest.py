@@ -441,6 +441,27 @@ async def test_a_name_with_two_addresses_is_served_on_both_with_one_port(control
     await server.stop()
 
 
+async def test_addresses_that_come_twice_or_are_not_here_do_not_keep_a_server_from_its_others(
+    controller, monkeypatch
+):
+    def several(_host, port, *_args, **_options):
+        here = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))
+        elsewhere = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("192.0.2.1", port))
+        return [elsewhere, here, here]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", several)
+        server = RestServer(controller, "box", 0)
+        port = await server.start()
+        patched.setattr(socket, "getaddrinfo", lambda *args, **options: several(*args, **options)[:1])
+        with pytest.raises(OSError, match="assign requested address"):
+            await RestServer(controller, "box", 0).start()
+    server.serve()
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(f"http://127.0.0.1:{port}/ping")).status_code == 200
+    await server.stop()
+
+
 async def test_the_server_listens_on_a_free_port_and_stops(controller):
     server = RestServer(controller, "127.0.0.1", 0)
     port = await server.start()
