@@ -68,6 +68,8 @@ def test_metadata_tells_streams_cuts_and_segments(streams):
     streams.write("in", range(10))
     names = [row["stream_name"] for row in streams.batch("in", metadata="Streams").load().collect()]
     assert streams.prefix + "in" in names
+    renamed = streams.batch("in", metadata="Streams").schema("Scope string, name string").load().collect()
+    assert [row["name"] for row in renamed] == names
     info = streams.batch("in", metadata="StreamInfo").load().first()
     assert StreamCut.from_text(info["tail_stream_cut"]).offsets.keys() == {0, 1}
     segments = streams.batch("in", metadata="Segments").load().orderBy("segment_id").collect()

@@ -80,6 +80,17 @@ def test_the_column_of_keys_is_found_as_spark_resolves_names(streams, tmp_path, 
         streams.spark.conf.unset("spark.sql.caseSensitive")
 
 
+def test_columns_that_can_be_no_key_and_unknown_options_are_ignored(streams):
+    frame = streams.spark.range(5).selectExpr(
+        "cast(id as string) event", "id RoutingKey", "id Routing_Key", "'one key' routing_key"
+    )
+    streams.make("out", segments=4)
+    # With Routing_Key a bigint, routing_key is not ambiguous.
+    _write(streams, frame, "out", timeout_ms="1")
+    assert sorted(streams.numbers("out")) == list(range(5))
+    assert _lengths(streams, "out")[:3] == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("columns", "mode", "options", "sentence"),
     [

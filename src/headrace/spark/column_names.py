@@ -23,6 +23,13 @@ def is_case_sensitive() -> bool:
     return value is not None and value.lower() == "true"
 
 
+def names_that_may_mean(wanted: str, names: Sequence[str], fits: Sequence[bool]) -> list[str]:
+    """Return the names with those blanked that cannot mean ``wanted``: spelled differently, and of a column
+    whose type does not fit. The exact name stays, so that its type can be refused.
+    """
+    return [name if fit or name == wanted else "" for name, fit in zip(names, fits, strict=True)]
+
+
 def find_column(names: Sequence[str], wanted: str, *, case_sensitive: bool) -> int | None:
     """Return the place of the column that ``wanted``, which is in lower case, means; None without one.
 
@@ -34,7 +41,8 @@ def find_column(names: Sequence[str], wanted: str, *, case_sensitive: bool) -> i
     exact = [place for place in places if names[place] == wanted]
     if case_sensitive and places and not exact:
         raise InvalidArgumentError(
-            f"column {names[places[0]]} is not {wanted}, because {_SETTING} is true: rename it to {wanted}"
+            f"column {names[places[0]]} is not {wanted}, because {_SETTING} is true: "
+            f"rename it to {wanted}, or drop it"
         )
     found = exact if case_sensitive else places
     if len(found) > 1:

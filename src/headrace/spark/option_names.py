@@ -2,13 +2,12 @@
 
 Spark hands over a case-insensitive mapping whose keys may be lower-cased; names are therefore snake_case and
 compared in lower case. Spark adds options of its own, so a name that means nothing is reported and not
-refused, unless it is so close to one of ours that it was meant to be that one.
+refused, unless it is surely one of ours mistyped: it has the same letters and digits, or is one edit away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from enum import Enum
 from typing import Final
 
@@ -82,20 +81,20 @@ NOT_BUILT: Final = {
 
 _SPARK_OWN: Final = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
 _OURS: Final = (*_MEANT_FOR, *NOT_BUILT)
-_BY_LETTERS: Final = {name.replace("_", ""): name for name in _OURS}
-_SIMILARITY_MIN: Final = 0.8
+_NO_SEPARATORS: Final = {ord(each): None for each in "_-."}
+_BY_LETTERS: Final = {name.translate(_NO_SEPARATORS): name for name in _OURS}
 
 
 def names_without_meaning(names: Iterable[str], door: Door) -> list[str]:
     """Return which lower-case names mean nothing at this door and are not Spark's own.
 
     Raises:
-        InvalidArgumentError: a name is no option and close to one: ``failOnDataLoss``, ``start_stream_cutt``.
+        InvalidArgumentError: a name is no option and one mistyped: ``failOnDataLoss``, ``start_stream_cutt``.
     """
     idle = []
     for name in sorted(set(names) - _SPARK_OWN - NOT_BUILT.keys()):
         if name not in _MEANT_FOR:
-            meant = _find_close(name)
+            meant = _find_meant(name)
             if meant is not None:
                 raise InvalidArgumentError(f"option {name} does not exist: {meant} does")
         if door not in _MEANT_FOR.get(name, ()):
@@ -103,8 +102,20 @@ def names_without_meaning(names: Iterable[str], door: Door) -> list[str]:
     return idle
 
 
-def _find_close(name: str) -> str | None:
-    same_letters = _BY_LETTERS.get(name.replace("_", "").replace("-", ""))
+def _find_meant(name: str) -> str | None:
+    same_letters = _BY_LETTERS.get(name.translate(_NO_SEPARATORS))
     if same_letters is not None:
         return same_letters
-    return next(iter(get_close_matches(name, _OURS, n=1, cutoff=_SIMILARITY_MIN)), None)
+    return next((known for known in _OURS if _is_one_edit(name, known)), None)
+
+
+def _is_one_edit(given: str, known: str) -> bool:
+    """Tell whether two different names are one edit apart: a character deleted, inserted, replaced or swapped
+    with its neighbour.
+    """
+    pairs = enumerate(zip(given, known, strict=False))
+    same = next((place for place, (a, b) in pairs if a != b), min(len(given), len(known)))
+    left, right = given[same:], known[same:]
+    if left[1:] == right or left == right[1:] or left[1:] == right[1:]:
+        return True
+    return left[:2] == right[1::-1] and left[2:] == right[2:]

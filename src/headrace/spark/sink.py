@@ -25,7 +25,12 @@ from headrace.client.blocking.writers import BlockingTransaction, BlockingWriter
 from headrace.client.control.transactions import BatchStatus, TransactionTag
 from headrace.errors import HeadraceError, InvalidArgumentError, PreconditionError, TransactionStateError
 from headrace.spark.client_cache import client_for, txn_writer_for
-from headrace.spark.column_names import find_column, is_case_sensitive, plan_column
+from headrace.spark.column_names import (
+    find_column,
+    is_case_sensitive,
+    names_that_may_mean,
+    plan_column,
+)
 from headrace.spark.creation import ensure_stream
 from headrace.spark.identity import BatchIdentity, batch_job_identity, streaming_identity
 from headrace.spark.options import SinkOptions
@@ -51,7 +56,9 @@ def check_schema(schema: Any) -> None:
     """
     names = [each.name for each in schema.fields]
     kinds = [each.dataType.simpleString() for each in schema.fields]
-    event, key = plan_column(names, "event"), plan_column(names, "routing_key")
+    strings = [kind.startswith(("string", "char", "varchar")) for kind in kinds]  # with length or collation
+    event = plan_column(names, "event")
+    key = plan_column(names_that_may_mean("routing_key", names, strings), "routing_key")
     if event is None or kinds[event] not in {"string", "binary"}:
         found = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
         raise InvalidArgumentError(f"a sink needs a column event of type string or binary; there is: {found}")
@@ -197,9 +204,15 @@ def _find_columns(batch: Any) -> tuple[Any, Any | None]:
     Raises:
         InvalidArgumentError: a name is ambiguous, or an event is null.
     """
+    from pyarrow.types import is_large_string, is_string
+
     case_sensitive = is_case_sensitive()
-    event = find_column(batch.schema.names, "event", case_sensitive=case_sensitive)
-    key = find_column(batch.schema.names, "routing_key", case_sensitive=case_sensitive)
+    names = batch.schema.names
+    strings = [is_string(each) or is_large_string(each) for each in batch.schema.types]
+    event = find_column(names, "event", case_sensitive=case_sensitive)
+    key = find_column(
+        names_that_may_mean("routing_key", names, strings), "routing_key", case_sensitive=case_sensitive
+    )
     assert event is not None  # the schema was checked
     events = batch.column(event)
     if events.null_count:

@@ -116,8 +116,14 @@ def _with_columns(options: SourceOptions, schema: Any) -> SourceOptions:
 
 
 def _check_metadata_schema(metadata: str, schema: Any) -> None:
-    """Raises InvalidArgumentError for a schema that a user gave and that is not the one of the metadata."""
+    """Raises InvalidArgumentError: a schema that a user gave has other types than the one of the metadata.
+
+    Values are returned in order, so the names are the user's to choose.
+    """
     wanted = METADATA_SCHEMAS[metadata]
-    given = ", ".join(f"{each.name.lower()} {each.dataType.simpleString()}" for each in schema.fields)
-    if given != wanted:
-        raise InvalidArgumentError(f"the schema of this metadata is {wanted}, not {given}")
+    types = [column.split(" ")[1] for column in wanted.split(", ")]
+    if [each.dataType.simpleString() for each in schema.fields] != types:
+        given = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in schema.fields)
+        raise InvalidArgumentError(
+            f"the schema of this metadata is {wanted} (names may differ, types may not), not {given}"
+        )

@@ -88,10 +88,40 @@ def test_a_column_with_the_letters_of_the_key_is_not_ignored(name):
     check_schema(StructType([*fields, StructField("routing_key", StringType())]))
 
 
-def test_the_type_of_a_key_is_checked_whatever_its_spelling():
-    fields = [StructField("event", StringType()), StructField("ROUTING_KEY", LongType())]
-    with pytest.raises(InvalidArgumentError, match="ROUTING_KEY is a string, not bigint"):
+def test_the_type_of_the_key_is_checked():
+    fields = [StructField("event", StringType()), StructField("routing_key", LongType())]
+    with pytest.raises(InvalidArgumentError, match="routing_key is a string, not bigint"):
         check_schema(StructType(fields))
+
+
+OTHER_SPELLINGS = ["RoutingKey", "routing-key", "Routing_Key", "ROUTING_KEY"]
+
+
+@pytest.mark.parametrize("name", OTHER_SPELLINGS)
+def test_a_column_of_another_spelling_and_type_is_no_key_and_ignored(store, name):
+    fields = [StructField("event", StringType()), StructField(name, LongType())]
+    check_schema(StructType(fields))
+    check_schema(StructType([*fields, StructField("routing_key", StringType())]))
+    _write({"event": ["1"], name: [7]})
+    _write({"event": ["2"], name: [7], "routing_key": ["a"]})
+    assert _written(store) == [(b"1", None), (b"2", "a")]
+
+
+@pytest.mark.parametrize("name", OTHER_SPELLINGS)
+def test_a_column_of_another_type_is_ignored_where_spelling_matters(store, case_sensitive, name):
+    _write({"event": ["1"], name: [7]})
+    assert _written(store) == [(b"1", None)]
+
+
+def test_a_refused_spelling_of_the_key_says_rename_or_drop(store, case_sensitive):
+    sentence = "rename it to routing_key, or drop it"
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        check_schema(
+            StructType([StructField("event", StringType()), StructField("routingKey", StringType())])
+        )
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        _write({"event": ["1"], "Routing_Key": ["a"]})
+    assert store.open == {}
 
 
 @pytest.fixture
@@ -131,13 +161,26 @@ def test_a_schema_that_names_a_column_twice_is_refused():
             read(schema)
 
 
-def test_a_schema_that_is_not_the_one_of_the_metadata_is_refused():
+@pytest.mark.parametrize(
+    "types",
+    [
+        [BinaryType()],
+        [StringType()],
+        [StringType(), LongType()],
+        [StringType(), StringType(), StringType()],
+    ],
+)
+def test_a_schema_that_has_not_the_types_of_the_metadata_is_refused(types):
     door = HeadraceDataSource({**NAMES, "metadata": "Streams"})
+    schema = StructType([StructField(f"c{place}", each) for place, each in enumerate(types)])
     with pytest.raises(InvalidArgumentError, match="scope_name string, stream_name string"):
-        door.reader(EVENTS)
-    door.reader(
-        StructType([StructField("Scope_Name", StringType()), StructField("stream_name", StringType())])
-    )
+        door.reader(schema)
+
+
+@pytest.mark.parametrize("names", [("Scope_Name", "stream_name"), ("a", "b")])
+def test_a_schema_of_metadata_may_name_the_columns_differently(names):
+    door = HeadraceDataSource({**NAMES, "metadata": "Streams"})
+    door.reader(StructType([StructField(name, StringType()) for name in names]))
 
 
 # ------------------------------------------------------------------------------ options
@@ -191,15 +234,26 @@ def test_an_option_of_another_door_is_reported(store, caplog, door, option, valu
     [
         ("failOnDataLoss", "fail_on_data_loss"),
         ("start_streamcut", "start_stream_cut"),
-        ("transaction_timeout", "transaction_timeout_ms"),
-        ("exactly_onse", "exactly_once"),
+        ("start.stream.cut", "start_stream_cut"),
         ("min-partitions", "min_partitions"),
+        ("exactly_onse", "exactly_once"),
         ("controler", "controller"),
+        ("columnss", "columns"),
+        ("straem", "stream"),
+        ("cotnroller", "controller"),
     ],
 )
 def test_an_option_close_to_a_known_one_is_refused_with_the_known_name(store, door, given, meant):
     with pytest.raises(InvalidArgumentError, match=f"{given.lower()} .*{meant}"):
         _open(door, {given: "true"})
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", ["timeout_ms", "transaction_timeout", "sterams", "batch_size", "token_file"])
+def test_an_option_that_is_more_than_one_edit_away_is_reported(store, caplog, door, name):
+    with caplog.at_level(logging.WARNING):
+        _open(door, {name: "1"})
+    assert any(line.endswith(f": {name}") for line in caplog.messages)
 
 
 def test_options_that_spark_and_its_users_add_are_never_refused():
