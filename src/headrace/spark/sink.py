@@ -214,6 +214,10 @@ def _find_columns(batch: Any) -> tuple[Any, Any | None]:
         names_that_may_mean("routing_key", names, strings), "routing_key", case_sensitive=case_sensitive
     )
     assert event is not None  # the schema was checked
+    if key is None and not case_sensitive:
+        for name, kind in zip(names, batch.schema.types, strict=True):
+            if name.lower() == "routing_key":  # that is its name for Spark
+                raise InvalidArgumentError(f"column {name} is a string, not {kind}")
     events = batch.column(event)
     if events.null_count:
         raise InvalidArgumentError("column event holds a null: an event has at least one byte")

@@ -102,9 +102,15 @@ def test_a_column_of_another_spelling_and_type_is_no_key_and_ignored(store, name
     fields = [StructField("event", StringType()), StructField(name, LongType())]
     check_schema(StructType(fields))
     check_schema(StructType([*fields, StructField("routing_key", StringType())]))
-    _write({"event": ["1"], name: [7]})
     _write({"event": ["2"], name: [7], "routing_key": ["a"]})
-    assert _written(store) == [(b"1", None), (b"2", "a")]
+    assert _written(store) == [(b"2", "a")]
+
+
+@pytest.mark.parametrize("name", ["Routing_Key", "ROUTING_KEY"])
+def test_a_key_of_another_type_is_refused_where_spelling_does_not_matter(store, name):
+    with pytest.raises(InvalidArgumentError, match=f"{name} is a string, not int64"):
+        _write({"event": ["1"], name: [7]})
+    assert store.open == {}
 
 
 @pytest.mark.parametrize("name", OTHER_SPELLINGS)
