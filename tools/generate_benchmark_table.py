@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from generated_page import write_or_check
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 GOALS = ROOT / "benchmarks" / "goals.toml"
@@ -153,14 +155,5 @@ def page(text: str) -> str:
     return f"{before}{BEGIN}\n{table(goals, runs)}\n{END}{after}"
 
 
-def main() -> int:
-    text = PAGE.read_text()
-    new = page(text)
-    if "--check" in sys.argv:
-        return 0 if new == text else 1
-    PAGE.write_text(new)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page(PAGE.read_text())))

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from generated_page import write_or_check
+
 from headrace.cli.main import build_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
@@ -62,13 +64,5 @@ def _row(action: argparse.Action) -> str:
     return f"| `{name}` | {(action.help or '').replace('|', chr(92) + '|')} |"
 
 
-def main() -> int:
-    text = page()
-    if "--check" in sys.argv:
-        return 0 if PAGE.exists() and PAGE.read_text() == text else 1
-    PAGE.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

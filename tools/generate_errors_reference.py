@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from generated_page import write_or_check
+
 from headrace import errors
 from headrace.client.control.controller import FINAL_CODES
 from headrace.errors import EXIT_CODES, HeadraceError
@@ -125,13 +127,5 @@ def _code(kind: type[HeadraceError]) -> str:
     return f"`{next(table[each].name for each in kind.__mro__ if each in table)}`"
 
 
-def main() -> int:
-    text = page()
-    if "--check" in sys.argv:
-        return 0 if PAGE.exists() and PAGE.read_text() == text else 1
-    PAGE.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from generated_page import write_or_check
+
 from headrace.runtime.settings import describe
 from headrace.standalone.config import StandaloneConfig
 
@@ -34,13 +36,5 @@ def page() -> str:
     return f"{title}\n{_INTRODUCTION}{rest}"
 
 
-def main() -> int:
-    text = page()
-    if "--check" in sys.argv:
-        return 0 if PAGE.exists() and PAGE.read_text() == text else 1
-    PAGE.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))
