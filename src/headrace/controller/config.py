@@ -16,6 +16,13 @@ class ControllerConfig:
     data_port: int = tunable(12345, low=0, high=65535, help="Port of the segment store.")
     rpc_host: str = tunable("127.0.0.1", help="Host name under which clients find this controller.")
     rpc_port: int = tunable(9090, low=0, high=65535, help="Port under which clients find this controller.")
+    buckets: int = tunable(
+        16,
+        low=1,
+        high=1024,
+        simulate=(1, 4),
+        help="Parts into which streams are divided, each with one owner. Fixed once data exist.",
+    )
     page_rows_max: int = tunable(
         1000, low=1, high=10_000, simulate=(1, 3), help="Entries of one page of a listing."
     )

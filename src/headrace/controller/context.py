@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.controller.buckets.ownership import Buckets
 from headrace.controller.config import ControllerConfig
 from headrace.controller.engine import WorkflowEngine
+from headrace.controller.events.queue import Events
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.store.contract import MetadataStore
 from headrace.controller.streams.directory import Directory
@@ -38,6 +40,8 @@ class ControllerContext:
     txn_ids: TxnIds
     marks: WriterMarks
     engine: WorkflowEngine
+    buckets: Buckets
+    events: Events
 
 
 def make_context(
@@ -61,4 +65,6 @@ def make_context(
         txn_ids=TxnIds(store),
         marks=WriterMarks(store),
         engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
+        buckets=Buckets(config.buckets, entropy),
+        events=Events(),
     )

@@ -128,6 +128,7 @@ class Controller:
             await self.context.scopes.create(SYSTEM_SCOPE)
         await self.transactions.start()
         self._supervisor.spawn("recovery", self._persist(self._recover))
+        await self.context.buckets.start()
         self._started = True
 
     def is_ready(self) -> bool:
@@ -140,6 +141,7 @@ class Controller:
     async def stop(self) -> None:
         """Stop wherever the work is; the next start finishes it."""
         self._stopped = True
+        await self.context.buckets.stop()
         await self._supervisor.stop()
         await self.transactions.stop()
         await self.engine.stop()

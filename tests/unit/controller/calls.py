@@ -82,7 +82,7 @@ def shadow(txn, index=0, stream="t"):
 
 
 def write(service, txn, data, index=0, stream="t"):
-    service.world.segments.append(shadow(txn, index, stream), data)
+    service.world.segments.write(shadow(txn, index, stream), data)
 
 
 def content(service, segment, stream="t"):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from headrace.errors import (
     InvalidArgumentError,
     NoSuchSegmentError,
+    OffsetMismatchError,
     SegmentExistsError,
     SegmentMergedError,
     SegmentSealedError,
@@ -49,6 +50,19 @@ class FakeSegment:
 
 
 @dataclass(slots=True)
+class FakeRead:
+    """What one read found."""
+
+    offset: int
+    data: bytes
+    at_tail: bool
+    end_of_segment: bool
+
+    def to_bytes(self) -> bytes:
+        return self.data
+
+
+@dataclass(slots=True)
 class FakeTable:
     """One hash table; versions are offsets in a log, as in the real one."""
 
@@ -68,15 +82,19 @@ class FakeSegmentStores:
         self.fault: Fault | None = None
         self.after: Fault | None = None
         """Told after a call took effect; raises to lose its reply."""
+        self.appended = asyncio.Event()
+        """Set by the next append."""
 
     # ---- for tests
 
-    def append(self, segment: str, data: bytes) -> None:
+    def write(self, segment: str, data: bytes) -> None:
         """Append as a writer would. Raises NoSuchSegmentError, SegmentSealedError."""
         found = self._segment(segment)
         if found.sealed:
             raise SegmentSealedError(segment)
         found.data += data
+        self.appended.set()
+        self.appended = asyncio.Event()
 
     # ---- segments
 
@@ -122,6 +140,32 @@ class FakeSegmentStores:
     async def segment_info(self, segment: str) -> FakeSegment:
         await self._enter("segment_info", segment)
         return self._segment(segment)
+
+    async def append(self, segment: str, data: bytes, *, expected_offset: int = -1) -> int:
+        await self._enter("append", segment)
+        found = self._segment(segment)
+        if found.sealed:
+            raise SegmentSealedError(segment)
+        offset = found.length
+        if expected_offset not in {-1, offset}:
+            raise OffsetMismatchError(segment, expected_offset, offset)
+        found.data += data
+        await self._leave("append", segment)
+        self.appended.set()
+        self.appended = asyncio.Event()
+        return offset
+
+    async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> FakeRead:
+        await self._enter("read", segment)
+        while True:
+            found, appended = self._segment(segment), self.appended
+            if offset < found.start_offset:
+                raise SegmentTruncatedError(segment, found.start_offset, offset)
+            data = bytes(found.data[offset : offset + length_max])
+            at_end = offset + len(data) == found.length
+            if data or found.sealed or not wait:
+                return FakeRead(offset, data, at_end and not found.sealed, at_end and found.sealed)
+            await appended.wait()
 
     async def merge_segments(self, target: str, source: str) -> int:
         await self._enter("merge_segments", target)

@@ -155,7 +155,7 @@ class SinkWorld:
         for index in range(self.segments):
             event = b"[%d:%d:%d]" % (attempt.batch, attempt.number, partition * self.segments + index)
             try:
-                self.world.segments.append(shadow(txn, index), event)
+                self.world.segments.write(shadow(txn, index), event)
             except HeadraceError:
                 return  # expired already: the task fails, its message never reaches the driver
             written.append(event)

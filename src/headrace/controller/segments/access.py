@@ -25,6 +25,22 @@ class SegmentFacts(Protocol):
     def sealed(self) -> bool: ...
 
 
+class SegmentRead(Protocol):
+    """What one read found: bytes from ``offset`` on, to be taken once."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def at_tail(self) -> bool: ...
+
+    @property
+    def end_of_segment(self) -> bool: ...
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes; they are empty only at the tail and at the end of a sealed segment."""
+
+
 class SegmentAccess(Protocol):
     """The calls themselves, in the words of the segment store."""
 
@@ -47,6 +63,18 @@ class SegmentAccess(Protocol):
 
     async def segment_info(self, segment: str) -> SegmentFacts:
         """Raises NoSuchSegmentError."""
+
+    async def append(self, segment: str, data: bytes, *, expected_offset: int = -1) -> int:
+        """Append ``data`` and return where it begins; unless -1, only at ``expected_offset``.
+
+        Raises NoSuchSegmentError, SegmentSealedError, OffsetMismatchError.
+        """
+
+    async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> SegmentRead:
+        """Read up to ``length_max`` bytes; with ``wait``, wait for an append at the tail (until cancelled).
+
+        Raises NoSuchSegmentError, SegmentTruncatedError.
+        """
 
     async def merge_segments(self, target: str, source: str) -> object:
         """Raises NoSuchSegmentError, SegmentSealedError (target), SegmentMergedError."""

@@ -202,9 +202,9 @@ async def test_a_transaction_of_an_older_epoch_rolls_the_stream(service):
     txn = await begin(service)
     write(service, txn, b"txn-0", 0)
     write(service, txn, b"txn-1", 1)
-    service.world.segments.append("s/t/0.#epoch.0", b"old")
+    service.world.segments.write("s/t/0.#epoch.0", b"old")
     new = await scaled(service, [0, 1], [(0.0, 0.3), (0.3, 0.6), (0.6, 1.0)])
-    service.world.segments.append("s/t/2.#epoch.1", b"new")
+    service.world.segments.write("s/t/2.#epoch.1", b"new")
     assert await commit(service, txn) == pb.TxnStatus.SUCCESS
     assert await settled(service, txn) == State.COMMITTED
     # Epochs: 0 {0, 1}; 1 {2, 3, 4}; 2 repeats 0; 3 repeats 1.

@@ -45,7 +45,7 @@ async def history(service):
 
 
 def append(service, segment_id, data=b"0123456789"):
-    service.world.segments.append(name(segment_id), data)
+    service.world.segments.write(name(segment_id), data)
 
 
 def name(segment_id):

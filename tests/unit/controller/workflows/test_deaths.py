@@ -31,7 +31,7 @@ async def begin(controller, world, data=b"", index=0):
     """Open a transaction and write to one of its segments."""
     txn = await call(controller, "create_transaction", pb.CreateTxnRequest(streamInfo=info(), lease=30_000))
     if data:
-        world.segments.append(shadow(txn, index), data)
+        world.segments.write(shadow(txn, index), data)
     return txn
 
 
@@ -174,7 +174,7 @@ async def test_truncation(deaths):
         await call(controller, "scale", scale_request([0], [(0.0, 0.5), (0.5, 1.0)]))
         await idle(controller)
         for segment in ("s/t/1.#epoch.1", "s/t/2.#epoch.1"):
-            deaths.world.segments.append(segment, b"0123456789")
+            deaths.world.segments.write(segment, b"0123456789")
 
     async def act(controller, _):
         answer = await call(controller, "truncate_stream", pb.StreamCut(streamInfo=info(), cut=cut))
@@ -262,7 +262,7 @@ async def test_commits_that_roll_the_stream(deaths):
         txns = await prepare_three(deaths, controller)
         await call(controller, "scale", scale_request([0, 1], [(0.0, 0.3), (0.3, 0.6), (0.6, 1.0)]))
         await idle(controller)
-        deaths.world.segments.append("s/t/2.#epoch.1", b"<x>")
+        deaths.world.segments.write("s/t/2.#epoch.1", b"<x>")
         return txns
 
     async def act(controller, txns):

@@ -1,0 +1,1 @@
+"""Which controller does the background work of which streams."""
