@@ -78,6 +78,20 @@ class SimulatedHost:
             self._loop.trace.add(self.name, "kill", process=self.process.name)
             self.process.kill()
 
+    def pause(self) -> None:
+        """Run nothing of the process until :meth:`resume`, as a machine that swaps or a stopped container."""
+        assert self.is_up
+        assert self.process is not None
+        self._loop.trace.add(self.name, "pause", process=self.process.name)
+        self.process.paused = True
+
+    def resume(self) -> None:
+        """Let a paused process go on. Idempotent."""
+        if self.process is not None and self.process.paused:
+            self._loop.trace.add(self.name, "resume", process=self.process.name)
+            self.process.paused = False
+            self._loop.unpark()
+
     def lose_power(self) -> None:
         """Lose power now: the process is gone, and with it whatever was not synced."""
         if self.disk.powered:

@@ -5,6 +5,7 @@ Fault model, that is, what this loop may do to a program and a real one does too
 * Tasks that are ready at the same moment run in any order, and interleave with callbacks in any order.
   Callbacks scheduled by ``call_soon`` keep their order among themselves, as in asyncio.
 * A process may be killed between any two callbacks; nothing of it is executed any more.
+* A process may be paused between any two callbacks; what became ready meanwhile is executed afterwards.
 * Time may be read in whole milliseconds, and timers strike a little early: see ``loop_time``.
 
 What it does for the test: an hour of waiting costs nothing, since time jumps to the next timer; a program
@@ -98,6 +99,8 @@ class SimulatedLoop(NumberedLoop):
         self._iteration_s = iteration_s
         self._limit_at = TIME_START_S + limit_s
         self._ready: deque[SimulatedHandle] = deque()
+        self._parked: list[SimulatedHandle] = []
+        """Callbacks of paused processes that became ready."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle, SimulatedHandle]] = []
         self._timers_cancelled = 0
         self._spins = 0
@@ -131,6 +134,11 @@ class SimulatedLoop(NumberedLoop):
     def allow(self, seconds: float) -> None:
         """Let the program go on for that much more virtual time, counted from now."""
         self._limit_at = self._now + seconds
+
+    def unpark(self) -> None:
+        """Execute what has become ready in processes that are not paused any more."""
+        parked, self._parked = self._parked, []
+        self._ready.extend(parked)
 
     # ---- scheduling
 
@@ -224,7 +232,9 @@ class SimulatedLoop(NumberedLoop):
         ready = self._in_some_order(list(self._ready))
         self._ready.clear()
         for handle in ready:
-            if handle.runs:
+            if handle.is_paused:
+                self._parked.append(handle)
+            elif handle.runs:
                 self.callbacks_run += 1
                 if self._trace_callbacks:
                     self.trace.add("loop", "run", what=handle.label)
@@ -333,6 +343,7 @@ class SimulatedLoop(NumberedLoop):
         assert not self._running
         self._closed = True
         self._ready.clear()
+        self._parked.clear()
         self._timers.clear()
 
     # ---- asynchronous generators

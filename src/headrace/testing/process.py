@@ -1,7 +1,8 @@
 """A simulated process: whose code is running now, and what it means that it was killed.
 
 A killed process does not run ``finally`` blocks, does not answer and closes nothing: the loop drops its
-callbacks from that moment on. Code outside of any process is the test itself.
+callbacks from that moment on. A paused one runs nothing until it is resumed, and then finds that time has
+passed. Code outside of any process is the test itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class SimulatedProcess:
         self.host = host
         self.incarnation = incarnation
         self.alive = True
+        self.paused = False
         self._on_kill: list[Callable[[], None]] = []
 
     @property

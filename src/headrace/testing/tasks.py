@@ -113,6 +113,11 @@ class SimulatedHandle(asyncio.Handle):
         return self._process is None or self._process.alive
 
     @property
+    def is_paused(self) -> bool:
+        """Whether its process runs nothing now."""
+        return self._process is not None and self._process.paused
+
+    @property
     def label(self) -> str:
         """What a trace calls it."""
         if self.task is not None:

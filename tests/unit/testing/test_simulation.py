@@ -293,3 +293,30 @@ def test_the_dead_are_buried_with_the_context_that_they_lived_in():
 
     simulate(0, scenario)
     assert found == [("a", "inside"), "outside"]
+
+
+def test_a_paused_process_runs_nothing_and_finds_that_time_has_passed():
+    async def scenario(sim):
+        host, beats = sim.host("a"), []
+
+        async def beat():
+            while True:
+                beats.append(sim.loop.elapsed_s())
+                await asyncio.sleep(1)
+
+        host.spawn("beat", beat())
+        await asyncio.sleep(2.5)
+        host.pause()
+        await asyncio.sleep(10)
+        assert beats == [0, 1, 2]
+        host.resume()
+        await asyncio.sleep(1.2)
+        assert beats == [0, 1, 2, 12.5, 13.5]
+        host.pause()
+        host.kill()
+        await asyncio.sleep(5)
+        host.resume()
+        await asyncio.sleep(5)
+        assert len(beats) == 5
+
+    simulate(1, scenario)
