@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.errors import InvalidArgumentError
-from headrace.runtime.settings import tunable
+from headrace.runtime.settings import internal, tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
     """What a controller publishes, how long transactions live, how much memory it uses."""
 
-    data_host: str = tunable("127.0.0.1", help="Host name of the segment store that clients are sent to.")
-    data_port: int = tunable(12345, low=0, high=65535, help="Port of the segment store.")
-    rpc_host: str = tunable("127.0.0.1", help="Host name under which clients find this controller.")
-    rpc_port: int = tunable(9090, low=0, high=65535, help="Port under which clients find this controller.")
+    data_host: str = internal("127.0.0.1", help="Host name of the segment store that clients are sent to.")
+    data_port: int = internal(12345, help="Port of the segment store.")
+    rpc_host: str = internal("127.0.0.1", help="Host name under which clients find this controller.")
+    rpc_port: int = internal(9090, help="Port under which clients find this controller.")
     buckets: int = tunable(
         16,
         low=1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
+from headrace.controller.config import ControllerConfig
 from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, MIB
 from headrace.model.endpoint import Endpoint, is_wildcard
@@ -92,6 +93,7 @@ class StandaloneConfig:
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
     loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
 
     def check(self) -> None:
         """Check relations between settings, and that directory and host are names that can be looked up."""

@@ -8,8 +8,8 @@ appends for the interpreter longer than one call takes.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
-from headrace.controller.config import ControllerConfig
 from headrace.controller.rest.server import RestServer
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller, GrpcServer
@@ -40,7 +40,7 @@ class ControlPlane:
             store,
             runtime.clock,
             runtime.entropy,
-            ControllerConfig(data_host=data.host, data_port=data.port),
+            replace(config.controller, data_host=data.host, data_port=data.port),
         )
         self._grpc: GrpcServer | None = None
         self._rest: RestServer | None = None
