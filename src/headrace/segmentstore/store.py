@@ -7,7 +7,7 @@ of the protocol; only this module looks containers up and distinguishes streams 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from headrace.errors import (
@@ -24,6 +24,7 @@ from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.names import container_key, transient_segment_name
 from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
+from headrace.runtime.bulk import each_of
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
@@ -153,6 +154,33 @@ class SegmentStore:
         async with self._owning(segment):
             container, state = await self._segment(segment)
             await container.delete(state)
+
+    async def segment_infos(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        """Durable facts of many segments, in their order; None: durably, there is none.
+
+        Raises:
+            InvalidArgumentError: they are more than ``BULK_NAMES_MAX``.
+        """
+
+        async def info(segment: str) -> SegmentInfo | None:
+            try:
+                return await self.segment_info(segment)
+            except NoSuchSegmentError:
+                return None
+
+        return await each_of(segments, info)
+
+    async def delete_segments(self, segments: Sequence[str]) -> None:
+        """Delete many segments (of any kind); one that does not exist is deleted already.
+
+        After a failure some of them are. Raises as :meth:`segment_infos`.
+        """
+
+        async def delete(segment: str) -> None:
+            with suppress(NoSuchSegmentError):
+                await self.delete_segment(segment)
+
+        await each_of(segments, delete)
 
     async def merge_segments(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> int:
         """Append all of ``source`` to ``target`` and remove it; return the new length of the target.

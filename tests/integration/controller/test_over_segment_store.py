@@ -220,3 +220,17 @@ async def test_a_key_value_table_is_made_and_removed_in_the_data_plane(world):
     await world.call("delete_key_value_table", pb.KeyValueTableInfo(scope="s", kvtName="k"))
     with pytest.raises(NoSuchSegmentError):
         await world.data_plane.store.table_info("s/k_kvtable/1.#epoch.0")
+
+
+async def test_many_segments_are_asked_for_and_deleted_with_one_call(world):
+    store = world.data_plane.store
+    names = [f"s/many/{number}.#epoch.0" for number in range(200)]
+    for name in names[:150]:
+        await store.create_segment(name)
+    await store.append(names[7], b"seven")
+    found = await store.segment_infos(names)
+    assert [facts is not None for facts in found] == [True] * 150 + [False] * 50
+    assert found[7].length == 5
+    await store.delete_segments(names)
+    await store.delete_segments(names)
+    assert await store.segment_infos(names) == [None] * 200

@@ -20,6 +20,7 @@ _STORE_EFFECTS = {"update", "create_table", "delete_table"}
 _SEGMENT_EFFECTS = {
     "create_segment",
     "delete_segment",
+    "delete_segments",
     "seal_segment",
     "truncate_segment",
     "update_policy",

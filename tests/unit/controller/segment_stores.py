@@ -24,7 +24,7 @@ from headrace.errors import (
     TableKeyVersionError,
     TableNotEmptyError,
 )
-from headrace.limits import TABLE_VALUE_BYTES_MAX
+from headrace.limits import BULK_NAMES_MAX, TABLE_VALUE_BYTES_MAX
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableKey
 
@@ -140,6 +140,23 @@ class FakeSegmentStores:
     async def segment_info(self, segment: str) -> FakeSegment:
         await self._enter("segment_info", segment)
         return self._segment(segment)
+
+    async def segment_infos(self, segments: Sequence[str]) -> list[FakeSegment | None]:
+        assert len(segments) <= BULK_NAMES_MAX
+        self.calls["segment_infos"] += 1
+        found = []
+        for segment in segments:
+            await self._enter("segment_info", segment)
+            found.append(self.segments.get(segment))
+        return found
+
+    async def delete_segments(self, segments: Sequence[str]) -> None:
+        assert len(segments) <= BULK_NAMES_MAX
+        self.calls["delete_segments"] += 1
+        for segment in segments:
+            await self._enter("delete_segment", segment)
+            if self.segments.pop(segment, None) is not None:
+                await self._leave("delete_segment", segment)
 
     async def append(self, segment: str, data: bytes, *, expected_offset: int = -1) -> int:
         await self._enter("append", segment)

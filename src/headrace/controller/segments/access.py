@@ -64,6 +64,15 @@ class SegmentAccess(Protocol):
     async def segment_info(self, segment: str) -> SegmentFacts:
         """Raises NoSuchSegmentError."""
 
+    async def segment_infos(self, segments: Sequence[str]) -> Sequence[SegmentFacts | None]:
+        """Return what is known of up to ``BULK_NAMES_MAX`` segments, in their order; None: there is none."""
+
+    async def delete_segments(self, segments: Sequence[str]) -> None:
+        """Delete up to ``BULK_NAMES_MAX`` segments; those that are absent are done already.
+
+        After a failure some are deleted; all may be asked for again.
+        """
+
     async def append(self, segment: str, data: bytes, *, expected_offset: int = -1) -> int:
         """Append ``data`` and return where it begins; unless -1, only at ``expected_offset``.
 

@@ -21,11 +21,12 @@ from headrace.errors import (
     SegmentTruncatedError,
     UnknownOutcomeError,
 )
+from headrace.limits import BULK_NAMES_MAX
 from headrace.model.policies import ScalingKind, ScalingPolicy
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.retry import RetryPolicy, retry
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 IN_FLIGHT_MAX: Final = 128
 _RETRY: Final = RetryPolicy(initial_s=0.02, multiplier=2.0, delay_max_s=5.0, attempts=12)
@@ -60,15 +61,8 @@ class SegmentCalls:
         await self._each(segments, create)
 
     async def delete(self, segments: Iterable[str]) -> None:
-        """Delete every segment that exists."""
-
-        async def delete(segment: str) -> None:
-            try:
-                await self._access.delete_segment(segment)
-            except NoSuchSegmentError:
-                return
-
-        await self._each(segments, delete)
+        """Delete every segment that exists, many with one call."""
+        await self._bulk(list(segments), self._access.delete_segments)
 
     async def seal(self, segments: Iterable[str]) -> None:
         """Seal every segment that is not sealed. Raises NoSuchSegmentError."""
@@ -113,13 +107,19 @@ class SegmentCalls:
 
     async def info(self, segments: Sequence[str]) -> list[SegmentFacts]:
         """Return what is known of each segment, in their order. Raises NoSuchSegmentError."""
-        found: dict[str, SegmentFacts] = {}
+        known: list[SegmentFacts] = []
+        for segment, facts in zip(segments, await self.find(segments), strict=True):
+            if facts is None:
+                raise NoSuchSegmentError(segment)
+            known.append(facts)
+        return known
 
-        async def info(segment: str) -> None:
-            found[segment] = await self._access.segment_info(segment)
-
-        await self._each(segments, info)
-        return [found[segment] for segment in segments]
+    async def find(self, segments: Sequence[str]) -> list[SegmentFacts | None]:
+        """Return what is known of each segment, in their order, many with one call; None: there is none."""
+        found: list[SegmentFacts | None] = []
+        for answers in await self._bulk(segments, self._access.segment_infos):
+            found += answers
+        return found
 
     async def merge(self, targets: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
         """Merge the sources of each target in their order; return the target's length after each.
@@ -167,12 +167,28 @@ class SegmentCalls:
             if isinstance(outcome, BaseException):
                 raise outcome
 
+    async def _bulk(self, segments: Sequence[str], call: Callable[[Sequence[str]], Awaitable[R]]) -> list[R]:
+        """Call for up to ``BULK_NAMES_MAX`` segments at a time; return the answers in their order."""
+        answers: list[R] = []
+        for start in range(0, len(segments), BULK_NAMES_MAX):
+            batch = segments[start : start + BULK_NAMES_MAX]
+
+            async def call_batch(batch: Sequence[str] = batch) -> None:
+                answers.append(await call(batch))
+
+            async with self._slots:
+                await self._retried(call_batch)
+        return answers
+
     async def _persistently(self, segment: str, call: Callable[[str], Awaitable[None]]) -> None:
         async with self._slots:
-            try:
-                await call(segment)
-            except _TRANSIENT:
-                await retry(_RETRY, lambda: call(segment), entropy=self._entropy, retryable=_transient)
+            await self._retried(lambda: call(segment))
+
+    async def _retried(self, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except _TRANSIENT:
+            await retry(_RETRY, call, entropy=self._entropy, retryable=_transient)
 
 
 def _transient(error: Exception) -> bool:
