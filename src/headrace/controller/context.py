@@ -57,7 +57,7 @@ def make_context(
         store=store,
         segments=segments,
         scopes=scopes,
-        directory=Directory(store, scopes, streams_max=config.streams_cached_max),
+        directory=Directory(store, scopes, segments, streams_max=config.streams_cached_max),
         numbering=Numbering(store),
         registry=registry,
         outcomes=Outcomes(store, clock),

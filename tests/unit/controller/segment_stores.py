@@ -113,13 +113,14 @@ class FakeSegmentStores:
         del self.segments[segment]
         await self._leave("delete_segment", segment)
 
-    async def seal_segment(self, segment: str) -> None:
+    async def seal_segment(self, segment: str) -> int:
         await self._enter("seal_segment", segment)
         found = self._segment(segment)
         if found.sealed:
             raise SegmentSealedError(segment)
         found.sealed = True
         await self._leave("seal_segment", segment)
+        return found.length
 
     async def truncate_segment(self, segment: str, offset: int) -> None:
         await self._enter("truncate_segment", segment)

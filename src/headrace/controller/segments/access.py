@@ -52,8 +52,8 @@ class SegmentAccess(Protocol):
     async def delete_segment(self, segment: str) -> None:
         """Raises NoSuchSegmentError."""
 
-    async def seal_segment(self, segment: str) -> object:
-        """Raises NoSuchSegmentError, SegmentSealedError."""
+    async def seal_segment(self, segment: str) -> int:
+        """Seal and return the final length. Raises NoSuchSegmentError, SegmentSealedError."""
 
     async def truncate_segment(self, segment: str, offset: int) -> None:
         """Raises NoSuchSegmentError, SegmentTruncatedError, InvalidArgumentError."""

@@ -64,16 +64,33 @@ class SegmentCalls:
         """Delete every segment that exists, many with one call."""
         await self._bulk(list(segments), self._access.delete_segments)
 
-    async def seal(self, segments: Iterable[str]) -> None:
-        """Seal every segment that is not sealed. Raises NoSuchSegmentError."""
+    async def seal(self, segments: Iterable[str]) -> dict[str, int]:
+        """Seal every segment that is not sealed; return their final lengths. Raises NoSuchSegmentError."""
+        lengths: dict[str, int] = {}
 
         async def seal(segment: str) -> None:
             try:
-                await self._access.seal_segment(segment)
+                lengths[segment] = await self._access.seal_segment(segment)
             except SegmentSealedError:
-                return
+                lengths[segment] = (await self._access.segment_info(segment)).length
 
         await self._each(segments, seal)
+        return lengths
+
+    async def sealed_lengths(self, segments: Iterable[str]) -> dict[str, int]:
+        """Return the lengths of those segments that exist and are sealed."""
+        lengths: dict[str, int] = {}
+
+        async def look(segment: str) -> None:
+            try:
+                facts = await self._access.segment_info(segment)
+            except NoSuchSegmentError:
+                return
+            if facts.sealed:
+                lengths[segment] = facts.length
+
+        await self._each(segments, look)
+        return lengths
 
     async def truncate(self, offsets: Mapping[str, int]) -> None:
         """Truncate each segment at its offset, unless it is truncated beyond it or gone.

@@ -7,6 +7,7 @@ Table                           Key                                             
 ``scope-<scope>-<uid>``         ``s`` + stream, ``g`` + group, ``k`` + table        stream, reader group,
                                                                                     key-value table
 ``details-<n>``                 stream uid + ``e`` + epoch                          epoch
+                                stream uid + ``z`` + segment id                     sealed segment
                                 stream uid + ``u``, ``m``                           subscribers, marks
                                 stream uid + ``w`` + sink, ``x``                    sink, names of sinks
 ``txns-<n>``                    stream uid + transaction id                         unfinished transaction
@@ -57,6 +58,10 @@ def details_table(uid: bytes) -> str:
 
 def epoch_key(uid: bytes, epoch: int) -> bytes:
     return uid + b"e" + epoch.to_bytes(4, "big")
+
+
+def sealed_key(uid: bytes, segment_id: int) -> bytes:
+    return uid + b"z" + segment_id.to_bytes(8, "big")
 
 
 def subscribers_key(uid: bytes) -> bytes:

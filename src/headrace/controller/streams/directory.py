@@ -9,9 +9,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.store.contract import MetadataStore, Row
 from headrace.controller.store.layout import STREAM, member_key, member_name
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
+from headrace.controller.streams.history_rows import HistoryRows
 from headrace.controller.streams.scopes import Scope, Scopes
 from headrace.controller.streams.stream import Stream
 from headrace.errors import NoSuchScopeError, NoSuchStreamError, NoSuchTableError
@@ -30,8 +32,12 @@ class DirectoryStatistics:
 class Directory:
     """Streams by scope and name. An unreferenced handle may be dropped and read again."""
 
-    def __init__(self, store: MetadataStore, scopes: Scopes, *, streams_max: int) -> None:
+    def __init__(
+        self, store: MetadataStore, scopes: Scopes, segments: SegmentCalls, *, streams_max: int
+    ) -> None:
         self._store = store
+        self._segments = segments
+        self.history = HistoryRows(store)
         self._scopes = scopes
         self._streams_max = streams_max
         self._streams: WeakValueDictionary[tuple[str, str], Stream] = WeakValueDictionary()
@@ -86,7 +92,9 @@ class Directory:
         if stream is not None and not stream.gone and stream.uid == row.uid:
             stream.adopt(row, version)
             return stream
-        stream = self._streams[key] = Stream(self._store, scope_name, name, table, row, version)
+        stream = self._streams[key] = Stream(
+            self._store, self.history, self._segments, scope_name, name, table, row, version
+        )
         self._keep(stream)
         return stream
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
+from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.store.contract import MetadataStore, Write
 from headrace.controller.store.layout import STREAM, details_table, epoch_key, member_key
-from headrace.controller.store.rows.epoch_row import EpochRecord, decode_epoch, encode_epoch
+from headrace.controller.store.rows.epoch_row import EpochRecord, decode_epoch
+from headrace.controller.store.rows.sealed_row import SealedRow
 from headrace.controller.store.rows.stream_row import (
     RollPhase,
     ScalePhase,
@@ -23,6 +25,7 @@ from headrace.controller.store.rows.stream_row import (
     encode_stream,
 )
 from headrace.controller.streams.epochs import EpochHistory, duplicated_epoch, scaled_epoch
+from headrace.controller.streams.history_rows import ROWS_AT_ONCE, HistoryRows
 from headrace.errors import (
     DataCorruptionError,
     MetadataConflictError,
@@ -45,6 +48,8 @@ class Stream:
     __slots__ = (
         "__weakref__",
         "_history",
+        "_rows",
+        "_segments",
         "_shown",
         "_store",
         "gone",
@@ -57,9 +62,19 @@ class Stream:
     )
 
     def __init__(
-        self, store: MetadataStore, scope: str, name: str, table: str, row: StreamRow, version: int
+        self,
+        store: MetadataStore,
+        rows: HistoryRows,
+        segments: SegmentCalls,
+        scope: str,
+        name: str,
+        table: str,
+        row: StreamRow,
+        version: int,
     ) -> None:
         self._store = store
+        self._rows = rows
+        self._segments = segments
         self.scope = scope
         self.name = name
         self.table = table
@@ -178,12 +193,40 @@ class Stream:
             self._shown = (self.version, history.extended(pending))
         return self._shown[1]
 
-    async def archive(self, records: Iterable[EpochRecord]) -> None:
-        """Write epochs that are, or are about to be, in the past. They never change: repeating is
-        harmless.
+    async def archive(self, records: Iterable[EpochRecord], sealed: Mapping[int, SealedRow]) -> None:
+        """Write epochs that are, or are about to be, in the past, and which segments end with them.
+
+        They never change: repeating is harmless.
         """
-        writes = [Write(epoch_key(self.uid, record.epoch), encode_epoch(record)) for record in records]
-        await self._store.update(details_table(self.uid), writes)
+        await self._rows.archive(self.uid, records, sealed)
+
+    async def seal(self, segment_ids: Iterable[int], epoch: int | None) -> None:
+        """Seal segments, and write how long they became. Repeatable.
+
+        ``epoch`` is the first one without them; None: they are sealed with the stream.
+        """
+        names = {segment_id: self.segment(segment_id) for segment_id in segment_ids}
+        lengths = await self._segments.seal(names.values())
+        rows = {segment_id: SealedRow(epoch, lengths[name]) for segment_id, name in names.items()}
+        await self._rows.note_sealed(self.uid, rows)
+
+    async def sealed_lengths(self, segment_ids: Iterable[int]) -> dict[int, int]:
+        """Return the lengths in bytes of sealed segments, truncated parts included.
+
+        Segments that are not sealed are left out; so are those that were deleted before their length was
+        written. A length that no row says is asked of the segment itself.
+        """
+        wanted = list(segment_ids)
+        lengths: dict[int, int] = {}
+        for start in range(0, len(wanted), ROWS_AT_ONCE):
+            batch = wanted[start : start + ROWS_AT_ONCE]
+            rows = await self._rows.sealed(self.uid, batch)
+            known = {each: row.length for each, row in rows.items() if row.length is not None}
+            names = {each: self.segment(each) for each in batch if each not in known}
+            found = await self._segments.sealed_lengths(names.values())
+            lengths |= known
+            lengths |= {each: found[name] for each, name in names.items() if name in found}
+        return lengths
 
     async def _read_epochs(self, count: int) -> list[EpochRecord]:
         table = details_table(self.uid)

@@ -9,10 +9,10 @@ SEALING).
 If the stream was scaled since the transactions began, their segments have no counterpart in the active
 epoch. Then the stream *rolls*: step 2 becomes
 
-a. duplicates of the transactions' epoch are created, filled and sealed;
+a. duplicates of the transactions' epoch are created, filled and sealed, their lengths recorded;
 b. duplicates of the active epoch are created;
 c. both epochs become visible, so that clients find successors of what is sealed next;
-d. the active segments are sealed;
+d. the active segments are sealed, their lengths recorded;
 
 and with step 4 the second duplicate becomes the active epoch. Readers see: what was there, the
 transactions, what comes.
@@ -24,6 +24,7 @@ from dataclasses import replace
 
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.epoch_row import EpochRecord
+from headrace.controller.store.rows.sealed_row import SealedRow
 from headrace.controller.store.rows.stream_row import (
     CommitBatch,
     Roll,
@@ -41,24 +42,25 @@ from headrace.errors import SegmentSealedError, StreamBusyError
 
 async def commit_batch(context: ControllerContext, stream: Stream) -> bool:
     """Finish the batch in the stream's row, or the next one that waits; return False if there is none."""
-    batch = stream.row.commit
-    if batch is None:
-        batch = await _choose(context, stream)
-        if batch is None:
+    row = stream.row
+    if row.commit is None:
+        chosen = await _choose(context, stream)
+        if chosen is None:
             return False
-        row = await stream.update(begin_commit(batch))
-        batch = row.commit
-        if batch is None:
-            return True  # another controller has been at it
-    if batch.roll is None:
-        lengths = await _merge(context, stream, stream.row.epoch, batch)
+        row = await stream.update(begin_commit(chosen))
+    batch = row.commit
+    if batch is None:
+        return True  # another controller has been at it
+    # Another controller may finish the batch at any time: the steps are those of the row that names it.
+    rolled = None if batch.roll is None else rolled_epochs(row, await stream.history())
+    if rolled is None:
+        lengths = await _merge(context, stream, row.epoch, batch)
     else:
-        lengths = await _roll(context, stream, batch)
+        lengths = await _roll(context, stream, row, rolled)
     txns = await context.registry.find_many(stream.uid, batch.txn_ids)
     await context.marks.note_commits(stream, [None if txn is None else txn.row for txn in txns], lengths)
     await context.outcomes.record(stream.uid, batch.txn_ids, committed=True)
     await context.registry.remove(stream.uid, batch.txn_ids)
-    rolled = None if batch.roll is None else rolled_epochs(stream.row, await stream.history())
     await stream.update(end_commit(batch, rolled))
     return True
 
@@ -96,11 +98,13 @@ async def _merge(
     return {segment.segment_id: lengths[stream.segment(segment.segment_id)] for segment in into.segments}
 
 
-async def _roll(context: ControllerContext, stream: Stream, batch: CommitBatch) -> dict[int, list[int]]:
-    history = await stream.history()
-    txn_epoch, active_epoch = rolled_epochs(stream.row, history)
-    config = stream.row.config
+async def _roll(
+    context: ControllerContext, stream: Stream, row: StreamRow, rolled: list[EpochRecord]
+) -> dict[int, list[int]]:
+    outgoing, batch, config = row.epoch, row.commit, row.config
+    txn_epoch, active_epoch = rolled
     lengths: dict[int, list[int]] = {}
+    assert batch is not None
     assert batch.roll is not None
     if batch.roll.phase is RollPhase.MERGING:
         duplicates = stream.segments(txn_epoch.segment_ids())
@@ -111,15 +115,16 @@ async def _roll(context: ControllerContext, stream: Stream, batch: CommitBatch) 
             # Duplicates are sealed only after everything was merged into all of them, by us before a crash
             # or by another controller.
             lengths = {}
-        await context.segments.seal(duplicates)
+        await stream.seal(txn_epoch.segment_ids(), active_epoch.epoch)
         await context.segments.create(
             stream.segments(active_epoch.segment_ids()),
             policy=config.scaling,
             rollover_bytes=config.rollover_size_bytes,
         )
-        await stream.archive([stream.row.epoch, txn_epoch])
+        ended = dict.fromkeys(outgoing.segment_ids(), SealedRow(txn_epoch.epoch))
+        await stream.archive([outgoing, txn_epoch], ended)
         await stream.update(reveal_roll(batch))
-    await context.segments.seal(stream.segments(stream.row.epoch.segment_ids()))
+    await stream.seal(outgoing.segment_ids(), txn_epoch.epoch)
     return lengths
 
 

@@ -3,7 +3,7 @@
 1. Both rows say *deleting*: no call completes or recreates them meanwhile.
 2. Highest segment numbers are remembered for later streams of these names.
 3. Segments that were not deleted by truncations.
-4. Details: epochs, subscribers, sinks, marks.
+4. Details: sealed segments, epochs, subscribers, sinks, marks.
 5. Both rows.
 """
 
@@ -18,6 +18,7 @@ from headrace.controller.store.layout import (
     details_table,
     epoch_key,
     marks_key,
+    sealed_key,
     sink_key,
     sink_names_key,
     subscribers_key,
@@ -67,12 +68,14 @@ def begin_delete_mark(row: StreamRow) -> StreamRow:
 
 async def _delete_content(context: ControllerContext, stream: Stream) -> None:
     row = stream.row
+    keys: list[bytes] = []
     if not await _segments_are_deleted(context, stream):
         history = await stream.history()
         gone = set() if row.truncation is None else segments_before(history, dict(row.truncation))
         present = [segment.segment_id for segment in history.segments() if segment.segment_id not in gone]
         await context.segments.delete(stream.segments(present))
-    keys = [epoch_key(row.uid, epoch) for epoch in range(row.epoch.epoch)]
+        keys += [sealed_key(row.uid, segment.segment_id) for segment in history.segments()]
+    keys += [epoch_key(row.uid, epoch) for epoch in range(row.epoch.epoch)]
     keys += [sink_key(row.uid, sink) for sink in await context.sinks.names(row.uid)]
     keys += [subscribers_key(row.uid), marks_key(row.uid), sink_names_key(row.uid)]
     for start in range(0, len(keys), _DELETES_AT_ONCE):

@@ -2,9 +2,9 @@
 
 1. The plan waits in the row; it is carried out when the stream is free.
 2. State SCALING, phase STARTED: the new segments are created.
-3. The outgoing epoch is archived.
+3. The outgoing epoch is archived, with where each old segment ends.
 4. Phase REVEALED: clients get the successors, which must be known before anything is sealed.
-5. The old segments are sealed.
+5. The old segments are sealed; their lengths are recorded.
 6. The new epoch is active; the plan is gone; state ACTIVE.
 """
 
@@ -16,6 +16,7 @@ from dataclasses import replace
 from headrace.controller.context import ControllerContext
 from headrace.controller.policies.scale_request import plan_scale, was_last_scale
 from headrace.controller.store.rows.epoch_row import SegmentRecord
+from headrace.controller.store.rows.sealed_row import SealedRow
 from headrace.controller.store.rows.stream_row import ScalePhase, ScalePlan, StreamRow, StreamState
 from headrace.controller.streams.epochs import created_in, scaled_epoch
 from headrace.controller.streams.stream import Stream, Transition
@@ -57,10 +58,10 @@ async def request_scale(
 
 async def scale_stream(context: ControllerContext, stream: Stream) -> None:
     """Carry out the plan in the row, from whatever step it has reached. Repeatable from any step."""
-    plan = (await stream.update(begin_scale)).scale
+    row = await stream.update(begin_scale)
+    plan = row.scale
     if plan is None:
         return
-    row = stream.row
     if plan.phase is ScalePhase.STARTED:
         created = created_in(scaled_epoch(row.epoch, plan))
         await context.segments.create(
@@ -68,10 +69,11 @@ async def scale_stream(context: ControllerContext, stream: Stream) -> None:
             policy=row.config.scaling if row.updating is None else row.updating.scaling,
             rollover_bytes=row.config.rollover_size_bytes,
         )
-        await stream.archive([row.epoch])
+        ended = dict.fromkeys(plan.sealed, SealedRow(plan.base_epoch + 1))
+        await stream.archive([row.epoch], ended)
         await stream.update(reveal_scale)
     await stream.visible_history()  # it becomes the history when the epoch does: nothing has to be read again
-    await context.segments.seal(stream.segments(plan.sealed))
+    await stream.seal(plan.sealed, plan.base_epoch + 1)
     await stream.update(finish_scale(plan))
 
 

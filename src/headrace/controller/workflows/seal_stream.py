@@ -2,7 +2,7 @@
 
 1. State SEALING: nothing new begins.
 2. Open transactions are aborted, decided ones finished.
-3. The active segments are sealed.
+3. The active segments are sealed; their lengths are recorded.
 4. State SEALED.
 """
 
@@ -24,7 +24,7 @@ async def seal_stream(context: ControllerContext, transactions: Transactions, st
         return
     while stream.row.commit is not None or await transactions.settle(stream):
         await commit_batch(context, stream)
-    await context.segments.seal(stream.segments(stream.row.epoch.segment_ids()))
+    await stream.seal(stream.row.epoch.segment_ids(), None)
     await stream.update(finish_seal)
 
 

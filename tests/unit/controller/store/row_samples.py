@@ -7,6 +7,7 @@ from headrace.controller.store.rows import (
     number_row,
     outcome_row,
     scope_row,
+    sealed_row,
     sink_row,
     stream_row,
     table_row,
@@ -97,6 +98,9 @@ SAMPLES = {
     "stream-updating": (UPDATING_STREAM, stream_row.encode_stream, stream_row.decode_stream),
     "stream-truncating": (TRUNCATING_STREAM, stream_row.encode_stream, stream_row.decode_stream),
     "epoch": (EPOCH, epoch_row.encode_epoch, epoch_row.decode_epoch),
+    "sealed": (sealed_row.SealedRow(3, 1 << 40), sealed_row.encode_sealed, sealed_row.decode_sealed),
+    "sealed-unmeasured": (sealed_row.SealedRow(3), sealed_row.encode_sealed, sealed_row.decode_sealed),
+    "sealed-with-stream": (sealed_row.SealedRow(None, 7), sealed_row.encode_sealed, sealed_row.decode_sealed),
     "deleted": (number_row.DeletedRow(7, TIME_MS), number_row.encode_deleted, number_row.decode_deleted),
     "counter": (10_240, number_row.encode_counter, number_row.decode_counter),
     "transaction": (
