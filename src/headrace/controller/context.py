@@ -10,6 +10,7 @@ from headrace.controller.engine import WorkflowEngine
 from headrace.controller.events.queue import Events
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.store.contract import MetadataStore
+from headrace.controller.streams.bucket_index import BucketIndex
 from headrace.controller.streams.directory import Directory
 from headrace.controller.streams.numbering import Numbering
 from headrace.controller.streams.scopes import Scopes
@@ -41,6 +42,7 @@ class ControllerContext:
     marks: WriterMarks
     engine: WorkflowEngine
     buckets: Buckets
+    bucket_index: BucketIndex
     events: Events
 
 
@@ -66,5 +68,6 @@ def make_context(
         marks=WriterMarks(store),
         engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
         buckets=Buckets(config.buckets, entropy),
+        bucket_index=BucketIndex(store, config.buckets),
         events=Events(),
     )

@@ -33,6 +33,7 @@ from headrace.controller.store.contract import MetadataStore, Row
 from headrace.controller.store.layout import (
     KEY_VALUE_TABLE,
     READER_GROUP,
+    RETENTION,
     STREAM,
     member_name,
     permanent_tables,
@@ -61,6 +62,7 @@ from headrace.errors import (
 )
 from headrace.model.endpoint import Endpoint
 from headrace.model.names import SYSTEM_SCOPE
+from headrace.model.policies import RetentionKind
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
@@ -123,7 +125,9 @@ class Controller:
 
     async def start(self) -> None:
         """Be ready for calls; unfinished work goes on in the background."""
-        await asyncio.gather(*(self._store.create_table(table) for table in permanent_tables()))
+        await asyncio.gather(
+            *(self._store.create_table(table) for table in permanent_tables(self.config.buckets))
+        )
         with contextlib.suppress(ScopeExistsError):
             await self.context.scopes.create(SYSTEM_SCOPE)
         await self.transactions.start()
@@ -193,6 +197,7 @@ class Controller:
             await budget.spend(len(page.rows))
             for key, row in page.rows:
                 self._recover_member(scope, key, row)
+                await self._index_policy(scope, key, row)
             token = page.token
 
     def _recover_member(self, scope: Scope, key: bytes, row: Row) -> None:
@@ -210,6 +215,16 @@ class Controller:
             table = Member(scope, name, decode_table(row.value), row.version)
             if table.row.state is not TableState.ACTIVE:
                 self._supervisor.spawn("table", self._persist(lambda: self._tables.resume(table)))
+
+    async def _index_policy(self, scope: Scope, key: bytes, row: Row) -> None:
+        """Streams that an earlier release made are in the index of no bucket."""
+        if key[:1] != STREAM:
+            return
+        stream = decode_stream(row.value)
+        if stream.config.retention.kind is not RetentionKind.NONE and not stream.deleting:
+            await self.context.bucket_index.ensure(
+                RETENTION, scope.name, member_name(key), self._clock.now_ms()
+            )
 
     async def _persist(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do ``work`` until it is done or there is nothing to do it on."""

@@ -13,6 +13,7 @@ Table                           Key                                             
 ``txns-<n>``                    stream uid + transaction id                         unfinished transaction
 ``finished-<day>``              stream uid + block of 1024 transaction counters     outcomes
 ``deleted``                     ``s`` or ``k`` + scope/name                         highest segment number
+``bucket-<b>``                  ``r`` + scope/stream                                member of a bucket
 ``counters``                    ``txn``                                             next free counter
                                 ``finished-<day>``                                  a day with such a table
 ==============================  ==================================================  =====================
@@ -33,6 +34,9 @@ COUNTERS: Final = "counters"
 SHARDS: Final = 4
 
 STREAM: Final = b"s"
+RETENTION: Final = b"r"
+"""In the table of a bucket: the stream has a retention policy."""
+
 READER_GROUP: Final = b"g"
 KEY_VALUE_TABLE: Final = b"k"
 TXN_COUNTER_KEY: Final = b"txn"
@@ -109,7 +113,21 @@ def deleted_key(kind: bytes, scope: str, name: str) -> bytes:
     return kind + f"{scope}/{name}".encode("ascii")
 
 
-def permanent_tables() -> list[str]:
+def bucket_table(bucket: int) -> str:
+    return f"bucket-{bucket}"
+
+
+def bucket_key(kind: bytes, scope: str, stream: str) -> bytes:
+    return kind + f"{scope}/{stream}".encode("ascii")
+
+
+def bucket_member(key: bytes) -> tuple[str, str]:
+    """Return scope and stream."""
+    scope, _, stream = key[1:].decode("ascii").partition("/")
+    return scope, stream
+
+
+def permanent_tables(buckets: int) -> list[str]:
     """The tables every controller needs before it serves calls."""
     sharded = [f"{stem}-{shard}" for stem in ("details", "txns") for shard in range(SHARDS)]
-    return [SCOPES, DELETED, COUNTERS, *sharded]
+    return [SCOPES, DELETED, COUNTERS, *sharded, *(bucket_table(bucket) for bucket in range(buckets))]

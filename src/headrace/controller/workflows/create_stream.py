@@ -2,7 +2,8 @@
 
 1. Both rows, in state CREATING, in one update: the names are taken.
 2. All segments of both.
-3. Both rows ACTIVE, in one update.
+3. The row in its bucket's index, if the stream has a retention policy.
+4. Both rows ACTIVE, in one update.
 
 A controller that finds a row in CREATING goes on at 2 with the stored configuration.
 """
@@ -14,7 +15,7 @@ from dataclasses import replace
 
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.contract import ABSENT, Write
-from headrace.controller.store.layout import STREAM, member_key
+from headrace.controller.store.layout import RETENTION, STREAM, member_key
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState, encode_stream
 from headrace.controller.streams.epochs import first_epoch
 from headrace.controller.streams.scopes import Scope
@@ -28,7 +29,7 @@ from headrace.errors import (
     UnknownOutcomeError,
 )
 from headrace.model.names import MARK_PREFIX, check_internal_name
-from headrace.model.policies import StreamConfiguration
+from headrace.model.policies import RetentionKind, StreamConfiguration
 
 
 async def create_stream(
@@ -116,6 +117,9 @@ async def finish_creation(context: ControllerContext, streams: Sequence[Stream])
                 policy=row.config.scaling,
                 rollover_bytes=row.config.rollover_size_bytes,
             )
+            if row.config.retention.kind is not RetentionKind.NONE:
+                now_ms = context.clock.now_ms()
+                await context.bucket_index.add(RETENTION, stream.scope, stream.name, now_ms)
     creating = [stream for stream in streams if stream.row.state is StreamState.CREATING]
     if not creating:
         return

@@ -1,11 +1,13 @@
 """Replace the configuration of a stream.
 
 1. State UPDATING with the new configuration.
-2. The active segments get their new policy.
-3. If the new policy asks for another number of segments, all of them are replaced by that many equal ones;
+2. The row in its bucket's index, if the stream gets a retention policy. That of one that loses its policy is
+   removed by the service that finds it.
+3. The active segments get their new policy.
+4. If the new policy asks for another number of segments, all of them are replaced by that many equal ones;
 a scale
    that waited is dropped for it.
-4. The new configuration holds; state ACTIVE.
+5. The new configuration holds; state ACTIVE.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from dataclasses import replace
 
 from headrace.controller.context import ControllerContext
 from headrace.controller.policies.scale_request import needs_rescale, plan_rescale
+from headrace.controller.store.layout import RETENTION
 from headrace.controller.store.rows.stream_row import ScalePhase, StreamRow, StreamState
 from headrace.controller.streams.stream import Stream, Transition
 from headrace.controller.workflows.scale_stream import scale_stream
 from headrace.errors import StreamBusyError, StreamSealedError
-from headrace.model.policies import StreamConfiguration
+from headrace.model.policies import RetentionKind, StreamConfiguration
 
 
 async def update_stream(context: ControllerContext, stream: Stream, config: StreamConfiguration) -> None:
@@ -36,6 +39,9 @@ async def resume_update(context: ControllerContext, stream: Stream) -> None:
     row = stream.row
     if row.updating is None:
         return
+    had, has = (config.retention.kind is not RetentionKind.NONE for config in (row.config, row.updating))
+    if has and not had:
+        await context.bucket_index.add(RETENTION, stream.scope, stream.name, context.clock.now_ms())
     if row.scale is None or row.scale.phase is ScalePhase.WAITING:
         await context.segments.update_policy(stream.segments(row.epoch.segment_ids()), row.updating.scaling)
         await stream.update(plan_update_scale(context.clock.now_ms()))

@@ -1,6 +1,7 @@
 """One row of every kind with every field in use, and the functions that write and read it."""
 
 from headrace.controller.store.rows import (
+    bucket_row,
     epoch_row,
     group_row,
     marks_row,
@@ -118,6 +119,11 @@ SAMPLES = {
         ),
         txn_row.encode_txn,
         txn_row.decode_txn,
+    ),
+    "bucket-member": (
+        bucket_row.BucketRow(TIME_MS),
+        bucket_row.encode_bucket_member,
+        bucket_row.decode_bucket_member,
     ),
     "outcomes": (
         outcome_row.OutcomeRow(committed=0b101, aborted=1 << 1023),

@@ -13,7 +13,7 @@ from headrace.testing.memory_metadata_store import MemoryStore
 
 async def make_store():
     store = MemoryStore()
-    for table in permanent_tables():
+    for table in permanent_tables(1):
         await store.create_table(table)
     return store
 
