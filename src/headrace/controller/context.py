@@ -14,6 +14,7 @@ from headrace.controller.streams.bucket_index import BucketIndex
 from headrace.controller.streams.directory import Directory
 from headrace.controller.streams.numbering import Numbering
 from headrace.controller.streams.scopes import Scopes
+from headrace.controller.streams.stream import Stream
 from headrace.controller.streams.writer_marks import WriterMarks
 from headrace.controller.transactions.outcomes import Outcomes
 from headrace.controller.transactions.registry import Registry
@@ -44,6 +45,10 @@ class ControllerContext:
     buckets: Buckets
     bucket_index: BucketIndex
     events: Events
+
+    def wake(self, stream: Stream) -> None:
+        """The stream's row, or a transaction of it, says that there is something to do."""
+        self.engine.wake(stream)
 
 
 def make_context(

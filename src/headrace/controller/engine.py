@@ -1,8 +1,7 @@
 """Runs workflows: one at a time per stream, each until it is done, whatever happens in between.
 
-Work comes in two kinds. *Durable* work is written in a row: a workflow that was started, a scale or a
-transaction that waits. It survives the process; at its start a controller looks for it. *Requests* are calls
-that wait in a queue here; if the process dies before they are served, the caller retries.
+All work is written in rows: a workflow that was started; requests, a scale and transactions that wait. It
+survives the process. A call that waits for its request watches the row.
 
 A stream with work has one task. It first finishes what was started; then it alternates between requests, a
 waiting scale and committed transactions, so that none of them starves.
@@ -11,11 +10,13 @@ waiting scale and committed transactions, so that none of them starves.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
+from headrace.controller.store.rows.stream_row import StreamRow
 from headrace.controller.streams.stream import Stream
 from headrace.errors import (
     ClosedError,
@@ -33,12 +34,13 @@ from headrace.runtime.logs import logger
 from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.supervisor import Supervisor
 
-R = TypeVar("R")
 Run = Callable[[], Awaitable[Any]]
 
 _log = logger(__name__)
 
-REQUESTS_PER_STREAM_MAX: Final = 1000
+WAITING_PER_STREAM_MAX: Final = 1000
+_PAUSE_MIN_S: Final = 0.1
+_PAUSE_MAX_S: Final = 5.0
 _RETRY: Final = RetryPolicy(initial_s=0.05, multiplier=2.0, delay_max_s=10.0, attempts=1)
 _TRANSIENT: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
 
@@ -54,25 +56,21 @@ class EngineStatistics:
     failures: int
 
 
-class _Request(Generic[R]):
-    __slots__ = ("done", "name", "run")
-
-    def __init__(self, name: str, run: Callable[[], Awaitable[R]], done: asyncio.Future[R]) -> None:
-        self.name = name
-        self.run = run
-        self.done = done
-
-
 class _Worker:
     """What one stream has to do."""
 
-    __slots__ = ("next_kind", "requests", "stream", "woken")
+    __slots__ = ("next_kind", "stepped", "stream", "woken")
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.requests: deque[_Request[Any]] = deque()
         self.next_kind = 0
         self.woken = asyncio.Event()
+        self.stepped = asyncio.Event()
+        """Set, and replaced, after each attempt."""
+
+    def notify_step(self) -> None:
+        stepped, self.stepped = self.stepped, asyncio.Event()
+        stepped.set()
 
 
 class DurableWork(Protocol):
@@ -95,49 +93,58 @@ class WorkflowEngine:
         self._timeout_s = timeout_s
         self._supervisor = Supervisor("workflows")
         self._workers: dict[tuple[str, bytes], _Worker] = {}
-        self._stopped = False
+        self._stopped = asyncio.Event()
+        self._waiting: Counter[tuple[str, bytes]] = Counter()
+        """Calls by stream."""
         self._runs = 0
         self._retries = 0
         self._failures = 0
 
     async def stop(self) -> None:
         """Stop wherever the workflows are. The next start finishes them."""
-        self._stopped = True
+        self._stopped.set()
         await self._supervisor.stop()
         for worker in self._workers.values():
-            for request in worker.requests:
-                _fail(request, ClosedError("the controller is stopping"))
+            worker.notify_step()  # its task may have ended before it began
         self._workers.clear()
 
-    async def request(self, stream: Stream, name: str, run: Callable[[], Awaitable[R]]) -> R:
-        """Queue ``run``, which has the stream for itself when it is called, and wait until it is done.
+    async def wait(self, stream: Stream, what: str, is_over: Callable[[StreamRow], bool]) -> None:
+        """Wait until the stream's row fulfils ``is_over``.
 
-        Transient failures are retried; ``run`` must bear being called again.
+        While this engine works for the stream, the row is looked at after each step; otherwise it is read,
+        with growing pauses: another controller is at work.
 
         Raises:
             DeadlineExceededError: it takes too long; it goes on.
-            ThrottledError: too many requests wait for this stream.
-            RequestError: what ``run`` refuses.
+            NoSuchStreamError: the stream is gone.
+            ThrottledError: too many calls wait for this stream.
+            RequestError: what ``is_over`` raises.
         """
-        worker = self._worker(stream)
-        if len(worker.requests) >= REQUESTS_PER_STREAM_MAX:
-            raise ThrottledError(f"{len(worker.requests)} requests wait for stream {stream.full_name}")
-        request: _Request[R] = _Request(name, run, asyncio.get_running_loop().create_future())
-        worker.requests.append(request)
-        worker.woken.set()
+        key = (stream.full_name, stream.uid)
+        if self._waiting[key] >= WAITING_PER_STREAM_MAX:
+            raise ThrottledError(f"{self._waiting[key]} calls wait for stream {stream.full_name}")
+        self._waiting[key] += 1
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await asyncio.shield(request.done)
+                await self._watch(stream, is_over)
         except TimeoutError:
-            raise DeadlineExceededError(f"{name} of stream {stream.full_name} is still in progress") from None
+            raise DeadlineExceededError(f"{what} of stream {stream.full_name} is still in progress") from None
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key]
+
+    def is_busy(self, stream: Stream) -> bool:
+        """Whether there is work for the stream here, running or waiting."""
+        return (stream.full_name, stream.uid) in self._workers
 
     def wake(self, stream: Stream) -> None:
         """There may be durable work for the stream."""
-        if not self._stopped:
+        if not self._stopped.is_set():
             self._worker(stream).woken.set()
 
     def statistics(self) -> EngineStatistics:
-        waiting = sum(len(worker.requests) for worker in self._workers.values())
+        waiting = self._waiting.total()
         return EngineStatistics(len(self._workers), waiting, self._runs, self._retries, self._failures)
 
     # ---------------------------------------------------------------------------------- one stream
@@ -146,11 +153,31 @@ class WorkflowEngine:
         key = (stream.full_name, stream.uid)
         worker = self._workers.get(key)
         if worker is None:
-            if self._stopped:
+            if self._stopped.is_set():
                 raise ClosedError("the controller is stopping")
             worker = self._workers[key] = _Worker(stream)
             self._supervisor.spawn(stream.full_name, self._run_worker(key, worker))
         return worker
+
+    async def _watch(self, stream: Stream, is_over: Callable[[StreamRow], bool]) -> None:
+        pause_s = _PAUSE_MIN_S
+        while True:
+            if stream.gone:
+                raise NoSuchStreamError(f"stream {stream.full_name} does not exist")
+            if is_over(stream.row):
+                return
+            worker = self._workers.get((stream.full_name, stream.uid))
+            stepped = False
+            if worker is not None:
+                stepped = await _happens(worker.stepped, _PAUSE_MAX_S)
+            else:
+                await _happens(self._stopped, pause_s)
+                pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+            if self._stopped.is_set():
+                raise ClosedError("the controller is stopping")
+            if not stepped:
+                with contextlib.suppress(*_TRANSIENT):
+                    await stream.refresh()
 
     async def _run_worker(self, key: tuple[str, bytes], worker: _Worker) -> None:
         failures = 0
@@ -162,14 +189,14 @@ class WorkflowEngine:
                 if run is None:
                     return  # nothing is awaited from here on: what comes later starts a new task
                 failures = 0 if await self._attempt(worker, run) else failures + 1
+                worker.notify_step()
                 if failures:
                     self._retries += 1
                     delay_s = _RETRY.delay_s(failures, self._entropy.random())
                     await _wait(worker.woken, delay_s)
         finally:
-            del self._workers[key]
-            for request in worker.requests:
-                _fail(request, ClosedError("the controller is stopping"))
+            self._workers.pop(key, None)
+            worker.notify_step()
 
     async def _refresh(self, stream: Stream) -> None:
         """Another controller may have been at work; and what is known of the stream may be why it failed."""
@@ -179,19 +206,15 @@ class WorkflowEngine:
             _log.warning("stream could not be read again", stream=stream.full_name, error=str(error))
 
     def _choose(self, worker: _Worker) -> Run | None:
-        """Return the next thing to do; requests that fail for good are answered on the way."""
+        """Return the next thing to do."""
         stream, work = worker.stream, self.work
         assert work is not None
         if stream.gone:
-            while worker.requests:
-                _fail(
-                    worker.requests.popleft(), NoSuchStreamError(f"stream {stream.full_name} does not exist")
-                )
             return None
         started = work.started(stream)
         if started is not None:
             return started
-        kinds: list[Run | None] = [self._next_request(worker), *work.waiting(stream)]
+        kinds = work.waiting(stream)
         for offset in range(len(kinds)):
             kind = (worker.next_kind + offset) % len(kinds)
             run = kinds[kind]
@@ -199,29 +222,6 @@ class WorkflowEngine:
                 worker.next_kind = kind + 1
                 return run
         return None
-
-    def _next_request(self, worker: _Worker) -> Run | None:
-        if not worker.requests:
-            return None
-
-        async def run_first() -> None:
-            request = worker.requests[0]
-            try:
-                result = await request.run()
-            except _TRANSIENT:
-                raise
-            except Exception as error:  # noqa: BLE001 - it belongs to the caller
-                worker.requests.popleft()
-                if not isinstance(error, HeadraceError):
-                    self._failures += 1
-                    _log.error("workflow failed", stream=worker.stream.full_name, exc_info=error)
-                _fail(request, error)
-                return
-            worker.requests.popleft()
-            if not request.done.done():
-                request.done.set_result(result)
-
-        return run_first
 
     async def _attempt(self, worker: _Worker, run: Run) -> bool:
         """Run once; return False if it has to be tried again later."""
@@ -242,16 +242,16 @@ class WorkflowEngine:
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:
-    """Wait for the delay; a new request may end it early, but not at once."""
+    """Wait for the delay; new work may end it early, but not at once."""
     await asyncio.sleep(min(timeout_s, 0.05))
+    await _happens(event, max(0.0, timeout_s - 0.05))
+
+
+async def _happens(event: asyncio.Event, timeout_s: float) -> bool:
+    """Wait for ``event``; return whether it came in time."""
     try:
-        async with asyncio.timeout(max(0.0, timeout_s - 0.05)):
+        async with asyncio.timeout(timeout_s):
             await event.wait()
     except TimeoutError:
-        return
-
-
-def _fail(request: _Request[Any], error: Exception) -> None:
-    if not request.done.done():
-        request.done.set_exception(error)
-        request.done.exception()  # the caller may have stopped waiting
+        return False
+    return True

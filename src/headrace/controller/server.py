@@ -40,7 +40,7 @@ from headrace.controller.store.layout import (
 )
 from headrace.controller.store.rows.group_row import GroupState, decode_group
 from headrace.controller.store.rows.scope_row import ScopeState
-from headrace.controller.store.rows.stream_row import StreamRow, StreamState, decode_stream
+from headrace.controller.store.rows.stream_row import NO_WANTS, StreamRow, StreamState, decode_stream
 from headrace.controller.store.rows.table_row import TableState, decode_table
 from headrace.controller.streams.members import Member
 from headrace.controller.streams.scopes import Scope
@@ -101,10 +101,10 @@ class Controller:
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
         self._placement = placement or SingleHost(Endpoint(config.data_host, config.data_port))
-        self.streams = StreamRequests(self.context, self.transactions)
-        self.groups = ReaderGroups(self.context, self.transactions)
+        self.streams = StreamRequests(self.context)
+        self.groups = ReaderGroups(self.context)
         self._tables = KeyValueTables(self.context)
-        self._deletion = ScopeDeletion(self.context, self.transactions, self.groups, self._tables)
+        self._deletion = ScopeDeletion(self.context, self.groups, self._tables)
         self._cluster_calls = ClusterCalls(Endpoint(config.rpc_host, config.rpc_port))
         self.handlers: dict[str, Handler] = handlers_of(
             ScopeCalls(self.context, self._deletion),
@@ -240,7 +240,8 @@ def _is_transient(error: Exception) -> bool:
 
 def has_work(row: StreamRow) -> bool:
     """Whether a row says that something was begun and not finished."""
-    return row.deleting or row.scale is not None or row.state not in {StreamState.ACTIVE, StreamState.SEALED}
+    begun = row.deleting or row.state not in {StreamState.ACTIVE, StreamState.SEALED}
+    return begun or row.scale is not None or row.wants != NO_WANTS
 
 
 class GrpcServer(_GrpcServer):

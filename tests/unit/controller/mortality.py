@@ -3,7 +3,7 @@
 import asyncio
 import functools
 
-from headrace.controller.store.rows.stream_row import StreamState
+from headrace.controller.store.rows.stream_row import NO_WANTS, StreamState
 from headrace.controller.streams.cuts import segments_before
 from headrace.controller.workflows.abort_txn import shadow_segments
 from headrace.errors import (
@@ -231,6 +231,7 @@ async def _check_stream(world, controller, stream):
     assert row.state in {StreamState.ACTIVE, StreamState.SEALED}, row.state
     assert not row.deleting
     assert row.scale is None
+    assert row.wants == NO_WANTS
     history = await stream.history()
     history.check()
     gone = set() if row.truncation is None else segments_before(history, dict(row.truncation))

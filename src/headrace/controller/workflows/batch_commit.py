@@ -235,7 +235,7 @@ class BatchCommits:
         """Hand the transactions of a decided batch to the commit order, then say so."""
         while not await self._hand_over(stream, mark.txn_ids):
             pass  # another controller does it; each round has read the rows again
-        self._context.engine.wake(stream)
+        self._context.wake(stream)
         while True:
             view = await self._context.sinks.read(stream.uid, mark.sink)
             present = view.row.mark

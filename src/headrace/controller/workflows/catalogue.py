@@ -9,6 +9,7 @@ from headrace.controller.streams.stream import Stream
 from headrace.controller.workflows.commit_txn import commit_batch
 from headrace.controller.workflows.create_stream import finish_creation
 from headrace.controller.workflows.delete_stream import delete_stream
+from headrace.controller.workflows.intents import begin_wanted
 from headrace.controller.workflows.scale_stream import scale_stream
 from headrace.controller.workflows.seal_stream import seal_stream
 from headrace.controller.workflows.transactions import Transactions
@@ -44,11 +45,19 @@ class Catalogue:
                 return None
 
     def waiting(self, stream: Stream) -> list[Run | None]:
-        context = self._context
+        context, wants = self._context, stream.row.wants
         if stream.row.state is not StreamState.ACTIVE:
             return []
+        wanted = wants.update is not None or wants.truncate is not None or wants.seal
         commits = context.registry.known_committing(stream.uid)
         return [
+            (lambda: self._begin_wanted(stream)) if wanted else None,
             (lambda: scale_stream(context, stream)) if stream.row.scale is not None else None,
             (lambda: commit_batch(context, stream)) if commits else None,
         ]
+
+    async def _begin_wanted(self, stream: Stream) -> None:
+        await stream.update(begin_wanted)
+        run = self.started(stream)
+        if run is not None:
+            await run()

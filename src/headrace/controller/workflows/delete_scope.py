@@ -11,8 +11,8 @@ import contextlib
 
 from headrace.controller.context import ControllerContext
 from headrace.controller.workflows.key_value_tables import KeyValueTables
-from headrace.controller.workflows.reader_groups import ReaderGroups, delete_whole_stream
-from headrace.controller.workflows.transactions import Transactions
+from headrace.controller.workflows.reader_groups import ReaderGroups
+from headrace.controller.workflows.stream_requests import delete_whole_stream
 from headrace.errors import (
     InvalidArgumentError,
     NoSuchKeyValueTableError,
@@ -28,15 +28,8 @@ _PAGE_ROWS = 100
 class ScopeDeletion:
     """Deletes scopes recursively; several at once do no harm. Used on the controller's loop."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        transactions: Transactions,
-        groups: ReaderGroups,
-        tables: KeyValueTables,
-    ) -> None:
+    def __init__(self, context: ControllerContext, groups: ReaderGroups, tables: KeyValueTables) -> None:
         self._context = context
-        self._transactions = transactions
         self._groups = groups
         self._tables = tables
 
@@ -76,7 +69,7 @@ class ScopeDeletion:
         while streams := (await self._context.directory.page(scope, b"", _PAGE_ROWS))[0]:
             # Streams of watermarks go with their owners; one whose owner is gone goes by itself.
             for name, _ in sorted(streams, key=lambda each: each[0].startswith("_")):
-                await delete_whole_stream(self._context, self._transactions, scope, name)
+                await delete_whole_stream(self._context, scope, name)
 
     async def _delete_tables(self, scope: str) -> None:
         while members := (await self._tables.rows.page(scope, b"", _PAGE_ROWS))[0]:

@@ -23,7 +23,7 @@ from headrace.controller.store.layout import (
     sink_names_key,
     subscribers_key,
 )
-from headrace.controller.store.rows.stream_row import StreamRow, StreamState
+from headrace.controller.store.rows.stream_row import NO_WANTS, StreamRow, StreamState
 from headrace.controller.streams.cuts import segments_before
 from headrace.controller.streams.stream import Stream
 from headrace.errors import MetadataConflictError, NoSuchStreamError, NoSuchTableError, StreamNotSealedError
@@ -62,7 +62,14 @@ def begin_delete_mark(row: StreamRow) -> StreamRow:
     if row.deleting:
         return row
     return replace(
-        row, state=StreamState.SEALED, scale=None, commit=None, truncating=None, updating=None, deleting=True
+        row,
+        state=StreamState.SEALED,
+        scale=None,
+        commit=None,
+        truncating=None,
+        updating=None,
+        deleting=True,
+        wants=NO_WANTS,
     )
 
 

@@ -24,16 +24,12 @@ from headrace.controller.store.rows.group_row import (
 from headrace.controller.streams.members import NEW, Member, Members
 from headrace.controller.streams.subscribers import Subscribers
 from headrace.controller.workflows.create_stream import finish_creation, new_stream_row
-from headrace.controller.workflows.delete_stream import delete_stream
-from headrace.controller.workflows.seal_stream import seal_stream
-from headrace.controller.workflows.transactions import Transactions
+from headrace.controller.workflows.stream_requests import delete_whole_stream
 from headrace.errors import (
     MetadataConflictError,
     NoSuchReaderGroupError,
-    NoSuchStreamError,
     PreconditionError,
     StreamBusyError,
-    StreamNotSealedError,
     UnknownOutcomeError,
 )
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name
@@ -48,9 +44,8 @@ Group = Member[GroupRow]
 class ReaderGroups:
     """What one may do with reader groups. Used on the controller's loop."""
 
-    def __init__(self, context: ControllerContext, transactions: Transactions) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._transactions = transactions
         self.subscribers = Subscribers(context.store)
         self.rows: Members[GroupRow] = Members(
             context.store, context.scopes, READER_GROUP, encode_group, decode_group
@@ -178,9 +173,7 @@ class ReaderGroups:
         if group.row.updating is not None:
             streams |= group.row.updating.subscriptions()
         await self._unsubscribe(group, streams)
-        await delete_whole_stream(
-            self._context, self._transactions, group.scope.name, READER_GROUP_PREFIX + group.name
-        )
+        await delete_whole_stream(self._context, group.scope.name, READER_GROUP_PREFIX + group.name)
         await self.rows.remove(group)
 
     async def _finish(self, group: Group, row: GroupRow) -> None:
@@ -204,19 +197,3 @@ class ReaderGroups:
             stream = await self._context.directory.find(scope, name)
             if stream is not None:
                 await self.subscribers.remove(stream, f"{group.scope.name}/{group.name}")
-
-
-async def delete_whole_stream(
-    context: ControllerContext, transactions: Transactions, scope: str, name: str
-) -> None:
-    """Seal and delete a stream, if it exists."""
-    stream = await context.directory.find(scope, name)
-    if stream is None:
-        return
-    try:
-        await context.engine.request(stream, "seal", lambda: seal_stream(context, transactions, stream))
-        await context.engine.request(stream, "delete", lambda: delete_stream(context, stream))
-    except NoSuchStreamError:
-        return
-    except StreamNotSealedError as error:
-        raise StreamBusyError(str(error)) from None

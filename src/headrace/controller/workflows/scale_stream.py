@@ -51,7 +51,7 @@ async def request_scale(
         if was_last_scale(active, before, sealed, ranges):
             return active.epoch - 1, created_in(active)
         raise
-    context.engine.wake(stream)
+    context.wake(stream)
     assert row.scale is not None
     return row.scale.base_epoch, created_in(scaled_epoch(row.epoch, row.scale))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.controller.context import ControllerContext
-from headrace.controller.store.rows.stream_row import StreamRow, StreamState
+from headrace.controller.store.rows.stream_row import NO_WANTS, StreamRow, StreamState, Wants
 from headrace.controller.streams.stream import Stream
 from headrace.controller.workflows.commit_txn import commit_batch
 from headrace.controller.workflows.transactions import Transactions
@@ -29,13 +29,15 @@ async def seal_stream(context: ControllerContext, transactions: Transactions, st
 
 
 def begin_seal(row: StreamRow) -> StreamRow:
-    """ACTIVE -> SEALING. A scale that waits will never happen."""
+    """ACTIVE -> SEALING. Changes that wait will never happen."""
     if row.state is not StreamState.ACTIVE:
         return row
-    return replace(row, state=StreamState.SEALING, scale=None)
+    wants = Wants(delete=row.wants.delete)
+    return replace(row, state=StreamState.SEALING, scale=None, wants=wants)
 
 
 def finish_seal(row: StreamRow) -> StreamRow:
+    """SEALING -> SEALED; a deletion that waited for it begins."""
     if row.state is not StreamState.SEALING:
         return row
-    return replace(row, state=StreamState.SEALED)
+    return replace(row, state=StreamState.SEALED, deleting=row.wants.delete, wants=NO_WANTS)

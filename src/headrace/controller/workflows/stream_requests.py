@@ -1,66 +1,124 @@
-"""What one may ask of a stream as a whole, through whichever interface: each waits for its
-workflow.
+"""What one may ask of a stream as a whole, through whichever interface.
+
+A request that is accepted is in the stream's row before anything else is done: whatever happens to this
+controller, it is carried out by the owner of the stream's bucket. The caller waits until the row says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from headrace.controller.context import ControllerContext
-from headrace.controller.streams.stream import Stream, sorted_cut
+from headrace.controller.store.rows.stream_row import StreamRow, StreamState
+from headrace.controller.streams.stream import Stream, Transition, sorted_cut
+from headrace.controller.workflows import intents
 from headrace.controller.workflows.create_stream import create_stream
-from headrace.controller.workflows.delete_stream import delete_stream
-from headrace.controller.workflows.seal_stream import seal_stream
-from headrace.controller.workflows.transactions import Transactions
-from headrace.controller.workflows.truncate_stream import truncate_stream
-from headrace.controller.workflows.update_stream import update_stream
-from headrace.errors import StreamBusyError
+from headrace.controller.workflows.truncate_stream import check_truncation
+from headrace.errors import NoSuchStreamError, StreamBusyError, StreamNotSealedError
 from headrace.model.policies import StreamConfiguration
 
 
 class StreamRequests:
-    """Hands requests to the engine. Raises what the workflows raise, and NoSuchStreamError."""
+    """Every call but ``create`` raises NoSuchStreamError, StreamBusyError while the stream is being created,
+    ThrottledError if too many calls wait for the stream, and DeadlineExceededError if it takes too long: it
+    goes on.
+    """
 
-    def __init__(self, context: ControllerContext, transactions: Transactions) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._transactions = transactions
 
     async def create(self, scope: str, name: str, config: StreamConfiguration) -> None:
         """See ``create_stream.create_stream``."""
         await create_stream(self._context, scope, name, config)
 
     async def update(self, scope: str, name: str, config: StreamConfiguration) -> None:
-        """See ``update_stream.update_stream``; another active update raises StreamBusyError."""
+        """Replace the configuration; nothing happens if it is the same.
+
+        Raises:
+            StreamSealedError: the stream is sealed, or was before the update could begin.
+            StreamBusyError: another update waits or runs.
+        """
         stream = await self._complete(scope, name)
-        if stream.row.updating is not None and stream.row.updating != config:
-            raise StreamBusyError(f"another update of {stream.full_name} is in progress")
-        await self._context.engine.request(
-            stream, "update", lambda: update_stream(self._context, stream, config)
-        )
+        await self._accept(stream, intents.accept_update(config, wait=self._is_busy(stream)))
+        await self._wait(stream, "update", lambda row: intents.update_is_over(row, config))
 
     async def truncate(self, scope: str, name: str, cut: Mapping[int, int]) -> None:
-        """See ``truncate_stream.truncate_stream``; another active truncation raises StreamBusyError."""
-        stream = await self._complete(scope, name)
-        if stream.row.truncating is not None and stream.row.truncating != sorted_cut(cut):
-            raise StreamBusyError(f"another truncation of {stream.full_name} is in progress")
-        await self._context.engine.request(
-            stream, "truncate", lambda: truncate_stream(self._context, stream, cut)
-        )
+        """Truncate the stream at ``cut``; nothing happens if it begins there already.
+
+        Raises:
+            StreamSealedError: the stream is sealed, or was before the truncation could begin.
+            StreamBusyError: another truncation waits or runs.
+            InvalidArgumentError: see ``check_truncation``. Nothing was changed.
+        """
+        stream, wanted = await self._complete(scope, name), sorted_cut(cut)
+        while True:
+            head = stream.row.truncation
+            # What needs no look at segments is refused first; the row may be another one after the look.
+            intents.accept_truncate(wanted, head, wait=True)(stream.row)
+            if wanted not in {head, stream.row.truncating, stream.row.wants.truncate}:
+                await check_truncation(self._context, stream, cut, head)
+            accept = intents.accept_truncate(wanted, head, wait=self._is_busy(stream))
+            row = await self._accept(stream, accept)
+            if row.truncation == head or wanted in {row.truncation, row.truncating, row.wants.truncate}:
+                break
+        await self._wait(stream, "truncation", lambda row: intents.truncation_is_over(row, wanted))
 
     async def seal(self, scope: str, name: str) -> None:
-        """See ``seal_stream.seal_stream``."""
+        """Seal the stream; one that is sealed stays as it is."""
         stream = await self._complete(scope, name)
-        await self._context.engine.request(
-            stream, "seal", lambda: seal_stream(self._context, self._transactions, stream)
-        )
+        await self._accept(stream, intents.accept_seal(wait=self._is_busy(stream)))
+        try:
+            await self._wait(stream, "seal", intents.seal_is_over)
+        except NoSuchStreamError:
+            return  # it was sealed, and deleted at once
 
     async def delete(self, scope: str, name: str) -> None:
-        """See ``delete_stream.delete_stream``."""
+        """Delete a stream that is sealed, is being sealed, or was never complete.
+
+        Raises:
+            StreamNotSealedError: it is none of these; nothing changed.
+        """
         stream = await self._context.directory.get(scope, name)
-        await self._context.engine.request(stream, "delete", lambda: delete_stream(self._context, stream))
+        await self._accept(stream, intents.accept_delete)
+        try:
+            await self._wait(stream, "deletion", lambda _: False)
+        except NoSuchStreamError:
+            return
+
+    # ---------------------------------------------------------------------------------- inside
 
     async def _complete(self, scope: str, name: str) -> Stream:
         """Return a stream that is not being created any more."""
         stream = await self._context.directory.get(scope, name)
         stream.check_readable()
         return stream
+
+    def _is_busy(self, stream: Stream) -> bool:
+        """Whether work of the stream alternates here already: what begins at once would overtake it."""
+        return self._context.engine.is_busy(stream)
+
+    async def _accept(self, stream: Stream, accept: Transition) -> StreamRow:
+        try:
+            return await stream.update(accept)
+        except StreamBusyError as error:
+            raise StreamBusyError(f"stream {stream.full_name}: {error}") from None
+
+    async def _wait(self, stream: Stream, what: str, is_over: Callable[[StreamRow], bool]) -> None:
+        if is_over(stream.row):
+            return
+        self._context.wake(stream)
+        await self._context.engine.wait(stream, what, is_over)
+
+
+async def delete_whole_stream(context: ControllerContext, scope: str, name: str) -> None:
+    """Seal and delete a stream, if it exists."""
+    requests = StreamRequests(context)
+    try:
+        stream = await context.directory.get(scope, name)
+        if stream.row.state is not StreamState.CREATING:
+            await requests.seal(scope, name)
+        await requests.delete(scope, name)
+    except NoSuchStreamError:
+        return
+    except StreamNotSealedError as error:
+        raise StreamBusyError(str(error)) from None

@@ -171,7 +171,7 @@ class Transactions:
                 raise NoSuchTransactionError(f"transaction {txn_id:032x} was aborted")
             row = txn_state.commit(txn.row, writer, commit_time)
             if row is txn.row or await self._context.registry.write(txn, row):
-                self._context.engine.wake(stream)
+                self._context.wake(stream)
                 return
         if not await self._context.outcomes.find(stream.uid, txn_id):
             raise NoSuchTransactionError(f"transaction {txn_id:032x} is unknown or was aborted")
@@ -379,7 +379,7 @@ class Transactions:
             case TxnState.OPEN | TxnState.PREPARED:
                 self._arm(txn)
             case TxnState.COMMITTING:
-                self._context.engine.wake(stream)
+                self._context.wake(stream)
             case TxnState.ABORTING:
                 self._carry_out_abort(stream, txn)
 

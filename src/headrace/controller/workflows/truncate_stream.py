@@ -16,31 +16,27 @@ from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.cuts import check_cut, relate, segments_before
 from headrace.controller.streams.stream import Stream, Transition, sorted_cut
-from headrace.errors import InvalidArgumentError, NoSuchSegmentError, StreamBusyError, StreamSealedError
+from headrace.errors import InvalidArgumentError, NoSuchSegmentError, StreamBusyError
 from headrace.model.stream_cut import Relation
 
 
-async def truncate_stream(context: ControllerContext, stream: Stream, cut: Mapping[int, int]) -> None:
-    """Truncate ``stream`` at ``cut``; nothing happens if it begins there already.
+async def check_truncation(
+    context: ControllerContext,
+    stream: Stream,
+    cut: Mapping[int, int],
+    head: tuple[tuple[int, int], ...] | None,
+) -> None:
+    """Check that ``stream``, truncated at ``head`` so far, can be truncated at ``cut``.
 
     Raises:
-        StreamSealedError: the stream is sealed.
-        InvalidArgumentError: the cut is not valid, lies before the present head, or an offset is beyond
-        the end of
-            its segment. Nothing was changed.
+        InvalidArgumentError: the cut is not valid, lies before the head, or an offset is beyond the end of
+            its segment.
     """
-    if stream.row.state in {StreamState.SEALING, StreamState.SEALED}:
-        raise StreamSealedError(f"stream {stream.full_name} is sealed: it is not truncated any more")
-    if stream.row.truncation == sorted_cut(cut):
-        return
     history = await stream.history()
     check_cut(history, cut)
-    head = stream.row.truncation
     if head is not None and relate(history, cut, dict(head)) is not Relation.EQUAL_OR_AFTER:
         raise InvalidArgumentError(f"the cut lies in front of the head of stream {stream.full_name}")
     await _check_offsets(context, stream, cut)
-    await stream.update(begin_truncate(cut))
-    await resume_truncate(context, stream)
 
 
 async def resume_truncate(context: ControllerContext, stream: Stream) -> None:

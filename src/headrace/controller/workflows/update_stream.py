@@ -20,18 +20,8 @@ from headrace.controller.store.layout import RETENTION
 from headrace.controller.store.rows.stream_row import ScalePhase, StreamRow, StreamState
 from headrace.controller.streams.stream import Stream, Transition
 from headrace.controller.workflows.scale_stream import scale_stream
-from headrace.errors import StreamBusyError, StreamSealedError
+from headrace.errors import StreamBusyError
 from headrace.model.policies import RetentionKind, StreamConfiguration
-
-
-async def update_stream(context: ControllerContext, stream: Stream, config: StreamConfiguration) -> None:
-    """Give ``stream`` another configuration; nothing happens if it is the same.
-
-    Raises:
-        StreamSealedError: the stream is sealed.
-    """
-    await stream.update(begin_update(config))
-    await resume_update(context, stream)
 
 
 async def resume_update(context: ControllerContext, stream: Stream) -> None:
@@ -54,8 +44,6 @@ def begin_update(config: StreamConfiguration) -> Transition:
     """ACTIVE -> UPDATING."""
 
     def transition(row: StreamRow) -> StreamRow:
-        if row.state in {StreamState.SEALING, StreamState.SEALED}:
-            raise StreamSealedError("the stream is sealed: its configuration is not changed any more")
         if row.updating == config:
             return row
         if row.state is not StreamState.ACTIVE:

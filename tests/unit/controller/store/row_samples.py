@@ -79,6 +79,15 @@ TRUNCATING_STREAM = stream_row.StreamRow(
     epoch=EPOCH,
     truncating=((0, 5), ((1 << 32) + 2, 9)),
 )
+WANTING_STREAM = stream_row.StreamRow(
+    uid=UID,
+    created_ms=TIME_MS,
+    state=stream_row.StreamState.COMMITTING_TXN,
+    config=StreamConfiguration(),
+    epoch=EPOCH,
+    commit=stream_row.CommitBatch(1, (TXN,)),
+    wants=stream_row.Wants(CONFIG, ((0, 5), ((1 << 32) + 2, 9)), seal=True, delete=True),
+)
 GROUP_CONFIG = group_row.GroupConfig(
     refresh_ms=3000,
     checkpoint_interval_ms=-1,
@@ -98,6 +107,7 @@ SAMPLES = {
     "stream-plain": (PLAIN_STREAM, stream_row.encode_stream, stream_row.decode_stream),
     "stream-updating": (UPDATING_STREAM, stream_row.encode_stream, stream_row.decode_stream),
     "stream-truncating": (TRUNCATING_STREAM, stream_row.encode_stream, stream_row.decode_stream),
+    "stream-wanting": (WANTING_STREAM, stream_row.encode_stream, stream_row.decode_stream),
     "epoch": (EPOCH, epoch_row.encode_epoch, epoch_row.decode_epoch),
     "sealed": (sealed_row.SealedRow(3, 1 << 40), sealed_row.encode_sealed, sealed_row.decode_sealed),
     "sealed-unmeasured": (sealed_row.SealedRow(3), sealed_row.encode_sealed, sealed_row.decode_sealed),

@@ -3,9 +3,13 @@
 And every single effect is refused once, or loses its reply, while the controller lives on.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from headrace.controller.workflows import intents
 from headrace.limits import INT64_MIN
+from headrace.model.policies import ScalingPolicy
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.api.test_reader_group_calls import ID
@@ -204,6 +208,59 @@ async def test_update_with_a_rescale(deaths):
         assert list(config.tags.tag) == ["x"]
 
     assert await deaths.run(prepare, act, act, check) >= 10
+
+
+async def accept_all(deaths, controller, *more):
+    """Have an update, a truncation and a seal wait in the stream's row, with nobody at work on them."""
+    await make_stream(controller, 2)
+    txn = await begin(controller, deaths.world, b"<x>")
+    for segment in ("s/t/0.#epoch.0", "s/t/1.#epoch.0"):
+        deaths.world.segments.write(segment, b"0123456789")
+    stream = await controller.context.directory.get("s", "t")
+    config = replace(stream.row.config, scaling=ScalingPolicy(segments_min=3), tags=frozenset({"x"}))
+    for accept in (
+        intents.accept_update(config, wait=True),
+        intents.accept_truncate(((0, 3), (1, 2)), None, wait=True),
+        intents.accept_seal(wait=True),
+        *more,
+    ):
+        await stream.update(accept)
+    return txn
+
+
+@simulated
+async def test_requests_that_wait_are_carried_out_without_anybody_asking_again(deaths):
+
+    async def act(controller, _):
+        controller.context.wake(await controller.context.directory.get("s", "t"))
+
+    async def check(world, controller, txn):
+        stream = await controller.context.directory.get("s", "t")
+        assert stream.row.state.name == "SEALED"
+        assert stream.row.config.tags == {"x"}
+        assert len(stream.row.epoch.segments) == 3
+        assert stream.row.truncation == ((0, 3), (1, 2))
+        assert world.segments.segments["s/t/0.#epoch.0"].start_offset == 3
+        state = await call(controller, "check_transaction_state", request_of(txn))
+        assert state.state == pb.TxnState.ABORTED
+
+    assert await deaths.run(lambda c: accept_all(deaths, c), act, nothing, check) >= 12
+
+
+@simulated
+async def test_a_deletion_that_waits_for_a_seal_that_waits(deaths):
+
+    async def act(controller, _):
+        controller.context.wake(await controller.context.directory.get("s", "t"))
+
+    async def check(world, controller, txn):
+        assert not (await call(controller, "check_stream_exists", info())).exists
+        assert not [name for name in world.segments.segments if name.startswith("s/")]
+
+    def prepare(controller):
+        return accept_all(deaths, controller, intents.accept_delete)
+
+    assert await deaths.run(prepare, act, nothing, check) >= 15
 
 
 async def prepare_three(deaths, controller):

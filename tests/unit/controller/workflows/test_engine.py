@@ -16,30 +16,47 @@ from headrace.testing.simulation import simulate
 
 
 class FakeStream:
-    """All an engine asks of a stream."""
+    """All an engine asks of a stream: ``row`` counts how much of its work is done."""
 
     def __init__(self, name="s/t"):
         self.full_name = name
         self.uid = name.encode()
         self.gone = False
-        self.refreshed = 0
+        self.row = 0
+        self.elsewhere = None
+        self.reads = []
 
     async def refresh(self):
-        self.refreshed += 1
+        self.reads.append(asyncio.get_running_loop().time())
+        if self.elsewhere is not None:
+            self.row = self.elsewhere
 
 
 class FakeWork:
-    """Durable work as a test lays it out."""
+    """Durable work as a test lays it out: functions from stream to what is to be run, or None."""
 
     def __init__(self):
-        self.first = None
+        self.first = lambda stream: None
         self.kinds = []
 
     def started(self, stream):
-        return self.first
+        return self.first(stream)
 
     def waiting(self, stream):
-        return self.kinds
+        return [kind(stream) for kind in self.kinds]
+
+
+def until(count, step):
+    """Run ``step`` until the row of the stream counts ``count``."""
+
+    def choose(stream):
+        async def run():
+            await step(stream)
+            stream.row += 1
+
+        return run if stream.row < count else None
+
+    return choose
 
 
 def in_virtual_time(scenario):
@@ -54,51 +71,95 @@ def in_virtual_time(scenario):
     simulate(1, main)
 
 
-def test_requests_of_one_stream_run_one_at_a_time_and_of_two_at_once():
+def now():
+    return asyncio.get_running_loop().time()
+
+
+async def a_second(stream):
+    await asyncio.sleep(1)
+
+
+async def forever(stream):
+    await asyncio.Event().wait()
+
+
+def test_work_of_one_stream_runs_one_at_a_time_and_of_two_at_once():
     async def scenario(engine, work):
         running, most = {}, {}
 
-        async def run(name):
+        async def step(stream):
+            name = stream.full_name
             running[name] = running.get(name, 0) + 1
             most[name] = max(most.get(name, 0), running[name])
             await asyncio.sleep(1)
             running[name] -= 1
-            return name
 
-        start = asyncio.get_running_loop().time()
-        one, other = FakeStream("s/one"), FakeStream("s/other")
-        results = await asyncio.gather(
-            *(
-                engine.request(stream, "x", lambda stream=stream: run(stream.full_name))
-                for stream in (one, other, one, other, one)
-            )
-        )
-        assert results == ["s/one", "s/other", "s/one", "s/other", "s/one"]
+        work.kinds = [until(3, step)]
+        start, streams = now(), [FakeStream("s/one"), FakeStream("s/other")]
+        for stream in (*streams, *streams):
+            engine.wake(stream)
+        assert all(engine.is_busy(stream) for stream in streams)
+        await asyncio.gather(*(engine.wait(stream, "x", lambda row: row == 3) for stream in streams))
         assert most == {"s/one": 1, "s/other": 1}
-        assert asyncio.get_running_loop().time() - start == pytest.approx(3)
+        assert now() - start == pytest.approx(3)
+        await asyncio.sleep(0.1)
         assert engine.statistics().streams_busy == 0
 
     in_virtual_time(scenario)
 
 
-def test_transient_failures_are_tried_again_and_refusals_are_not():
+def test_a_call_is_answered_by_the_row_as_soon_as_a_step_ends():
     async def scenario(engine, work):
-        stream = FakeStream()
-        attempts = []
+        stream, start = FakeStream(), now()
+        work.kinds = [until(3, a_second)]
+        engine.wake(stream)
+        await engine.wait(stream, "x", lambda row: row >= 2)
+        assert now() - start == pytest.approx(2)
 
-        async def fails_twice():
+        def refuses(row):
+            if row == 3:
+                raise StreamSealedError("sealed")
+            return False
+
+        with pytest.raises(StreamSealedError):
+            await engine.wait(stream, "x", refuses)
+        assert now() - start == pytest.approx(3)
+
+    in_virtual_time(scenario)
+
+
+def test_work_of_another_controller_is_awaited_with_growing_pauses():
+    async def scenario(engine, work):
+        stream, start = FakeStream(), now()
+
+        async def elsewhere():
+            await asyncio.sleep(60)
+            stream.elsewhere = 1
+
+        done = asyncio.ensure_future(elsewhere())
+        await engine.wait(stream, "x", lambda row: row == 1)
+        await done
+        assert 60 <= now() - start <= 65
+        assert stream.reads[0] - start == pytest.approx(0.1)
+        assert len(stream.reads) < 25
+
+    in_virtual_time(scenario)
+
+
+def test_transient_failures_are_tried_again():
+    async def scenario(engine, work):
+        stream, attempts = FakeStream(), []
+
+        async def fails_twice(stream):
             attempts.append(1)
             if len(attempts) < 3:
                 raise ContainerOfflineError("moving")
-            return "done"
 
-        async def refuses():
-            raise StreamSealedError("sealed")
-
-        assert await engine.request(stream, "x", fails_twice) == "done"
-        assert stream.refreshed >= 2
-        with pytest.raises(StreamSealedError):
-            await engine.request(stream, "x", refuses)
+        work.kinds = [until(1, fails_twice)]
+        engine.wake(stream)
+        await engine.wait(stream, "x", lambda row: row == 1)
+        assert len(attempts) == 3
+        assert engine.statistics().retries == 2
 
     in_virtual_time(scenario)
 
@@ -106,16 +167,16 @@ def test_transient_failures_are_tried_again_and_refusals_are_not():
 def test_a_call_gives_up_after_its_time_and_the_workflow_goes_on():
     async def scenario(engine, work):
         stream = FakeStream()
-        done = []
 
-        async def slow():
+        async def slow(stream):
             await asyncio.sleep(200)
-            done.append(1)
 
+        work.kinds = [until(1, slow)]
+        engine.wake(stream)
         with pytest.raises(DeadlineExceededError):
-            await engine.request(stream, "x", slow)
+            await engine.wait(stream, "x", lambda row: row == 1)
         await asyncio.sleep(100)
-        assert done == [1]
+        assert stream.row == 1
 
     in_virtual_time(scenario)
 
@@ -132,27 +193,14 @@ def test_what_was_started_goes_first_and_then_kinds_take_turns():
                 left[0] -= 1
                 await asyncio.sleep(0.001)
 
-            return lambda: run if left[0] > 0 else None
+            return lambda stream: run if left[0] > 0 else None
 
-        started, commits = step("started", 1), step("commit", 3)
-        work.started = lambda stream: started()
-        work.waiting = lambda stream: [commits()]
-        stream = FakeStream()
-
-        async def request(name):
-            order.append(name)
-            await asyncio.sleep(0.001)
-
-        engine.wake(stream)
-        await asyncio.gather(
-            *(engine.request(stream, f"r{n}", lambda n=n: request(f"r{n}")) for n in range(3))
-        )
+        work.first = step("started", 1)
+        work.kinds = [step("request", 3), step("scale", 1), step("commit", 3)]
+        engine.wake(FakeStream())
         await asyncio.sleep(1)
         assert engine.statistics().streams_busy == 0
-        assert order[0] == "started"
-        assert sorted(order[1:]) == ["commit"] * 3 + ["r0", "r1", "r2"]
-        kinds = [each[0] for each in order[1:]]
-        assert kinds == ["r", "c"] * 3
+        assert order == ["started", "request", "scale", "commit", "request", "commit", "request", "commit"]
 
     in_virtual_time(scenario)
 
@@ -161,54 +209,52 @@ def test_a_stream_that_is_gone_answers_those_who_wait_for_it():
     async def scenario(engine, work):
         stream = FakeStream()
 
-        async def delete():
+        async def delete(stream):
             await asyncio.sleep(1)
             stream.gone = True
 
-        async def never():
-            raise AssertionError("the stream is gone")
-
-        outcomes = await asyncio.gather(
-            engine.request(stream, "delete", delete),
-            engine.request(stream, "x", never),
-            return_exceptions=True,
-        )
-        assert outcomes[0] is None
-        assert isinstance(outcomes[1], NoSuchStreamError)
+        work.first = until(10, delete)
+        engine.wake(stream)
+        with pytest.raises(NoSuchStreamError):
+            await engine.wait(stream, "deletion", lambda row: False)
+        assert stream.row == 1
 
     in_virtual_time(scenario)
 
 
-def test_requests_are_bounded_and_stopping_answers_them():
+def test_calls_that_wait_are_bounded_and_stopping_answers_them():
     async def scenario(engine, work):
         stream = FakeStream()
-
-        async def forever():
-            await asyncio.Event().wait()
-
-        waiting = [asyncio.ensure_future(engine.request(stream, "x", forever)) for _ in range(1001)]
+        work.kinds = [until(1, forever)]
+        engine.wake(stream)
+        never = lambda row: False  # noqa: E731
+        waiting = [asyncio.ensure_future(engine.wait(stream, "x", never)) for _ in range(1001)]
+        waiting.append(asyncio.ensure_future(engine.wait(FakeStream("s/elsewhere"), "x", never)))
         await asyncio.sleep(1)
+        assert engine.statistics().requests_waiting == 1001
         await engine.stop()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert sum(isinstance(outcome, ThrottledError) for outcome in outcomes) == 1
-        assert sum(isinstance(outcome, ClosedError) for outcome in outcomes) == 1000
-        with pytest.raises(ClosedError):
-            await engine.request(FakeStream("s/other"), "x", forever)
+        assert sum(isinstance(outcome, ClosedError) for outcome in outcomes) == 1001
+        assert engine.statistics().requests_waiting == 0
+        engine.wake(FakeStream("s/other"))
+        assert engine.statistics().streams_busy == 0
 
     in_virtual_time(scenario)
 
 
 def test_a_bug_in_one_stream_does_not_end_the_work_of_others():
     async def scenario(engine, work):
-        async def bug():
-            raise KeyError("oops")
+        async def bug(stream):
+            if stream.full_name == "s/one":
+                raise KeyError("oops")
 
-        async def fine():
-            return 1
-
-        with pytest.raises(KeyError):
-            await engine.request(FakeStream("s/one"), "x", bug)
-        assert await engine.request(FakeStream("s/other"), "x", fine) == 1
+        work.kinds = [until(1, bug)]
+        one, other = FakeStream("s/one"), FakeStream("s/other")
+        engine.wake(one)
+        engine.wake(other)
+        await engine.wait(other, "x", lambda row: row == 1)
         assert engine.statistics().failures == 1
+        assert one.row == 0
 
     in_virtual_time(scenario)

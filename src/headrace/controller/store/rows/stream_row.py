@@ -1,7 +1,8 @@
 """The row that decides about one stream: configuration, state, active epoch, and active workflows.
 
 A workflow records what it is doing here before it does it, so that any controller can finish it. At most
-one of them is *started* at a time, as the state says; a scale may wait here until the stream is free.
+one of them is *started* at a time, as the state says; a scale and *wants* may wait here until the stream is
+free.
 
 Source: ``docs/formats/controller-rows.md``, "S: stream".
 """
@@ -20,7 +21,8 @@ from headrace.model.key_space import KeyRange
 from headrace.model.policies import StreamConfiguration
 
 KIND: Final = b"S"
-VERSION: Final = 1
+VERSION: Final = 2
+"""Version 1 had no wants; it is still read."""
 UID_BYTES: Final = 16
 
 
@@ -82,6 +84,20 @@ class CommitBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Wants:
+    """What was accepted while the stream was busy, at most one of each kind; begun when it is free."""
+
+    update: StreamConfiguration | None = None
+    truncate: tuple[tuple[int, int], ...] | None = None
+    seal: bool = False
+    delete: bool = False
+    """Once the stream is sealed, which is wanted or happening."""
+
+
+NO_WANTS: Final = Wants()
+
+
+@dataclass(frozen=True, slots=True)
 class StreamRow:
     """``uid`` distinguishes this stream from earlier ones of the same name.
 
@@ -100,6 +116,7 @@ class StreamRow:
     truncating: tuple[tuple[int, int], ...] | None = None
     updating: StreamConfiguration | None = None
     deleting: bool = False
+    wants: Wants = NO_WANTS
 
     def check(self) -> None:
         """Assert what must hold between the fields at every moment."""
@@ -116,6 +133,9 @@ class StreamRow:
             assert self.scale is not None
             assert self.scale.phase is not ScalePhase.WAITING
         assert not self.deleting or busy in {StreamState.SEALED, StreamState.CREATING}
+        if busy in {StreamState.CREATING, StreamState.SEALING, StreamState.SEALED}:
+            assert self.wants == NO_WANTS or self.wants == Wants(delete=True)
+        assert not self.wants.delete or self.wants.seal or busy is StreamState.SEALING
 
 
 def encode_stream(row: StreamRow) -> bytes:
@@ -133,12 +153,13 @@ def encode_stream(row: StreamRow) -> bytes:
     if row.updating is not None:
         write_configuration(writer, row.updating)
     writer.flag(row.deleting)
+    _write_wants(writer, row.wants)
     return writer.to_bytes()
 
 
 def decode_stream(data: bytes) -> StreamRow:
     """Raises DataCorruptionError."""
-    reader = FieldReader(data, KIND, (VERSION,))
+    reader = FieldReader(data, KIND, (1, VERSION))
     try:
         row = StreamRow(
             uid=reader.fixed(UID_BYTES),
@@ -152,6 +173,7 @@ def decode_stream(data: bytes) -> StreamRow:
             truncating=_read_cut(reader),
             updating=read_configuration(reader) if reader.flag() else None,
             deleting=reader.flag(),
+            wants=NO_WANTS if reader.version == 1 else _read_wants(reader),
         )
     except (ValueError, InvalidArgumentError) as error:
         raise DataCorruptionError(f"a stream row holds {error}") from None
@@ -220,3 +242,26 @@ def _read_commit(reader: FieldReader) -> CommitBatch | None:
     txn_ids = tuple(int.from_bytes(reader.fixed(16), "big") for _ in range(reader.count(16)))
     roll = Roll(reader.uint(), RollPhase(reader.uint())) if reader.flag() else None
     return CommitBatch(txn_epoch, txn_ids, roll)
+
+
+def _write_wants(writer: FieldWriter, wants: Wants) -> None:
+    writer.flag(wants != NO_WANTS)
+    if wants == NO_WANTS:
+        return
+    writer.flag(wants.update is not None)
+    if wants.update is not None:
+        write_configuration(writer, wants.update)
+    _write_cut(writer, wants.truncate)
+    writer.flag(wants.seal)
+    writer.flag(wants.delete)
+
+
+def _read_wants(reader: FieldReader) -> Wants:
+    if not reader.flag():
+        return NO_WANTS
+    return Wants(
+        update=read_configuration(reader) if reader.flag() else None,
+        truncate=_read_cut(reader),
+        seal=reader.flag(),
+        delete=reader.flag(),
+    )
