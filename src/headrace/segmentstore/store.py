@@ -6,6 +6,7 @@ of the protocol; only this module looks containers up and distinguishes streams 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -37,6 +38,10 @@ from headrace.segmentstore.state.segment_state import SegmentState
 
 _NAMES_PER_ITERATION: Final = 64
 """Names hashed before yielding to the loop: one of the maximum length takes 0.2 ms."""
+
+_STATES_PER_ITERATION: Final = 2000
+_CLOCK_STEP_MS: Final = 2000
+"""A clock may go back so far between two calls without a change being overlooked."""
 
 
 class SegmentStore:
@@ -246,6 +251,25 @@ class SegmentStore:
                 raise InvalidArgumentError(
                     f"{source!r} and {target!r} live in different containers: nothing was merged"
                 )
+
+    async def changed_segments(self, marker: int) -> tuple[int, list[tuple[str, int]]]:
+        """Return a marker for the next call, and names and durable lengths of active segments, but tables,
+        that changed since ``marker`` (0: all); some are returned twice. None is activated or touched.
+        """
+        changed: list[tuple[str, int]] = []
+        running = self._registry.running()
+        now_ms = running[0].now_ms() if running else marker
+        since_ms = marker if marker <= now_ms else 0
+        for container in running:
+            states = list(container.state.by_name.values())
+            for start in range(0, len(states), _STATES_PER_ITERATION):
+                changed += [
+                    (each.name, each.durable_length)
+                    for each in states[start : start + _STATES_PER_ITERATION]
+                    if each.last_modified_ms >= since_ms and not (each.is_system or each.is_table)
+                ]
+                await asyncio.sleep(0)
+        return max(1, now_ms - _CLOCK_STEP_MS), changed
 
     # -------------------------------------------------------------------------------------- attributes
 

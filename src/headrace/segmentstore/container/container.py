@@ -130,6 +130,10 @@ class SegmentContainer:
         """The container's state, for inspection and checks only."""
         return self._state
 
+    def now_ms(self) -> int:
+        """Return the time that a change would get now."""
+        return self._clock.now_ms()
+
     @property
     def log(self) -> DurableLog:
         return self._log
