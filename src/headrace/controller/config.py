@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace.controller.settings.cut_series import CutSeriesConfig
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.settings import internal, tunable
 
@@ -57,6 +58,7 @@ class ControllerConfig:
         high=3650 * 86_400_000,
         help="How long the watermark of an unused sink is retained.",
     )
+    cut_series: CutSeriesConfig = field(default_factory=CutSeriesConfig)
 
     def check(self) -> None:
         """Raises InvalidArgumentError if the settings contradict each other."""

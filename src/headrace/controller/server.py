@@ -21,6 +21,7 @@ from headrace.controller.api.scale_calls import ScaleCalls
 from headrace.controller.api.scope_calls import ScopeCalls
 from headrace.controller.api.segment_calls import SegmentCalls as SegmentApi
 from headrace.controller.api.stream_calls import StreamCalls
+from headrace.controller.api.stream_time_calls import StreamTimeCalls
 from headrace.controller.api.table_calls import KeyValueTableCalls
 from headrace.controller.api.transaction_calls import TransactionCalls
 from headrace.controller.api.writer_calls import WriterCalls
@@ -29,6 +30,7 @@ from headrace.controller.context import make_context
 from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
+from headrace.controller.services.cut_sampling import CutSampling
 from headrace.controller.store.contract import MetadataStore, Row
 from headrace.controller.store.layout import (
     KEY_VALUE_TABLE,
@@ -63,7 +65,7 @@ from headrace.errors import (
 from headrace.model.endpoint import Endpoint
 from headrace.model.names import SYSTEM_SCOPE
 from headrace.model.policies import RetentionKind
-from headrace.rpc.generated import batch_commit_pb2, controller_pb2
+from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.logs import logger
@@ -94,12 +96,15 @@ class Controller:
         self._store = store
         self._clock = clock
         self._supervisor = Supervisor("controller")
+        self._services = Supervisor("services of the controller")
+        """What runs as long as the controller does."""
         self._started = False
         self._stopped = False
         self.context = make_context(config, clock, entropy, store, SegmentCalls(segments, entropy))
         self.engine = self.context.engine
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
+        self.cut_sampling = CutSampling(self.context)
         self._placement = placement or SingleHost(Endpoint(config.data_host, config.data_port))
         self.streams = StreamRequests(self.context)
         self.groups = ReaderGroups(self.context)
@@ -116,6 +121,7 @@ class Controller:
             ReaderGroupCalls(self.context, self.groups),
             KeyValueTableCalls(self.context, self._tables),
             BatchCommitCalls(self.context, self.transactions),
+            StreamTimeCalls(self.context),
             self._cluster_calls,
         )
 
@@ -133,6 +139,7 @@ class Controller:
         await self.transactions.start()
         self._supervisor.spawn("recovery", self._persist(self._recover))
         await self.context.buckets.start()
+        self._services.spawn("cut sampling", self.cut_sampling.run())
         self._started = True
 
     def is_ready(self) -> bool:
@@ -145,6 +152,7 @@ class Controller:
     async def stop(self) -> None:
         """Stop wherever the work is; the next start finishes it."""
         self._stopped = True
+        await self._services.stop()
         await self.context.buckets.stop()
         await self._supervisor.stop()
         await self.transactions.stop()
@@ -164,6 +172,7 @@ class Controller:
             "workflows": self.engine.statistics(),
             "transactions": self.transactions.statistics(),
             "streams": self.context.directory.statistics(),
+            "cut_sampling": self.cut_sampling.statistics(),
         }
 
     async def _recover(self) -> None:
@@ -245,7 +254,7 @@ def has_work(row: StreamRow) -> bool:
 
 
 class GrpcServer(_GrpcServer):
-    """Both services of one controller on one port."""
+    """All services of one controller on one port."""
 
     def __init__(
         self,
@@ -258,5 +267,6 @@ class GrpcServer(_GrpcServer):
         services = [
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
+            stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
         ]
         super().__init__(controller.handlers, services, loop, host, port, authorizer)

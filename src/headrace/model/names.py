@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.errors import InvalidNameError
 from headrace.limits import NAME_CHARS_MAX, USER_NAME_CHARS_MAX
-from headrace.model.segment_id import epoch_of, number_of
+from headrace.model.segment_id import epoch_of, make_segment_id, number_of
 
 SYSTEM_SCOPE: Final = "_system"
 READER_GROUP_PREFIX: Final = "_RG"
@@ -23,6 +23,7 @@ _EPOCH_MARK: Final = ".#epoch."
 _TRANSACTION_MARK: Final = "#transaction."
 _TRANSIENT_MARK: Final = "#transient."
 
+_STREAM_SEGMENT: Final = re.compile(r"([^/#]+)/([^/#]+)/([0-9]{1,10})\.#epoch\.([0-9]{1,10})\Z")
 _USER_NAME: Final = re.compile(r"[A-Za-z0-9.\-]+\Z")
 _INTERNAL_NAME: Final = re.compile(r"_?[A-Za-z0-9.\-]+\Z")
 
@@ -56,6 +57,14 @@ def segment_name(scope: str, stream: str, segment_id: int) -> str:
     """Return ``scope/stream/number.#epoch.epoch``."""
     stem = f"{scope}/{stream}" if scope else stream
     return f"{stem}/{number_of(segment_id)}{_EPOCH_MARK}{epoch_of(segment_id)}"
+
+
+def find_stream_segment(name: str) -> tuple[str, str, int] | None:
+    """Return scope, stream and id of a segment of a stream in a scope; None for every other name."""
+    match = _STREAM_SEGMENT.match(name)
+    if match is None or max(int(match[3]), int(match[4])) >= 1 << 31:
+        return None
+    return match[1], match[2], make_segment_id(int(match[3]), int(match[4]))
 
 
 def transaction_segment_name(parent: str, txn_id: int) -> str:

@@ -84,6 +84,8 @@ class FakeSegmentStores:
         """Told after a call took effect; raises to lose its reply."""
         self.appended = asyncio.Event()
         """Set by the next append."""
+        self.looked_at: list[dict[str, int]] = [{}]
+        """Lengths at each look for changes, by its marker."""
 
     # ---- for tests
 
@@ -158,6 +160,14 @@ class FakeSegmentStores:
             await self._enter("delete_segment", segment)
             if self.segments.pop(segment, None) is not None:
                 await self._leave("delete_segment", segment)
+
+    async def changed_segments(self, marker: int) -> tuple[int, list[tuple[str, int]]]:
+        await self._enter("changed_segments", "")
+        found = {name: each.length for name, each in self.segments.items()}
+        seen = self.looked_at[marker] if marker else {}
+        self.looked_at.append(found)
+        changed = [(name, length) for name, length in found.items() if seen.get(name, -1) != length]
+        return len(self.looked_at) - 1, changed
 
     async def append(self, segment: str, data: bytes, *, expected_offset: int = -1) -> int:
         await self._enter("append", segment)

@@ -170,5 +170,6 @@ RULES: Final[Mapping[str, Rule]] = {
     "commit_transaction_batch": _stream(_UPDATE, _info),
     "abort_transaction_batch": _stream(_UPDATE, _info),
     "get_sink_watermark": _stream(_READ, _info),
+    "get_cut_at": _stream(_READ, _info),
 }
 """Every call but ``get_controller_server_list``, which clients make before they have credentials."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headrace.controller.rest.refusals import InvalidFieldError
 from headrace.controller.store.rows.epoch_row import EpochRecord
+from headrace.controller.workflows.cuts_in_time import CutAtTime
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX
 from headrace.model.policies import (
@@ -23,7 +24,8 @@ from headrace.model.policies import (
     ScalingPolicy,
     StreamConfiguration,
 )
-from headrace.model.segment_id import epoch_of
+from headrace.model.segment_id import epoch_of, number_of
+from headrace.model.stream_cut import StreamCut
 
 MEGABYTE: Final = 1 << 20
 MINUTE_MS: Final = 60_000
@@ -118,6 +120,19 @@ def scaling_events_document(records: Iterable[EpochRecord], from_ms: int, to_ms:
         elif record.created_ms <= to_ms:
             shown.append(record)
     return [_epoch_document(record) for record in shown]
+
+
+def cut_document(scope: str, stream: str, found: CutAtTime) -> Document:
+    """Render where a stream was: as text for clients, and segment by segment."""
+    return {
+        "cut": StreamCut.from_offsets(scope, stream, found.offsets).as_text(),
+        "timestamp": None if found.is_head else found.time_ms,
+        "isHead": found.is_head,
+        "segments": [
+            {"number": number_of(segment_id), "epoch": epoch_of(segment_id), "offset": offset}
+            for segment_id, offset in sorted(found.offsets.items())
+        ],
+    }
 
 
 def _epoch_document(record: EpochRecord) -> Document:

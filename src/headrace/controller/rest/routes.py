@@ -20,6 +20,7 @@ from headrace.controller.rest.debug import debug_routes
 from headrace.controller.rest.documents import (
     Document,
     configuration_from_document,
+    cut_document,
     naming,
     scaling_events_document,
     stream_document,
@@ -29,6 +30,7 @@ from headrace.controller.rest.refusals import Handler, InvalidFieldError, guarde
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
+from headrace.controller.workflows.cuts_in_time import cut_at
 from headrace.errors import NoSuchScopeError
 from headrace.limits import INT64_MAX, NAME_CHARS_MAX
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name
@@ -59,6 +61,7 @@ class RestRoutes:
             (stream, {"GET": self.get_stream, "PUT": self.update_stream, "DELETE": self.delete_stream}),
             (f"{stream}/state", {"PUT": self.seal_stream}),
             (f"{stream}/scaling-events", {"GET": self.scaling_events}),
+            (f"{stream}/cut", {"GET": self.cut_at}),
             (f"{scope}/readergroups", {"GET": self.list_groups}),
             (group, {"GET": self.get_group, "DELETE": self.delete_group}),
         ]
@@ -168,6 +171,14 @@ class RestRoutes:
         )
         history = await stream.history()
         return JSONResponse(scaling_events_document(history.records, from_ms, to_ms))
+
+    async def cut_at(self, request: Request) -> Response:
+        """Of our own: where the stream was at a time, as gRPC's ``getCutAt`` answers it."""
+        scope, name = request.path_params["scope"], request.path_params["stream"]
+        time_ms = time_of(request, "at")
+        stream = await self._context.directory.get(scope, name)
+        stream.check_readable()
+        return JSONResponse(cut_document(scope, name, await cut_at(self._context, stream, time_ms)))
 
     # ---------------------------------------------------------------------------------- reader groups
 

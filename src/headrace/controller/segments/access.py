@@ -73,6 +73,11 @@ class SegmentAccess(Protocol):
         After a failure some are deleted; all may be asked for again.
         """
 
+    async def changed_segments(self, marker: int) -> tuple[int, Sequence[tuple[str, int]]]:
+        """Return a marker for the next call, and (name, durable length) of segments, tables left out, that
+        changed since ``marker``; 0: of all that changed lately. Some are returned twice.
+        """
+
     async def append(self, segment: str, data: bytes, *, expected_offset: int = -1) -> int:
         """Append ``data`` and return where it begins; unless -1, only at ``expected_offset``.
 

@@ -138,6 +138,12 @@ class SegmentCalls:
             found += answers
         return found
 
+    async def changed(self, marker: int) -> tuple[int, Sequence[tuple[str, int]]]:
+        """Return a marker, and names and lengths of what changed since ``marker``: see
+        :meth:`SegmentAccess.changed_segments`.
+        """
+        return await self._access.changed_segments(marker)
+
     async def merge(self, targets: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
         """Merge the sources of each target in their order; return the target's length after each.
 

@@ -10,6 +10,7 @@ Table                           Key                                             
                                 stream uid + ``z`` + segment id                     sealed segment
                                 stream uid + ``u``, ``m``                           subscribers, marks
                                 stream uid + ``w`` + sink, ``x``                    sink, names of sinks
+                                stream uid + ``v``, ``v`` + level + number          cut series, its blocks
 ``txns-<n>``                    stream uid + transaction id                         unfinished transaction
 ``finished-<day>``              stream uid + block of 1024 transaction counters     outcomes
 ``deleted``                     ``s`` or ``k`` + scope/name                         highest segment number
@@ -82,6 +83,14 @@ def sink_names_key(uid: bytes) -> bytes:
 
 def marks_key(uid: bytes) -> bytes:
     return uid + b"m"
+
+
+def cut_series_key(uid: bytes) -> bytes:
+    return uid + b"v"
+
+
+def cut_block_key(uid: bytes, level: int, number: int) -> bytes:
+    return uid + b"v" + bytes([level]) + number.to_bytes(4, "big")
 
 
 def txns_table(uid: bytes) -> str:

@@ -95,6 +95,23 @@ def relate(history: EpochHistory, cut: Mapping[int, int], other: Mapping[int, in
     return Relation.BEFORE if before else Relation.EQUAL_OR_AFTER
 
 
+def later_of(history: EpochHistory, cut: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    """Return, at every key, the later of two positions.
+
+    ``cut`` is made of the segments of one epoch; so at no two keys do the later ones contradict each other.
+    """
+    theirs = RangeIndex(positions(history, other))
+    later: dict[int, int] = {}
+    for mine in positions(history, cut):
+        for their in theirs.overlapping(mine.key_range):
+            if mine.segment_id == their.segment_id:
+                later[mine.segment_id] = max(cut[mine.segment_id], other[mine.segment_id])
+            else:
+                segment_id = max(mine.segment_id, their.segment_id)
+                later[segment_id] = (cut if segment_id == mine.segment_id else other)[segment_id]
+    return dict(sorted(later.items()))
+
+
 def positions(history: EpochHistory, cut: Mapping[int, int]) -> list[SegmentRecord]:
     """Return where in the key space each entry of ``cut`` *is* the position, without overlaps.
 

@@ -3,7 +3,7 @@
 1. Both rows say *deleting*: no call completes or recreates them meanwhile.
 2. Highest segment numbers are remembered for later streams of these names.
 3. Segments that were not deleted by truncations.
-4. Details: sealed segments, epochs, subscribers, sinks, marks.
+4. Details: sealed segments, epochs, subscribers, sinks, marks, the cut series.
 5. Both rows.
 """
 
@@ -26,6 +26,7 @@ from headrace.controller.store.layout import (
 from headrace.controller.store.rows.stream_row import NO_WANTS, StreamRow, StreamState
 from headrace.controller.streams.cuts import segments_before
 from headrace.controller.streams.stream import Stream
+from headrace.controller.workflows.cuts_in_time import delete_series
 from headrace.errors import MetadataConflictError, NoSuchStreamError, NoSuchTableError, StreamNotSealedError
 from headrace.model.names import MARK_PREFIX
 
@@ -88,6 +89,7 @@ async def _delete_content(context: ControllerContext, stream: Stream) -> None:
     for start in range(0, len(keys), _DELETES_AT_ONCE):
         deletions = [Write(key, None) for key in keys[start : start + _DELETES_AT_ONCE]]
         await context.store.update(details_table(row.uid), deletions)
+    await delete_series(context.store, row.uid)
 
 
 async def _segments_are_deleted(context: ControllerContext, stream: Stream) -> bool:

@@ -7,7 +7,7 @@ from headrace.controller.api.auth import ROOT, RULES, Permission, need_of
 from headrace.controller.api.grpc_service import snake_case
 from headrace.controller.server import GrpcServer
 from headrace.errors import PermissionDeniedError, UnauthenticatedError
-from headrace.rpc.generated import batch_commit_pb2, controller_pb2_grpc
+from headrace.rpc.generated import batch_commit_pb2, stream_time_pb2, controller_pb2_grpc
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.calls import info
 

@@ -7,6 +7,8 @@ import pytest
 
 from headrace.controller.rest.routes import RestRoutes
 from headrace.controller.rest.server import RestServer
+from headrace.model.names import segment_name
+from headrace.model.stream_cut import StreamCut
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
 from tests.unit.controller.calls import idle_controller
@@ -206,6 +208,24 @@ async def test_scaling_events_are_the_epochs_of_a_period_and_the_one_before(web,
     assert (await web.get("/scopes/demo/streams/none/scaling-events?from=0&to=1")).status_code == 404
 
 
+async def test_a_cut_at_a_time_is_the_head_or_where_the_stream_was(web, controller, world):
+    await make(web)
+    segment = segment_name("demo", "audit", 0)
+    world.segments.write(segment, bytes(7))
+    world.clock.now += 10_000
+    await controller.cut_sampling.sample_once()
+    found = (await web.get(f"/scopes/demo/streams/audit/cut?at={world.clock.now}")).json()
+    assert found == {
+        "cut": StreamCut.from_offsets("demo", "audit", {0: 7}).as_text(),
+        "timestamp": world.clock.now,
+        "isHead": False,
+        "segments": [{"number": 0, "epoch": 0, "offset": 7}],
+    }
+    head = (await web.get(f"/scopes/demo/streams/audit/cut?at={world.clock.now - 1}")).json()
+    assert (head["isHead"], head["timestamp"], head["segments"][0]["offset"]) == (True, None, 0)
+    assert (await web.get("/scopes/demo/streams/none/cut?at=0")).status_code == 404
+
+
 async def test_reader_groups_are_listed_shown_and_deleted(web, controller):
     request = group_config("billing", ["audit"])
     request.scope = "demo"
@@ -318,6 +338,7 @@ async def test_a_stopped_controller_is_down(world):
         ("DELETE", "/scopes/demo", None, 412, "demo", None),
         ("GET", "/scopes/demo/streams/none", None, 404, "none", None),
         ("GET", "/scopes/demo/streams/s/scaling-events?from=x&to=1", None, 400, "'x'", "from"),
+        ("GET", "/scopes/demo/streams/s/cut?at=noon", None, 400, "'noon'", "at"),
         ("GET", f"/scopes/demo/streams/s/scaling-events?from=1&to={'1' * 5000}", None, 400, "to is a", "to"),
         ("GET", "/scopes/demo/readergroups/none", None, 404, "none", None),
         ("GET", f"/scopes/{'x' * 10_000}/streams/s", None, 404, "xxx", None),

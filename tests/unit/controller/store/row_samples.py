@@ -2,6 +2,7 @@
 
 from headrace.controller.store.rows import (
     bucket_row,
+    cut_series_row,
     epoch_row,
     group_row,
     marks_row,
@@ -96,6 +97,22 @@ GROUP_CONFIG = group_row.GroupConfig(
     starts=(group_row.StreamPosition("demo", "orders", ()),),
     ends=(group_row.StreamPosition("demo", "orders", ((0, 100), (1, -1))),),
 )
+CUT_SAMPLES = (
+    cut_series_row.CutSample(TIME_MS, ((0, 17), ((1 << 32) + 2, 300))),
+    cut_series_row.CutSample(TIME_MS + 10_000, ((0, 17), ((1 << 32) + 2, 1 << 40))),
+    cut_series_row.CutSample(TIME_MS + 20_000, (((1 << 32) + 2, 1 << 40), ((2 << 32) + 3, 0))),
+)
+CUT_SERIES = cut_series_row.SeriesRow(
+    (
+        cut_series_row.LevelRow(
+            (cut_series_row.BlockEntry(TIME_MS - 7, 900), cut_series_row.BlockEntry(TIME_MS - 5, 70)),
+            5,
+            cut_series_row.Samples().added(CUT_SAMPLES[0]).added(CUT_SAMPLES[1]).added(CUT_SAMPLES[2]),
+        ),
+        cut_series_row.LevelRow(samples=cut_series_row.Samples().added(CUT_SAMPLES[1])),
+        cut_series_row.LevelRow(),
+    )
+)
 
 SAMPLES = {
     "scope": (
@@ -177,4 +194,6 @@ SAMPLES = {
         table_row.encode_table,
         table_row.decode_table,
     ),
+    "cut-series": (CUT_SERIES, cut_series_row.encode_series, cut_series_row.decode_series),
+    "cut-block": (CUT_SAMPLES, cut_series_row.encode_block, cut_series_row.decode_block),
 }

@@ -11,6 +11,7 @@ from headrace.controller.store.rows.stream_row import ScalePlan, StreamRow, Stre
 from headrace.controller.streams.cuts import (
     check_cut,
     is_valid_cut,
+    later_of,
     positions,
     relate,
     segments_before,
@@ -128,6 +129,29 @@ def test_every_position_of_a_reader_is_a_valid_cut(data):
     history = data.draw(histories())
     cut = data.draw(reader_cuts(history))
     check_cut(history, cut)
+
+
+@given(st.data())
+@settings(max_examples=examples(200))
+def test_the_later_of_a_head_and_the_tail_of_an_epoch_is_a_valid_cut_behind_both(data):
+    history = data.draw(histories())
+    epoch = data.draw(st.sampled_from(history.records))
+    cut = {segment_id: data.draw(st.integers(0, 3)) for segment_id in epoch.segment_ids()}
+    head = data.draw(reader_cuts(history))
+    later = later_of(history, cut, head)
+    check_cut(history, later)
+    assert relate(history, later, cut) is Relation.EQUAL_OR_AFTER
+    assert relate(history, later, head) is Relation.EQUAL_OR_AFTER
+    for key in KEYS[::16]:
+        at = [
+            next(
+                (piece.segment_id, each[piece.segment_id])
+                for piece in positions(history, each)
+                if piece.key_range.contains(key)
+            )
+            for each in (cut, head, later)
+        ]
+        assert at[2] == max(at[:2])
 
 
 @given(st.data())
