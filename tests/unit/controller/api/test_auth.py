@@ -7,7 +7,7 @@ from headrace.controller.api.auth import ROOT, RULES, Permission, need_of
 from headrace.controller.api.grpc_service import snake_case
 from headrace.controller.server import GrpcServer
 from headrace.errors import PermissionDeniedError, UnauthenticatedError
-from headrace.rpc.generated import batch_commit_pb2, stream_time_pb2, controller_pb2_grpc
+from headrace.rpc.generated import batch_commit_pb2, controller_pb2_grpc, stream_time_pb2
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.calls import info
 
@@ -30,6 +30,7 @@ def test_every_call_has_its_rule_but_the_one_made_without_credentials():
         for service in (
             pb.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
+            stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
         )
         for method in service.methods
     ]
