@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.controller.settings.cut_series import CutSeriesConfig
+from headrace.controller.settings.watermarks import WatermarkConfig
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.settings import internal, tunable
 
@@ -59,6 +60,7 @@ class ControllerConfig:
         help="How long the watermark of an unused sink is retained.",
     )
     cut_series: CutSeriesConfig = field(default_factory=CutSeriesConfig)
+    watermarks: WatermarkConfig = field(default_factory=WatermarkConfig)
 
     def check(self) -> None:
         """Raises InvalidArgumentError if the settings contradict each other."""

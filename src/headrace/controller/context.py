@@ -57,6 +57,7 @@ def make_context(
     """Wire the parts of a controller."""
     scopes = Scopes(store, clock, entropy)
     registry = Registry(store)
+    bucket_index = BucketIndex(store, config.buckets)
     return ControllerContext(
         config=config,
         clock=clock,
@@ -70,9 +71,9 @@ def make_context(
         outcomes=Outcomes(store, clock),
         sinks=Sinks(store),
         txn_ids=TxnIds(store),
-        marks=WriterMarks(store),
+        marks=WriterMarks(store, bucket_index, clock),
         engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
         buckets=Buckets(config.buckets, entropy),
-        bucket_index=BucketIndex(store, config.buckets),
+        bucket_index=bucket_index,
         events=Events(),
     )

@@ -31,6 +31,7 @@ from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
 from headrace.controller.services.cut_sampling import CutSampling
+from headrace.controller.services.watermarks import Watermarks
 from headrace.controller.store.contract import MetadataStore, Row
 from headrace.controller.store.layout import (
     KEY_VALUE_TABLE,
@@ -105,6 +106,7 @@ class Controller:
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
         self.cut_sampling = CutSampling(self.context)
+        self.context.buckets.add(Watermarks(self.context))
         self._placement = placement or SingleHost(Endpoint(config.data_host, config.data_port))
         self.streams = StreamRequests(self.context)
         self.groups = ReaderGroups(self.context)

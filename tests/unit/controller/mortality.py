@@ -25,6 +25,8 @@ _SEGMENT_EFFECTS = {
     "truncate_segment",
     "update_policy",
     "merge_batch",
+    "append",
+    "update_attribute",
     "create_table",
     "delete_table",
     "table_update",

@@ -18,7 +18,7 @@ _NOTED: Final = {
 
 
 class WriterCalls:
-    """Marks are stored; watermarks are not made of them yet."""
+    """Marks are stored; the owner of the stream's bucket makes watermarks of them."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context

@@ -14,6 +14,7 @@ from headrace.controller.segments.access import SegmentAccess, SegmentFacts
 from headrace.errors import (
     HeadraceError,
     NoSuchSegmentError,
+    OffsetMismatchError,
     OverloadError,
     OwnershipError,
     SegmentExistsError,
@@ -157,6 +158,47 @@ class SegmentCalls:
         await self._each(targets, merge)
         return lengths
 
+    async def append(self, segment: str, data: bytes, offset: int) -> bool:
+        """Append at ``offset``; return False if other bytes are there.
+
+        They may be those of an attempt of this call whose reply was lost. Raises NoSuchSegmentError,
+        SegmentSealedError.
+        """
+
+        async def append() -> bool:
+            try:
+                await self._access.append(segment, data, expected_offset=offset)
+            except OffsetMismatchError:
+                return False
+            return True
+
+        return await self._answer(append)
+
+    async def read(self, segment: str, offset: int, length_max: int) -> bytes:
+        """Return up to ``length_max`` bytes, none at the end.
+
+        Raises NoSuchSegmentError, SegmentTruncatedError.
+        """
+
+        async def read() -> bytes:
+            return (await self._access.read(segment, offset, length_max, wait=False)).to_bytes()
+
+        return await self._answer(read)
+
+    async def get_attribute(self, segment: str, attribute_id: bytes) -> int:
+        """Return the value, or ATTRIBUTE_NULL if it is not set. Raises NoSuchSegmentError."""
+        return await self._answer(lambda: self._access.get_attribute(segment, attribute_id))
+
+    async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
+        """Set ``value`` if the attribute is ``expected``; return whether an attempt of this call did.
+
+        False is also returned for an attempt whose reply was lost. Raises NoSuchSegmentError,
+        SegmentSealedError.
+        """
+        return await self._answer(
+            lambda: self._access.update_attribute(segment, attribute_id, value, expected)
+        )
+
     async def create_tables(self, segments: Iterable[str], *, key_length: int, rollover_bytes: int) -> None:
         """Create every table segment that does not exist."""
 
@@ -202,6 +244,17 @@ class SegmentCalls:
             async with self._slots:
                 await self._retried(call_batch)
         return answers
+
+    async def _answer(self, call: Callable[[], Awaitable[R]]) -> R:
+        """Return the answer of a call about one segment."""
+        answers: list[R] = []
+
+        async def ask() -> None:
+            answers.append(await call())
+
+        async with self._slots:
+            await self._retried(ask)
+        return answers[-1]
 
     async def _persistently(self, segment: str, call: Callable[[str], Awaitable[None]]) -> None:
         async with self._slots:

@@ -14,7 +14,7 @@ Table                           Key                                             
 ``txns-<n>``                    stream uid + transaction id                         unfinished transaction
 ``finished-<day>``              stream uid + block of 1024 transaction counters     outcomes
 ``deleted``                     ``s`` or ``k`` + scope/name                         highest segment number
-``bucket-<b>``                  ``r`` + scope/stream                                member of a bucket
+``bucket-<b>``                  ``r``, ``m`` + scope/stream                         member of a bucket
 ``counters``                    ``txn``                                             next free counter
                                 ``finished-<day>``                                  a day with such a table
 ==============================  ==================================================  =====================
@@ -37,6 +37,8 @@ SHARDS: Final = 4
 STREAM: Final = b"s"
 RETENTION: Final = b"r"
 """In the table of a bucket: the stream has a retention policy."""
+WATERMARKS: Final = b"m"
+"""In the table of a bucket: writers of the stream note times."""
 
 READER_GROUP: Final = b"g"
 KEY_VALUE_TABLE: Final = b"k"

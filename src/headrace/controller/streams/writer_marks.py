@@ -1,6 +1,10 @@
 """What writers say about time: neither time nor position of a writer goes back.
 
-Watermarks are made of these marks. Source: protocol, "Writer time and watermarks".
+Watermarks are made of these marks. The first mark puts the stream into the index of its bucket, before the
+mark itself is stored; the row says so, so that further marks cost one write. When no writer is left, the row
+says that first, and then the stream leaves the index.
+
+Source: protocol, "Writer time and watermarks".
 """
 
 from __future__ import annotations
@@ -10,12 +14,15 @@ from enum import Enum, auto
 from typing import Final
 
 from headrace.controller.store.contract import ABSENT, MetadataStore, Write
-from headrace.controller.store.layout import details_table, marks_key
+from headrace.controller.store.layout import WATERMARKS, details_table, marks_key
 from headrace.controller.store.rows.marks_row import MarksRow, WriterMark, decode_marks, encode_marks
 from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow
+from headrace.controller.streams.bucket_index import BucketIndex
 from headrace.controller.streams.stream import Stream, sorted_cut
 from headrace.errors import MetadataConflictError, UnknownOutcomeError
 from headrace.limits import KIB
+from headrace.model.names import SYSTEM_SCOPE
+from headrace.runtime.clock import Clock
 
 WRITERS_MAX: Final = 1000
 MARKS_BYTES_MAX: Final = 512 * KIB
@@ -39,16 +46,39 @@ class MarkOutcome(Enum):
 class WriterMarks:
     """One row per stream. Used on the controller's loop."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, index: BucketIndex, clock: Clock) -> None:
         self._store = store
+        self._index = index
+        self._clock = clock
 
     async def note(self, stream: Stream, writer: str, time: int, position: Mapping[int, int]) -> MarkOutcome:
         """Store the mark unless it goes back."""
-        return await self._change(stream.uid, lambda row: with_mark(row, writer, time, position))
+        listed = has_watermarks(stream)
+        return await self._change(stream, lambda row: with_mark(row, writer, time, position, listed=listed))
 
     async def shut_down(self, stream: Stream, writer: str) -> MarkOutcome:
         """Wait for the writer no more."""
-        return await self._change(stream.uid, lambda row: without_writer(row, writer))
+        return await self._change(stream, lambda row: with_shut_down(row, writer))
+
+    async def read(self, stream: Stream) -> MarksRow:
+        """Return what all writers said last."""
+        found = await self._store.get(details_table(stream.uid), marks_key(stream.uid))
+        return MarksRow() if found is None else decode_marks(found.value)
+
+    async def evict(self, stream: Stream, evicted: Mapping[str, WriterMark]) -> bool:
+        """Forget writers that have said nothing since; return whether any writer is left.
+
+        If none is, the row is written in any case: a writer that has put the stream into the index meanwhile
+        does so again, since the row it has read is no longer the present one.
+        """
+        remaining: list[MarksRow] = []
+
+        def change(row: MarksRow) -> tuple[MarkOutcome, MarksRow]:
+            remaining[:] = [without_writers(row, evicted)]
+            return MarkOutcome.OK, remaining[0]
+
+        await self._change(stream, change)
+        return bool(remaining[0].writers)
 
     async def note_commits(
         self, stream: Stream, txns: Sequence[TxnRow | None], lengths: Mapping[int, Sequence[int]]
@@ -72,9 +102,9 @@ class WriterMarks:
             await self.note(stream, writer, time, position)
 
     async def _change(
-        self, uid: bytes, change: Callable[[MarksRow], tuple[MarkOutcome, MarksRow]]
+        self, stream: Stream, change: Callable[[MarksRow], tuple[MarkOutcome, MarksRow]]
     ) -> MarkOutcome:
-        table, key = details_table(uid), marks_key(uid)
+        table, key = details_table(stream.uid), marks_key(stream.uid)
         for _ in range(_ATTEMPTS_MAX):
             found = await self._store.get(table, key)
             row = MarksRow() if found is None else decode_marks(found.value)
@@ -83,6 +113,8 @@ class WriterMarks:
                 return outcome
             version = ABSENT if found is None else found.version
             try:
+                if changed.listed and not row.listed:
+                    await self._index.add(WATERMARKS, stream.scope, stream.name, self._clock.now_ms())
                 await self._store.update(table, [Write(key, encode_marks(changed), version)])
             except (MetadataConflictError, UnknownOutcomeError):
                 continue
@@ -90,8 +122,13 @@ class WriterMarks:
         raise MetadataConflictError("the times of writers are changed by too many callers at once")
 
 
+def has_watermarks(stream: Stream) -> bool:
+    """Whether watermarks are made for the stream: those of the system and of other streams have none."""
+    return stream.scope != SYSTEM_SCOPE and not stream.name.startswith("_")
+
+
 def with_mark(
-    row: MarksRow, writer: str, time: int, position: Mapping[int, int]
+    row: MarksRow, writer: str, time: int, position: Mapping[int, int], *, listed: bool
 ) -> tuple[MarkOutcome, MarksRow]:
     """Return the row with a newer mark of one writer. Beyond the bounds, the writers that are oldest are
     dropped.
@@ -110,7 +147,7 @@ def with_mark(
     while len(writers) > WRITERS_MAX or size_bytes > MARKS_BYTES_MAX:
         oldest = min(writers, key=lambda name: (writers[name].alive, writers[name].time))
         size_bytes -= _size_bytes(oldest, writers.pop(oldest))
-    return MarkOutcome.OK, MarksRow(writers)
+    return MarkOutcome.OK, MarksRow(writers, listed)
 
 
 def _size_bytes(writer: str, mark: WriterMark) -> int:
@@ -118,12 +155,19 @@ def _size_bytes(writer: str, mark: WriterMark) -> int:
     return len(writer.encode()) + _MARK_BYTES + _PLACE_BYTES * len(mark.position)
 
 
-def without_writer(row: MarksRow, writer: str) -> tuple[MarkOutcome, MarksRow]:
+def with_shut_down(row: MarksRow, writer: str) -> tuple[MarkOutcome, MarksRow]:
     present = row.writers.get(writer)
     if present is None:
         return MarkOutcome.UNKNOWN_WRITER, row
     if not present.alive:
         return MarkOutcome.OK, row
-    return MarkOutcome.OK, MarksRow(
-        {**row.writers, writer: WriterMark(present.time, present.position, alive=False)}
-    )
+    shut_down = WriterMark(present.time, present.position, alive=False)
+    return MarkOutcome.OK, MarksRow({**row.writers, writer: shut_down}, row.listed)
+
+
+def without_writers(row: MarksRow, evicted: Mapping[str, WriterMark]) -> MarksRow:
+    """Return the row without the writers whose marks are still those: another row if none is left."""
+    writers = {writer: mark for writer, mark in row.writers.items() if evicted.get(writer) != mark}
+    if len(writers) == len(row.writers) > 0:
+        return row
+    return MarksRow(writers, row.listed and bool(writers))

@@ -114,6 +114,11 @@ CUT_SERIES = cut_series_row.SeriesRow(
     )
 )
 
+MARKS = {
+    "writer-1": marks_row.WriterMark(-7, ((0, 100),)),
+    "writer-2": marks_row.WriterMark(TIME_MS, (), alive=False),
+}
+
 SAMPLES = {
     "scope": (
         scope_row.ScopeRow(UID, TIME_MS, scope_row.ScopeState.CLOSED),
@@ -170,12 +175,12 @@ SAMPLES = {
         sink_row.decode_sink_names,
     ),
     "marks": (
-        marks_row.MarksRow(
-            {
-                "writer-1": marks_row.WriterMark(-7, ((0, 100),)),
-                "writer-2": marks_row.WriterMark(TIME_MS, (), alive=False),
-            }
-        ),
+        marks_row.MarksRow(MARKS),
+        marks_row.encode_marks,
+        marks_row.decode_marks,
+    ),
+    "marks-listed": (
+        marks_row.MarksRow(MARKS, listed=True),
         marks_row.encode_marks,
         marks_row.decode_marks,
     ),
