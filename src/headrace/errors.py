@@ -258,6 +258,14 @@ class KeyValueTableExistsError(RequestError):
     """The key-value table exists already."""
 
 
+class NoSuchNodeError(RequestError):
+    """A node of the coordination is absent."""
+
+
+class NodeExistsError(RequestError):
+    """A node of the coordination exists already, perhaps another member's."""
+
+
 class AccessDeniedError(RequestError):
     """Credentials or a token were refused, or do not allow the request."""
 
@@ -315,6 +323,10 @@ class ClosedError(OwnershipError):
     """The component that was asked is stopping or has stopped; nothing was done."""
 
 
+class SessionExpiredError(OwnershipError):
+    """The session with the coordinator is over; nothing was done. What it owned may have another owner."""
+
+
 class DirectoryLockedError(OwnershipError):
     """Another process owns the data directory; its description is in ``holder``."""
 
@@ -368,7 +380,7 @@ class StreamBusyError(OverloadError):
 
 
 class MetadataConflictError(OverloadError):
-    """Someone else changed the same row first; read it again and retry."""
+    """Someone else changed the same row, or node of the coordination, first; read it again and retry."""
 
 
 class SnapshotLostError(OverloadError):

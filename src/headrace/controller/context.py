@@ -20,6 +20,8 @@ from headrace.controller.transactions.outcomes import Outcomes
 from headrace.controller.transactions.registry import Registry
 from headrace.controller.transactions.sinks import Sinks
 from headrace.controller.transactions.txn_ids import TxnIds
+from headrace.coordination.contract import Coordinator
+from headrace.model.endpoint import Endpoint
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 
@@ -52,12 +54,18 @@ class ControllerContext:
 
 
 def make_context(
-    config: ControllerConfig, clock: Clock, entropy: Entropy, store: MetadataStore, segments: SegmentCalls
+    config: ControllerConfig,
+    clock: Clock,
+    entropy: Entropy,
+    store: MetadataStore,
+    segments: SegmentCalls,
+    coordinator: Coordinator,
 ) -> ControllerContext:
     """Wire the parts of a controller."""
     scopes = Scopes(store, clock, entropy)
     registry = Registry(store)
     bucket_index = BucketIndex(store, config.buckets)
+    endpoint = Endpoint(config.rpc_host, config.rpc_port)
     return ControllerContext(
         config=config,
         clock=clock,
@@ -73,7 +81,7 @@ def make_context(
         txn_ids=TxnIds(store),
         marks=WriterMarks(store, bucket_index, clock),
         engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
-        buckets=Buckets(config.buckets, entropy),
+        buckets=Buckets(config.buckets, store, coordinator, clock, entropy, endpoint),
         bucket_index=bucket_index,
         events=Events(),
     )

@@ -53,6 +53,8 @@ from headrace.controller.workflows.key_value_tables import KeyValueTables
 from headrace.controller.workflows.reader_groups import ReaderGroups
 from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.controller.workflows.transactions import Transactions
+from headrace.coordination.contract import Coordinator
+from headrace.coordination.memory import MemoryCoordinator
 from headrace.errors import (
     HeadraceError,
     NoSuchScopeError,
@@ -91,8 +93,13 @@ class Controller:
         entropy: Entropy,
         config: ControllerConfig,
         placement: Placement | None = None,
+        coordinator: Coordinator | None = None,
     ) -> None:
-        """``placement`` says where segments live; without it everything is at the configured data address."""
+        """Make a controller that does nothing yet.
+
+        ``placement`` says where segments live; without it everything is at the configured data address.
+        ``coordinator`` is the one of all controllers that share ``store``; without it there is no other.
+        """
         self.config = config
         self._store = store
         self._clock = clock
@@ -101,7 +108,14 @@ class Controller:
         """What runs as long as the controller does."""
         self._started = False
         self._stopped = False
-        self.context = make_context(config, clock, entropy, store, SegmentCalls(segments, entropy))
+        self.context = make_context(
+            config,
+            clock,
+            entropy,
+            store,
+            SegmentCalls(segments, entropy),
+            coordinator or MemoryCoordinator(),
+        )
         self.engine = self.context.engine
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
@@ -112,7 +126,6 @@ class Controller:
         self.groups = ReaderGroups(self.context)
         self._tables = KeyValueTables(self.context)
         self._deletion = ScopeDeletion(self.context, self.groups, self._tables)
-        self._cluster_calls = ClusterCalls(Endpoint(config.rpc_host, config.rpc_port))
         self.handlers: dict[str, Handler] = handlers_of(
             ScopeCalls(self.context, self._deletion),
             StreamCalls(self.context, self.streams),
@@ -124,15 +137,16 @@ class Controller:
             KeyValueTableCalls(self.context, self._tables),
             BatchCommitCalls(self.context, self.transactions),
             StreamTimeCalls(self.context),
-            self._cluster_calls,
+            ClusterCalls(self.context.buckets),
         )
 
     def publish(self, endpoint: Endpoint) -> None:
         """Answer from now on that clients find this controller at ``endpoint``."""
-        self._cluster_calls.published = endpoint
+        self.context.buckets.publish(endpoint)
 
     async def start(self) -> None:
         """Be ready for calls; unfinished work goes on in the background."""
+        await self.context.buckets.fix_count()
         await asyncio.gather(
             *(self._store.create_table(table) for table in permanent_tables(self.config.buckets))
         )

@@ -10,6 +10,7 @@ import pytest
 from headrace.controller.config import ControllerConfig
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
+from headrace.coordination.memory import MemoryCoordinator
 from headrace.rpc.generated import batch_commit_pb2_grpc, controller_pb2_grpc
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.entropy import SeededEntropy
@@ -36,6 +37,7 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     config: ControllerConfig = field(default_factory=ControllerConfig)
     controllers: int = 0
+    coordinator: MemoryCoordinator = field(default_factory=MemoryCoordinator)
     in_tables: bool = False
     """Keep rows in table segments, through a store of each controller's own."""
 
@@ -47,7 +49,12 @@ class World:
         if self.in_tables:
             store = TableStore(segments, entropy)
         return Controller(
-            store or self.store, segments, self.clock, entropy, replace(self.config, **settings)
+            store or self.store,
+            segments,
+            self.clock,
+            entropy,
+            replace(self.config, **settings),
+            coordinator=self.coordinator,
         )
 
     @asynccontextmanager

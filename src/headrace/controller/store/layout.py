@@ -17,6 +17,7 @@ Table                           Key                                             
 ``bucket-<b>``                  ``r``, ``m`` + scope/stream                         member of a bucket
 ``counters``                    ``txn``                                             next free counter
                                 ``finished-<day>``                                  a day with such a table
+                                ``bucket-count``, ``bucket-term``                   buckets, next free term
 ==============================  ==================================================  =====================
 
 Members of a scope share one table, so that a scope is empty exactly when its table is. Details are spread
@@ -43,6 +44,8 @@ WATERMARKS: Final = b"m"
 READER_GROUP: Final = b"g"
 KEY_VALUE_TABLE: Final = b"k"
 TXN_COUNTER_KEY: Final = b"txn"
+BUCKET_COUNT_KEY: Final = b"bucket-count"
+BUCKET_TERM_KEY: Final = b"bucket-term"
 
 DAY_MS: Final = 86_400_000
 

@@ -1,0 +1,1 @@
+"""What many processes agree on: nodes that are changed conditionally, sessions, leases."""

@@ -1,0 +1,35 @@
+import pytest
+
+from headrace.coordination.contract import Coordinator, Session
+from headrace.coordination.memory import MemoryCoordinator
+from headrace.runtime.entropy import SeededEntropy
+from headrace.testing.conformance.coordination import CoordinatorContract
+from headrace.testing.coordination_faults import CoordinationFaults, FaultyCoordinator
+
+
+class TestMemoryCoordinator(CoordinatorContract):
+    async def make(self) -> Coordinator:
+        return MemoryCoordinator()
+
+    async def expire(self, session: Session) -> None:
+        session.end()
+
+
+class TestFaultyCoordinator(CoordinatorContract):
+    """Slow, with late watches: still what the contract says."""
+
+    @pytest.fixture(autouse=True)
+    async def _sessions_are_closed(self):
+        self.coordinators = []
+        yield
+        for coordinator in self.coordinators:
+            for session in [*coordinator.sessions]:
+                await session.close()
+
+    async def make(self) -> Coordinator:
+        faults = CoordinationFaults(delay_s_max=0.002, watch_delay_s_max=0.01)
+        self.coordinators.append(FaultyCoordinator(SeededEntropy(1), faults))
+        return self.coordinators[-1]
+
+    async def expire(self, session: Session) -> None:
+        session.expire()
