@@ -11,6 +11,19 @@ from headrace.runtime.settings import internal, tunable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionConfig:
+    """How often retention policies are enforced."""
+
+    period_s: float = tunable(
+        60.0,
+        low=0.05,
+        high=86_400.0,
+        simulate=(0.5, 5.0),
+        help="A stream with a policy is looked at this often; what it retains is exact up to this time.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
     """What a controller publishes, how long transactions live, how much memory it uses."""
 
@@ -61,6 +74,7 @@ class ControllerConfig:
     )
     cut_series: CutSeriesConfig = field(default_factory=CutSeriesConfig)
     watermarks: WatermarkConfig = field(default_factory=WatermarkConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
 
     def check(self) -> None:
         """Raises InvalidArgumentError if the settings contradict each other."""

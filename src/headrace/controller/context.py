@@ -13,6 +13,7 @@ from headrace.controller.store.contract import MetadataStore
 from headrace.controller.streams.bucket_index import BucketIndex
 from headrace.controller.streams.directory import Directory
 from headrace.controller.streams.numbering import Numbering
+from headrace.controller.streams.retention_sets import RetentionSets
 from headrace.controller.streams.scopes import Scopes
 from headrace.controller.streams.stream import Stream
 from headrace.controller.streams.writer_marks import WriterMarks
@@ -46,6 +47,7 @@ class ControllerContext:
     engine: WorkflowEngine
     buckets: Buckets
     bucket_index: BucketIndex
+    retention_sets: RetentionSets
     events: Events
 
     def wake(self, stream: Stream) -> None:
@@ -83,5 +85,6 @@ def make_context(
         engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
         buckets=Buckets(config.buckets, store, coordinator, clock, entropy, endpoint),
         bucket_index=bucket_index,
+        retention_sets=RetentionSets(store),
         events=Events(),
     )

@@ -31,6 +31,7 @@ from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
 from headrace.controller.services.cut_sampling import CutSampling
+from headrace.controller.services.retention import Retention
 from headrace.controller.services.watermarks import Watermarks
 from headrace.controller.store.contract import MetadataStore, Row
 from headrace.controller.store.layout import (
@@ -123,6 +124,8 @@ class Controller:
         self.context.buckets.add(Watermarks(self.context))
         self._placement = placement or SingleHost(Endpoint(config.data_host, config.data_port))
         self.streams = StreamRequests(self.context)
+        self.retention = Retention(self.context, self.streams)
+        self.context.buckets.add(self.retention)
         self.groups = ReaderGroups(self.context)
         self._tables = KeyValueTables(self.context)
         self._deletion = ScopeDeletion(self.context, self.groups, self._tables)
@@ -189,6 +192,7 @@ class Controller:
             "transactions": self.transactions.statistics(),
             "streams": self.context.directory.statistics(),
             "cut_sampling": self.cut_sampling.statistics(),
+            "retention": self.retention.statistics(),
         }
 
     async def _recover(self) -> None:

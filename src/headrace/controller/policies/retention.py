@@ -17,16 +17,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.controller.streams.retention_sets import SetMember
 from headrace.model.policies import RetentionKind, RetentionPolicy
 from headrace.model.stream_cut import Relation
-
-
-@dataclass(frozen=True, slots=True)
-class SetMember:
-    """A tail cut of the set: when it was taken, and the bytes of the stream up to it."""
-
-    time_ms: int
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

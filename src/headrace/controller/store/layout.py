@@ -11,6 +11,8 @@ Table                           Key                                             
                                 stream uid + ``u``, ``m``                           subscribers, marks
                                 stream uid + ``w`` + sink, ``x``                    sink, names of sinks
                                 stream uid + ``v``, ``v`` + level + number          cut series, its blocks
+                                stream uid + ``r``                                  retention set
+                                stream uid + ``q`` + time                           cut of a retention set
 ``txns-<n>``                    stream uid + transaction id                         unfinished transaction
 ``finished-<day>``              stream uid + block of 1024 transaction counters     outcomes
 ``deleted``                     ``s`` or ``k`` + scope/name                         highest segment number
@@ -96,6 +98,14 @@ def cut_series_key(uid: bytes) -> bytes:
 
 def cut_block_key(uid: bytes, level: int, number: int) -> bytes:
     return uid + b"v" + bytes([level]) + number.to_bytes(4, "big")
+
+
+def retention_key(uid: bytes) -> bytes:
+    return uid + b"r"
+
+
+def retention_cut_key(uid: bytes, time_ms: int) -> bytes:
+    return uid + b"q" + time_ms.to_bytes(8, "big")
 
 
 def txns_table(uid: bytes) -> str:

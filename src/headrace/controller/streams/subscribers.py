@@ -42,6 +42,11 @@ class Subscribers:
         """Return ``scope/group`` of every subscriber."""
         return sorted((await self._read(stream))[0].subscribers)
 
+    async def cuts(self, stream: Stream) -> list[dict[int, int]]:
+        """Return the last reported position of each subscriber that has reported one."""
+        subscribers = (await self._read(stream))[0].subscribers
+        return [dict(subscribers[name].cut) for name in sorted(subscribers) if subscribers[name].cut]
+
     async def add(self, stream: Stream, name: str, group_id: bytes, generation: int) -> None:
         """Make the group a subscriber of this generation; what it reported so far stays."""
 

@@ -3,7 +3,7 @@
 1. Both rows say *deleting*: no call completes or recreates them meanwhile.
 2. Highest segment numbers are remembered for later streams of these names.
 3. Segments that were not deleted by truncations.
-4. Details: sealed segments, epochs, subscribers, sinks, marks, the cut series.
+4. Details: sealed segments, epochs, subscribers, sinks, marks, the cut series, the retention set.
 5. Both rows.
 """
 
@@ -85,6 +85,7 @@ async def _delete_content(context: ControllerContext, stream: Stream) -> None:
         keys += [sealed_key(row.uid, segment.segment_id) for segment in history.segments()]
     keys += [epoch_key(row.uid, epoch) for epoch in range(row.epoch.epoch)]
     keys += [sink_key(row.uid, sink) for sink in await context.sinks.names(row.uid)]
+    keys += await context.retention_sets.keys(row.uid)
     keys += [subscribers_key(row.uid), marks_key(row.uid), sink_names_key(row.uid)]
     for start in range(0, len(keys), _DELETES_AT_ONCE):
         deletions = [Write(key, None) for key in keys[start : start + _DELETES_AT_ONCE]]

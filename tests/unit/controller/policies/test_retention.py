@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from headrace.controller.policies.retention import (
     LOWER_BOUND,
     BoundToMember,
-    SetMember,
     choose_bound,
     choose_unbound,
     limits,
     thinned,
 )
+from headrace.controller.streams.retention_sets import SetMember
 from headrace.limits import INT64_MAX
 from headrace.model.policies import RetentionKind, RetentionPolicy
 from headrace.model.stream_cut import Relation

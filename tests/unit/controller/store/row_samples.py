@@ -8,6 +8,7 @@ from headrace.controller.store.rows import (
     marks_row,
     number_row,
     outcome_row,
+    retention_row,
     scope_row,
     sealed_row,
     sink_row,
@@ -156,6 +157,16 @@ SAMPLES = {
         bucket_row.BucketRow(TIME_MS),
         bucket_row.encode_bucket_member,
         bucket_row.decode_bucket_member,
+    ),
+    "retention-set": (
+        retention_row.RetentionRow(((TIME_MS, 0), (TIME_MS + 60_000, 1 << 40))),
+        retention_row.encode_retention,
+        retention_row.decode_retention,
+    ),
+    "retention-cut": (
+        ((0, 17), ((1 << 32) + 2, -1)),
+        retention_row.encode_retention_cut,
+        retention_row.decode_retention_cut,
     ),
     "outcomes": (
         outcome_row.OutcomeRow(committed=0b101, aborted=1 << 1023),
