@@ -39,7 +39,8 @@ def spark():
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    with LocalServer(tmp_path_factory.mktemp("server")) as process:
+    often = {"HEADRACE_CONTROLLER__CUT_SERIES__PERIOD_S": "0.2"}
+    with LocalServer(tmp_path_factory.mktemp("server"), environment=often) as process:
         yield process
 
 

@@ -1,6 +1,8 @@
 """Batch and streaming reads through a real Spark against a real server."""
 
+import time
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 
@@ -61,6 +63,23 @@ def test_cuts_bound_a_batch_read_and_truncation_is_reported(streams):
         streams.batch("in", start_stream_cut=head).load().collect()
     rest = streams.batch("in", start_stream_cut=head, fail_on_data_loss="false").load()
     assert sorted(_collected(rest)) == list(range(50, 100))
+
+
+def test_times_bound_a_batch_read(streams):
+    streams.make("in")
+    streams.write("in", range(50))
+    scope, stream = "spark", streams.prefix + "in"
+    tail = streams.client.tail_cut(scope, stream)
+    deadline = time.monotonic() + 60
+    while (found := streams.client.cut_at(scope, stream, 1 << 60)).cut != tail:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    streams.write("in", range(50, 80))
+    at = datetime.fromtimestamp(found.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    since = streams.batch("in", start_timestamp=at).load()
+    assert sorted(_collected(since)) == list(range(50, 80))
+    until = streams.batch("in", end_timestamp=str(found.time_ms)).load()
+    assert sorted(_collected(until)) == list(range(50))
 
 
 def test_metadata_tells_streams_cuts_and_segments(streams):

@@ -6,6 +6,7 @@
 
 from headrace.client.config import ClientConfig, Credentials, ReaderConfig, WriterConfig
 from headrace.client.connect import Client, connect
+from headrace.client.control.stream_times import TimedCut
 from headrace.client.control.streams import StreamInfo
 from headrace.client.control.transactions import (
     BatchOutcome,
@@ -55,6 +56,7 @@ __all__ = [
     "StreamCut",
     "StreamInfo",
     "Successor",
+    "TimedCut",
     "Transaction",
     "TransactionStatus",
     "TransactionTag",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +25,7 @@ from headrace.client.config import (
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.control.controller import Controller
 from headrace.client.control.segments import Segments
+from headrace.client.control.stream_times import StreamTimes, TimedCut
 from headrace.client.control.streams import StreamInfo, Streams
 from headrace.client.control.tokens import Tokens
 from headrace.client.control.transactions import Transactions
@@ -75,6 +77,7 @@ class Client:
         self.config = config
         self._controller = Controller(address, config, entropy)
         self._streams = Streams(self._controller, clock)
+        self._times = StreamTimes(self._controller)
         self.transactions = Transactions(self._controller)
         """Transactions by id: status, commit, abort; and batches of them for exactly-once sinks."""
         self._services = ClientServices(
@@ -241,6 +244,20 @@ class Client:
     async def tail_cut(self, scope: str, stream: str) -> StreamCut:
         """Return the cut behind the last durable event; without segments if the stream is sealed."""
         return await self._cuts.tail(scope, stream)
+
+    async def cut_at(self, scope: str, stream: str, time: datetime | int) -> TimedCut:
+        """Return where a stream was at a time: everything acknowledged after it lies at or behind the cut.
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            time: a ``datetime`` (of the local zone if it names none), or milliseconds since 1970.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            InvalidArgumentError: the time is before 1970.
+        """
+        return await self._times.cut_at(scope, stream, time)
 
     async def check_cut(self, cut: StreamCut) -> None:
         """Check that a bounded cut is a position of the present stream, whether truncated or not.

@@ -51,6 +51,8 @@ _MEANT_FOR: Final[dict[str, frozenset[Door]]] = {
     "default_retention_size_bytes": _CREATING,
     "start_stream_cut": _READS,
     "end_stream_cut": _READS,
+    "start_timestamp": _READS,
+    "end_timestamp": _READS,
     "columns": _READS,
     "batch_bytes": _READS,
     "fail_on_data_loss": _READS,
@@ -69,8 +71,6 @@ _MEANT_FOR: Final[dict[str, frozenset[Door]]] = {
     "allow_complete": frozenset({Door.STREAM_WRITE}),
 }
 NOT_BUILT: Final = {
-    "start_timestamp": "the store has no time index yet; use start_stream_cut",
-    "end_timestamp": "the store has no time index yet; use end_stream_cut",
     "min_partitions": "segments cannot be split between events yet; scale the stream for more partitions",
     "auth_env": "pravega_client_auth_method and pravega_client_auth_token of the environment are always used",
     "tls_cert_file": "clients show no certificates yet; use auth_token or username",

@@ -8,6 +8,7 @@ from typing import Final
 
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.model.stream_cut import StreamCut
+from headrace.runtime.times import parse_time_ms
 from headrace.spark.option_names import NOT_BUILT, Door, names_without_meaning
 
 COLUMNS: Final = {
@@ -27,6 +28,8 @@ METADATA_SCHEMAS: Final = {
 }
 
 _READ_BYTES_MAX: Final = 8 << 20
+_AT: Final = "at "
+"""Begins a start or end that is a time; no cut as text begins so."""
 
 
 class OptionReader:
@@ -158,9 +161,9 @@ class SourceOptions:
     scope: str
     stream: str
     start: str
-    """``earliest``, ``latest`` or the text of a cut."""
+    """``earliest``, ``latest``, ``at`` with a time (see :func:`time_of`), or the text of a cut."""
     end: str
-    """``latest``, ``unbounded`` or the text of a cut."""
+    """``latest``, ``unbounded``, ``at`` with a time, or the text of a cut."""
     columns: tuple[str, ...]
     batch_bytes: int
     bytes_per_trigger: int
@@ -191,10 +194,11 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         raise InvalidArgumentError("option metadata works in batch reads only")
     if reader.text("direct_read", "auto").lower() == "true":
         raise UnsupportedError("option direct_read: chunks are read through the server only, so far")
-    start = _edge(
-        reader, "start_stream_cut", "latest" if streaming else "earliest", ("earliest", "latest", "unbounded")
-    )
-    end = _edge(reader, "end_stream_cut", "unbounded" if streaming else "latest", ("latest", "unbounded"))
+    start = _edge(reader, "start", "latest" if streaming else "earliest", ("earliest", "latest", "unbounded"))
+    end = _edge(reader, "end", "unbounded" if streaming else "latest", ("latest", "unbounded"))
+    times = time_of(start), time_of(end)
+    if times[0] is not None and times[1] is not None and times[0] > times[1]:
+        raise InvalidArgumentError("option start_timestamp is later than end_timestamp")
     batch_bytes = reader.number("batch_bytes", 1 << 20, low=1 << 12, high=1 << 28)
     return SourceOptions(
         connection=_parse_connection(reader, min(batch_bytes, _READ_BYTES_MAX)),
@@ -214,7 +218,20 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
     )
 
 
-def _edge(reader: OptionReader, name: str, default: str, words: tuple[str, ...]) -> str:
+def time_of(edge: str) -> int | None:
+    """Return the time, in ms since 1970, of a start or end that is given as one; None if it is not."""
+    return int(edge.removeprefix(_AT)) if edge.startswith(_AT) else None
+
+
+def _edge(reader: OptionReader, side: str, default: str, words: tuple[str, ...]) -> str:
+    name, time_name = f"{side}_stream_cut", f"{side}_timestamp"
+    if reader.text(time_name):
+        if reader.text(name):
+            raise InvalidArgumentError(f"options {name} and {time_name} exclude each other")
+        try:
+            return f"{_AT}{parse_time_ms(reader.text(time_name))}"
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"option {time_name}: {error}") from None
     value = reader.text(name, default)
     if value.lower() in words:
         return value.lower()

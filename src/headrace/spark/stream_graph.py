@@ -122,6 +122,10 @@ class ClientStreamGraph:
         """Return the cut at which the stream begins now."""
         return dict(self._client.head_cut(self.scope, self.stream).offsets)
 
+    def cut_at(self, time_ms: int) -> Position:
+        """Return the latest cut that is known and not after a time, in ms since 1970; the head if none is."""
+        return dict(self._client.cut_at(self.scope, self.stream, time_ms).cut.offsets)
+
     def tail(self) -> Position:
         """Return the cut behind everything seen by the last :meth:`refresh`; also of a sealed stream."""
         if self._tail is None:

@@ -4,6 +4,7 @@ import struct
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+from headrace.client.control.stream_times import TimedCut
 from headrace.client.control.transactions import BatchOutcome, BatchStatus, SinkWatermark
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, SegmentTruncatedError
 from headrace.model.key_space import KeyRange
@@ -19,6 +20,8 @@ class FakeClient:
         self.starts = {}
         self.gone = set()
         self.block_bytes = 1 << 20
+        self.times = {}
+        """Where the stream was, by time in ms."""
 
     def data(self, segment_id):
         parts = []
@@ -44,6 +47,12 @@ class FakeClient:
 
     def head_cut(self, scope, stream):
         return StreamCut(scope, stream, self.starts or self.model.first)
+
+    def cut_at(self, scope, stream, time_ms):
+        known = [each for each in self.times if each <= time_ms]
+        if not known:
+            return TimedCut(self.head_cut(scope, stream), None, is_head=True)
+        return TimedCut(StreamCut(scope, stream, self.times[max(known)]), max(known), is_head=False)
 
     def check_cut(self, cut):
         for segment_id, offset in cut.offsets.items():

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError, PreconditionError, UnsupportedError
 from headrace.model.stream_cut import StreamCut
+from headrace.runtime.times import parse_time_ms
 from headrace.spark import batch, segment_partition, stream
 from headrace.spark.arrow_rows import record_batches
 from headrace.spark.options import COLUMNS, parse_sink, parse_source
@@ -178,6 +179,30 @@ def test_an_end_cut_is_never_passed(world):
     offset = reader.latestOffset(reader.initialOffset(), UNLIMITED)
     end = reader.latestOffset(offset, UNLIMITED)
     assert end["cut"] == {"0": 200}
+    assert reader.latestOffset(end, UNLIMITED) == end
+
+
+def test_times_bound_a_batch_and_a_query(world):
+    model, client = world
+    times = {}
+    for hour in ("2026-11-25T10:00Z", "2026-11-25T11:00Z"):
+        _fill(model, 10)
+        times[parse_time_ms(hour)] = model.tail()
+    _fill(model, 10)
+    client.times = times
+    first, second = times
+    source = _source(start_timestamp=str(first), end_timestamp="2026-11-25T12:00+01:00")
+    reader = source.reader(_schema(source))
+    assert sum(each.num_rows for part in reader.partitions() for each in reader.read(part)) == 10
+    source = _source(start_timestamp=str(first - 1))
+    reader = source.reader(_schema(source))
+    assert sum(each.num_rows for part in reader.partitions() for each in reader.read(part)) == 30
+    reader = _stream_reader(start_timestamp=str(first), end_timestamp=str(second))
+    assert reader.initialOffset() == {"start": f"at {first}"}
+    pinned = reader.latestOffset(reader.initialOffset(), UNLIMITED)
+    assert reader.partitions(reader.initialOffset(), pinned) == []
+    end = reader.latestOffset(pinned, UNLIMITED)
+    assert sum(map(len, _read(reader, reader.partitions(pinned, end)))) == 10
     assert reader.latestOffset(end, UNLIMITED) == end
 
 
@@ -366,7 +391,15 @@ def _batches(blocks, end):
         ({"columns": "event,event"}, InvalidArgumentError, "twice"),
         ({"key_order": "any"}, InvalidArgumentError, "key_order"),
         ({"metadata": "Everything"}, InvalidArgumentError, "metadata"),
-        ({"start_timestamp": "1"}, UnsupportedError, "start_timestamp"),
+        ({"start_timestamp": "noon"}, InvalidArgumentError, "start_timestamp: 'noon' is no time"),
+        ({"end_timestamp": "1h"}, InvalidArgumentError, "end_timestamp: '1h' is no time"),
+        ({"start_timestamp": "2026-11-25", "start_stream_cut": "latest"}, InvalidArgumentError, "exclude"),
+        ({"end_timestamp": "2026-11-25", "end_stream_cut": "latest"}, InvalidArgumentError, "exclude"),
+        (
+            {"start_timestamp": "2026-11-26", "end_timestamp": "2026-11-25"},
+            InvalidArgumentError,
+            "later than",
+        ),
         ({"direct_read": "true"}, UnsupportedError, "direct_read"),
         ({"username": "me"}, InvalidArgumentError, "password"),
         ({"auth_token": "a", "username": "b", "password": "c"}, InvalidArgumentError, "exclude"),

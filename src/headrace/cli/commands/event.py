@@ -77,11 +77,18 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         """
         headrace event read demo/orders
         headrace event read demo/orders --from tail --follow
+        headrace event read demo/orders --since 1h
         headrace event read demo/orders --count 10 --json
         """,
     )
     read.add_argument("stream", metavar="SCOPE/STREAM")
-    read.add_argument("--from", dest="start", default="head", metavar="CUT", help="head, tail or a cut")
+    starts = read.add_mutually_exclusive_group()
+    starts.add_argument("--from", dest="start", default="head", metavar="CUT", help="head, tail or a cut")
+    starts.add_argument(
+        "--since",
+        metavar="TIME",
+        help="from where the stream was then, as 'stream cut --at' finds it: 1h, 2026-11-25T10:00",
+    )
     ends = read.add_mutually_exclusive_group()
     ends.add_argument("--to", default="tail", metavar="CUT", help="tail as it is now, or a cut")
     ends.add_argument("--follow", action="store_true", help="wait for more until the stream is sealed")
@@ -204,16 +211,23 @@ def _given_texts(chosen: argparse.Namespace) -> Iterator[bytes | None]:
 
 
 def read_events(chosen: argparse.Namespace) -> None:
+    from headrace.runtime.clock import SystemClock
+    from headrace.runtime.times import parse_time_ms
+
     scope, stream = scoped(chosen.stream)
     if chosen.count is not None and chosen.count < 1:
         raise InvalidArgumentError(f"at least 1 event has to be read, not {chosen.count}")
     start, end = _edge(chosen.start), None if chosen.follow else _edge(chosen.to)
-    with connect(chosen) as client, client.event_reader(scope, stream, start=start, end=end) as reader:
-        try:
-            _print_all(chosen, reader)
-        finally:
-            if chosen.position:
-                progress(reader.position().as_text())
+    since_ms = None if chosen.since is None else parse_time_ms(chosen.since, SystemClock().now_ms())
+    with connect(chosen) as client:
+        if since_ms is not None:
+            start = client.cut_at(scope, stream, since_ms).cut
+        with client.event_reader(scope, stream, start=start, end=end) as reader:
+            try:
+                _print_all(chosen, reader)
+            finally:
+                if chosen.position:
+                    progress(reader.position().as_text())
 
 
 def _print_all(chosen: argparse.Namespace, reader: BlockingEventReader) -> None:

@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from headrace.cli.commands.stream_changes import delete_stream, scale_stream, seal_stream, truncate_stream
-from headrace.cli.commands.stream_queries import describe_stream, list_streams
+from headrace.cli.commands.stream_queries import describe_stream, list_streams, print_cut
 from headrace.cli.output import print_json, progress
 from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
@@ -51,6 +51,25 @@ def _register_queries(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         "headrace stream describe demo/orders",
     )
     describe.add_argument("stream", metavar="SCOPE/STREAM")
+
+    cut = add_verb(
+        verbs,
+        "cut",
+        print_cut,
+        "Print the cut at which a stream is, or was at a time, as text.",
+        """
+        headrace stream cut demo/orders
+        headrace stream cut demo/orders --at 2026-11-25T10:00
+        headrace event read demo/orders --from "$(headrace stream cut demo/orders --at 90min)"
+        """,
+    )
+    cut.add_argument("stream", metavar="SCOPE/STREAM")
+    cut.add_argument(
+        "--at",
+        metavar="TIME",
+        help="where it was then: ISO time (local unless it has a zone), ms since 1970, or how long ago, such "
+        "as 1h (default: its tail); up to 10 s too early within an hour, a minute within a day, else 10 min",
+    )
 
 
 def _register_create(verbs: Subparsers[argparse.ArgumentParser]) -> None:

@@ -10,6 +10,7 @@ from headrace.cli.output import (
     print_fields,
     print_json,
     print_line,
+    progress,
     size_text,
 )
 from headrace.cli.verbs import connect, scoped
@@ -24,6 +25,26 @@ def list_streams(chosen: argparse.Namespace) -> None:
     else:
         for stream in streams:
             print_line(stream)
+
+
+def print_cut(chosen: argparse.Namespace) -> None:
+    from headrace.runtime.clock import SystemClock
+    from headrace.runtime.times import parse_time_ms
+
+    scope, stream = scoped(chosen.stream)
+    time_ms = None if chosen.at is None else parse_time_ms(chosen.at, SystemClock().now_ms())
+    with connect(chosen) as client:
+        if time_ms is None:
+            cut, found_ms, is_head = client.tail_cut(scope, stream), None, False
+        else:
+            found = client.cut_at(scope, stream, time_ms)
+            cut, found_ms, is_head = found.cut, found.time_ms, found.is_head
+    if chosen.json:
+        print_json({"cut": cut.as_text(), "time_ms": found_ms, "is_head": is_head})
+        return
+    if is_head:
+        progress("where the stream was then is not known, or truncated: this is its head")
+    print_line(cut.as_text())
 
 
 def describe_stream(chosen: argparse.Namespace) -> None:

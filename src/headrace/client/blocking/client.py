@@ -9,6 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -19,6 +20,7 @@ from headrace.client.blocking.writers import BlockingTxnWriter, BlockingWriter
 from headrace.client.config import DEFAULT_URI, ClientConfig, ControllerAddress, ReaderConfig, WriterConfig
 from headrace.client.connect import Client
 from headrace.client.connect import connect as connect_on_loop
+from headrace.client.control.stream_times import TimedCut
 from headrace.client.control.streams import StreamInfo
 from headrace.client.control.transactions import BatchOutcome, SinkWatermark, TransactionStatus
 from headrace.client.reader.cuts import Edge
@@ -213,6 +215,10 @@ class BlockingClient:
     def tail_cut(self, scope: str, stream: str) -> StreamCut:
         """Return the cut behind the last durable event; without segments if the stream is sealed."""
         return self._run(lambda client: client.tail_cut(scope, stream))
+
+    def cut_at(self, scope: str, stream: str, time: datetime | int) -> TimedCut:
+        """Return where a stream was at a time; see :meth:`Client.cut_at`."""
+        return self._run(lambda client: client.cut_at(scope, stream, time))
 
     def check_cut(self, cut: StreamCut) -> None:
         """Check that a bounded cut is a position of the present stream; see :meth:`Client.check_cut`."""

@@ -91,7 +91,7 @@ class CutSampling:
     async def _look(self) -> None:
         """Note which streams changed; all that are active if a bucket was not owned before."""
         buckets = self._context.buckets
-        owned = {bucket for bucket in range(buckets.count) if buckets.owns(bucket)}
+        owned = set(buckets.owned())
         marker = self._marker if owned <= self._owned else 0
         self._marker, changed = await self._context.segments.changed(marker)
         self._owned = owned
