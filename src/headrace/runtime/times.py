@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
@@ -11,6 +11,18 @@ from headrace.runtime.quantities import parse_duration_ms
 
 _MILLISECONDS: Final = re.compile(r"[0-9]{9,18}")
 _DURATION: Final = re.compile(r"[0-9.]+\s*[A-Za-z]+")
+
+
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def milliseconds_of(time: datetime) -> int:
+    """Return the whole milliseconds since 1970; a time without a zone is one of the local zone.
+
+    Raises:
+        ValueError, OverflowError, OSError: the machine cannot place it.
+    """
+    return (time.astimezone(UTC) - _BEGINNING) // timedelta(milliseconds=1)
 
 
 def parse_time_ms(text: str, now_ms: int | None = None) -> int:
@@ -26,7 +38,7 @@ def parse_time_ms(text: str, now_ms: int | None = None) -> int:
     if now_ms is not None and _DURATION.fullmatch(text):
         return max(0, now_ms - parse_duration_ms(text))
     try:
-        time_ms = round(datetime.fromisoformat(text).timestamp() * 1000)
+        time_ms = milliseconds_of(datetime.fromisoformat(text))
     except (ValueError, OverflowError, OSError):
         ago = ", or how long ago such as 1h" if now_ms is not None else ""
         raise InvalidArgumentError(

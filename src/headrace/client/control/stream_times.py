@@ -11,6 +11,7 @@ from headrace.limits import INT64_MAX
 from headrace.model.stream_cut import StreamCut
 from headrace.rpc import convert
 from headrace.rpc.generated import stream_time_pb2 as time_pb
+from headrace.runtime.times import milliseconds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +47,21 @@ class StreamTimes:
             UnsupportedError: the controller is one of another kind.
         """
         request = time_pb.GetCutAtRequest(
-            streamInfo=convert.stream_info(scope, stream), timeMs=milliseconds_of(time)
+            streamInfo=convert.stream_info(scope, stream), timeMs=asked_ms(time)
         )
         reply = await self._controller.call_time("getCutAt", request)
         cut = StreamCut.from_offsets(scope, stream, dict(reply.cut.cut))
         return TimedCut(cut, None if reply.isHead else reply.timeMs, reply.isHead)
 
 
-def milliseconds_of(time: datetime | int) -> int:
+def asked_ms(time: datetime | int) -> int:
     """Return milliseconds since 1970; a ``datetime`` without a zone is one of the local zone.
 
     Raises:
         InvalidArgumentError: it is before 1970, or no time that a computer knows.
     """
     try:
-        number = time if isinstance(time, int) else int(time.timestamp() * 1000)
+        number = time if isinstance(time, int) else milliseconds_of(time)
     except (OverflowError, OSError, ValueError) as error:
         raise InvalidArgumentError(f"{time} is no time that can be asked for: {error}") from None
     if not 0 <= number <= INT64_MAX:

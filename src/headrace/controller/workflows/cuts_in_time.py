@@ -29,7 +29,12 @@ from headrace.controller.store.rows.cut_series_row import (
 )
 from headrace.controller.streams.cuts import later_of, relate
 from headrace.controller.streams.stream import Stream
-from headrace.errors import InvalidArgumentError, MetadataConflictError, NoSuchStreamError
+from headrace.errors import (
+    InvalidArgumentError,
+    MetadataConflictError,
+    NoSuchStreamError,
+    UnknownOutcomeError,
+)
 from headrace.limits import INT64_MAX
 from headrace.model.stream_cut import Relation
 
@@ -57,12 +62,18 @@ async def write_series(store: MetadataStore, stream: Stream, addition: Addition,
     Raises:
         MetadataConflictError: the series has changed since; nothing was written.
         NoSuchStreamError: the stream is gone, or is being deleted, and its series with it.
+        UnknownOutcomeError: it may have been written.
     """
     uid = stream.uid
     writes = [Write(cut_series_key(uid), encode_series(addition.row), version)]
     writes += [Write(_key(uid, place), encode_block(block)) for place, block in addition.written]
     writes += [Write(_key(uid, place), None) for place in addition.dropped]
-    versions = await store.update(details_table(uid), writes)
+    try:
+        versions = await store.update(details_table(uid), writes)
+    except UnknownOutcomeError:
+        if version == ABSENT:
+            await _check_not_deleted(store, stream)
+        raise
     if version == ABSENT:  # its deletion may have found none: whoever begins a series looks again
         await _check_not_deleted(store, stream)
     return versions[0]

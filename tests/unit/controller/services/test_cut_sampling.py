@@ -6,7 +6,7 @@ import pytest
 from headrace.controller.services.cut_sampling import CutSampling
 from headrace.controller.settings.cut_series import CutSeriesConfig
 from headrace.controller.store.layout import details_table
-from headrace.errors import ContainerOfflineError, InvalidArgumentError
+from headrace.errors import ConnectionLostError, ContainerOfflineError, InvalidArgumentError
 from headrace.model.names import segment_name, transaction_segment_name
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated import stream_time_pb2 as st
@@ -205,7 +205,8 @@ async def test_old_samples_are_in_blocks_and_all_go_with_the_stream(service):
     assert [key for key, _ in page.rows if key.startswith(stream.uid)] == []
 
 
-async def test_a_series_begun_while_its_stream_is_deleted_goes_as_well(service):
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_series_begun_while_its_stream_is_deleted_goes_as_well(service, is_answered):
     await service.create_stream()
     write(service, 1)
     stream = await service.controller.context.directory.get("s", "t")
@@ -217,13 +218,35 @@ async def test_a_series_begun_while_its_stream_is_deleted_goes_as_well(service):
     async def update_late(table, writes):
         store.update = update
         await service.stub.deleteStream(info())
-        return await update(table, writes)
+        versions = await update(table, writes)
+        if not is_answered:
+            raise ConnectionLostError("the answer")
+        return versions
 
     store.update = update_late
     await late.sample_once()
     assert late.statistics().samples == 0
     page = await store.scan(details_table(stream.uid), b"", 10_000)
     assert [key for key, _ in page.rows if key.startswith(stream.uid)] == []
+
+
+async def test_a_sample_whose_answer_is_lost_is_there_once(service):
+    await service.create_stream()
+    write(service, 5)
+    store = service.controller.context.store
+    update = store.update
+
+    async def update_silently(table, writes):
+        await update(table, writes)
+        raise ConnectionLostError("the answer")
+
+    store.update = update_silently
+    first = await later(service)
+    assert service.controller.cut_sampling.statistics().failures == 1
+    store.update = update
+    second = await later(service)
+    assert await cut_at(service, first) == ({0: 5}, first, False)
+    assert await cut_at(service, second) == ({0: 5}, first, False)
 
 
 async def test_no_time_and_no_stream_are_refused(service):
