@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.controller.buckets.ownership import Buckets
 from headrace.controller.config import ControllerConfig
 from headrace.controller.engine import WorkflowEngine
+from headrace.controller.events.progress_rows import ProgressRows
 from headrace.controller.events.queue import Events
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.store.contract import MetadataStore
@@ -49,6 +50,7 @@ class ControllerContext:
     bucket_index: BucketIndex
     retention_sets: RetentionSets
     events: Events
+    event_progress: ProgressRows
 
     def wake(self, stream: Stream) -> None:
         """The stream's row, or a transaction of it, says that there is something to do."""
@@ -68,6 +70,7 @@ def make_context(
     registry = Registry(store)
     bucket_index = BucketIndex(store, config.buckets)
     endpoint = Endpoint(config.rpc_host, config.rpc_port)
+    buckets = Buckets(config.buckets, store, coordinator, clock, entropy, endpoint)
     return ControllerContext(
         config=config,
         clock=clock,
@@ -83,8 +86,9 @@ def make_context(
         txn_ids=TxnIds(store),
         marks=WriterMarks(store, bucket_index, clock),
         engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
-        buckets=Buckets(config.buckets, store, coordinator, clock, entropy, endpoint),
+        buckets=buckets,
         bucket_index=bucket_index,
         retention_sets=RetentionSets(store),
-        events=Events(),
+        events=Events(segments.access, buckets, entropy),
+        event_progress=ProgressRows(store),
     )

@@ -27,10 +27,12 @@ from headrace.controller.api.transaction_calls import TransactionCalls
 from headrace.controller.api.writer_calls import WriterCalls
 from headrace.controller.config import ControllerConfig
 from headrace.controller.context import make_context
+from headrace.controller.events.event import REQUEST_STREAM
 from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
 from headrace.controller.services.cut_sampling import CutSampling
+from headrace.controller.services.event_processor import EventProcessor
 from headrace.controller.services.retention import Retention
 from headrace.controller.services.watermarks import Watermarks
 from headrace.controller.store.contract import MetadataStore, Row
@@ -64,11 +66,12 @@ from headrace.errors import (
     OwnershipError,
     ScopeExistsError,
     ScopeNotEmptyError,
+    StreamExistsError,
     UnknownOutcomeError,
 )
 from headrace.model.endpoint import Endpoint
 from headrace.model.names import SYSTEM_SCOPE
-from headrace.model.policies import RetentionKind
+from headrace.model.policies import RetentionKind, ScalingPolicy, StreamConfiguration
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
@@ -126,6 +129,8 @@ class Controller:
         self.streams = StreamRequests(self.context)
         self.retention = Retention(self.context, self.streams)
         self.context.buckets.add(self.retention)
+        self.processor = EventProcessor(self.context)
+        self.context.buckets.add(self.processor)
         self.groups = ReaderGroups(self.context)
         self._tables = KeyValueTables(self.context)
         self._deletion = ScopeDeletion(self.context, self.groups, self._tables)
@@ -155,6 +160,9 @@ class Controller:
         )
         with contextlib.suppress(ScopeExistsError):
             await self.context.scopes.create(SYSTEM_SCOPE)
+        with contextlib.suppress(StreamExistsError):
+            requests = StreamConfiguration(scaling=ScalingPolicy(segments_min=self.config.buckets))
+            await self.streams.create(SYSTEM_SCOPE, REQUEST_STREAM, requests)
         await self.transactions.start()
         self._supervisor.spawn("recovery", self._persist(self._recover))
         await self.context.buckets.start()
@@ -173,6 +181,7 @@ class Controller:
         self._stopped = True
         await self._services.stop()
         await self.context.buckets.stop()
+        await self.context.events.stop()
         await self._supervisor.stop()
         await self.transactions.stop()
         await self.engine.stop()
@@ -183,6 +192,8 @@ class Controller:
             self._supervisor.statistics().running
             or self.engine.statistics().streams_busy
             or self.transactions.busy()
+            or not self.context.events.is_idle()
+            or not self.processor.is_idle()
         )
 
     def statistics(self) -> dict[str, object]:
@@ -193,6 +204,8 @@ class Controller:
             "streams": self.context.directory.statistics(),
             "cut_sampling": self.cut_sampling.statistics(),
             "retention": self.retention.statistics(),
+            "events": self.context.events.statistics(),
+            "event_processor": self.processor.statistics(),
         }
 
     async def _recover(self) -> None:

@@ -35,7 +35,7 @@ class World:
     store: object = field(default_factory=MemoryStore)
     segments: FakeSegmentStores = field(default_factory=FakeSegmentStores)
     clock: ManualClock = field(default_factory=ManualClock)
-    config: ControllerConfig = field(default_factory=ControllerConfig)
+    config: ControllerConfig = field(default_factory=lambda: ControllerConfig(buckets=2))
     controllers: int = 0
     coordinator: MemoryCoordinator = field(default_factory=MemoryCoordinator)
     in_tables: bool = False

@@ -98,6 +98,10 @@ class FakeSegmentStores:
         self.appended.set()
         self.appended = asyncio.Event()
 
+    def of_users(self) -> list[str]:
+        """Return the names of the segments that are not the controllers' own."""
+        return sorted(name for name in self.segments if not name.startswith("_system/"))
+
     # ---- segments
 
     async def create_segment(

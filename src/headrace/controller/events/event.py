@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
+
+from headrace.model.names import SYSTEM_SCOPE, segment_name
+from headrace.model.segment_id import make_segment_id
+
+REQUEST_STREAM: Final = "_requeststream"
+"""In the scope of the system; one segment for each bucket."""
 
 
 class EventKind(IntEnum):
@@ -12,7 +19,7 @@ class EventKind(IntEnum):
     STREAM_WORK = 1
     """The stream's row says what is to be done."""
     TXN_WORK = 2
-    """A transaction's row says what is to be done: ``payload`` is its id."""
+    """A transaction's row says what is to be done: ``payload`` is its id, 16 bytes, big endian."""
     SCALE_REPORT = 3
     """A segment is hot or cold: ``payload`` is a report."""
 
@@ -25,3 +32,8 @@ class RequestEvent:
     scope: str
     stream: str
     payload: bytes = b""
+
+
+def request_segment(bucket: int) -> str:
+    """Return the name of the segment with the requests to the owner of ``bucket``."""
+    return segment_name(SYSTEM_SCOPE, REQUEST_STREAM, make_segment_id(bucket, 0))

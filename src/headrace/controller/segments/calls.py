@@ -40,6 +40,8 @@ class SegmentCalls:
     """The controller's calls to the data plane. Segments are given by their qualified names."""
 
     def __init__(self, access: SegmentAccess, entropy: Entropy) -> None:
+        self.access = access
+        """The calls as they are, each made once."""
         self._access = access
         self._entropy = entropy
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)

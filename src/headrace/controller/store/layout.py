@@ -17,6 +17,8 @@ Table                           Key                                             
 ``finished-<day>``              stream uid + block of 1024 transaction counters     outcomes
 ``deleted``                     ``s`` or ``k`` + scope/name                         highest segment number
 ``bucket-<b>``                  ``r``, ``m`` + scope/stream                         member of a bucket
+``events``                      bucket                                              progress of its events
+``failed-events``               bucket + place                                      event set aside
 ``counters``                    ``txn``                                             next free counter
                                 ``finished-<day>``                                  a day with such a table
                                 ``bucket-count``, ``bucket-term``                   buckets, next free term
@@ -35,6 +37,8 @@ from typing import Final
 SCOPES: Final = "scopes"
 DELETED: Final = "deleted"
 COUNTERS: Final = "counters"
+EVENTS: Final = "events"
+FAILED_EVENTS: Final = "failed-events"
 SHARDS: Final = 4
 
 STREAM: Final = b"s"
@@ -151,7 +155,16 @@ def bucket_member(key: bytes) -> tuple[str, str]:
     return scope, stream
 
 
+def event_progress_key(bucket: int) -> bytes:
+    return bucket.to_bytes(4, "big")
+
+
+def failed_event_key(bucket: int, place: int) -> bytes:
+    return bucket.to_bytes(4, "big") + place.to_bytes(4, "big")
+
+
 def permanent_tables(buckets: int) -> list[str]:
     """The tables every controller needs before it serves calls."""
     sharded = [f"{stem}-{shard}" for stem in ("details", "txns") for shard in range(SHARDS)]
-    return [SCOPES, DELETED, COUNTERS, *sharded, *(bucket_table(bucket) for bucket in range(buckets))]
+    by_bucket = [bucket_table(bucket) for bucket in range(buckets)]
+    return [SCOPES, DELETED, COUNTERS, EVENTS, FAILED_EVENTS, *sharded, *by_bucket]

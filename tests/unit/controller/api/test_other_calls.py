@@ -23,7 +23,7 @@ async def test_a_scope_is_deleted_with_everything_in_it(service):
     )
     assert (await service.stub.deleteScopeRecursive(SCOPE)).status == Delete.SUCCESS
     assert not (await service.stub.checkScopeExists(SCOPE)).exists
-    assert service.world.segments.segments == {}
+    assert service.world.segments.of_users() == []
     assert [name for name in service.world.segments.tables if name.startswith("s/")] == []
     assert (await service.stub.deleteScopeRecursive(SCOPE)).status == Delete.SUCCESS
     assert (await service.stub.createScope(SCOPE)).status == pb.CreateScopeStatus.SUCCESS
@@ -81,7 +81,7 @@ async def test_neither_time_nor_position_of_a_writer_goes_back(service):
 
 
 async def test_a_single_controller_is_the_whole_cluster(world):
-    async with serve(world, rpc_host="controller.example", rpc_port=9) as service:
+    async with serve(world, rpc_host="controller.example", rpc_port=9, buckets=16) as service:
         answer = await service.stub.getControllerServerList(pb.ServerRequest())
         assert [(each.endpoint, each.port) for each in answer.nodeURI] == [("controller.example", 9)]
         for service_type in (0, 1):

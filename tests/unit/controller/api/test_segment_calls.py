@@ -160,4 +160,4 @@ async def test_a_truncated_and_scaled_stream_is_deleted_with_all_that_is_left(se
     await truncate(service, {one: 3, two: 4})
     await service.stub.sealStream(info())
     assert (await service.stub.deleteStream(info())).status == pb.DeleteStreamStatus.SUCCESS
-    assert service.world.segments.segments == {}
+    assert service.world.segments.of_users() == []

@@ -137,7 +137,7 @@ async def test_only_a_sealed_stream_is_deleted_and_nothing_of_it_stays(service):
     assert (await service.stub.deleteStream(info())).status == Delete.STREAM_NOT_FOUND
     assert not (await service.stub.checkStreamExists(info())).exists
     assert (await list_streams(service))[0] == []
-    assert service.world.segments.segments == {}
+    assert service.world.segments.of_users() == []
     assert (await service.stub.deleteScope(pb.ScopeInfo(scope="s"))).status == pb.DeleteScopeStatus.SUCCESS
 
 
@@ -156,7 +156,7 @@ async def test_stream_and_watermarks_can_be_deleted_one_by_one_in_any_order(serv
         await service.stub.sealStream(info(name))
         await service.stub.deleteStream(info(name))
     assert (await list_streams(service))[0] == []
-    assert service.world.segments.segments == {}
+    assert service.world.segments.of_users() == []
     assert await service.create_stream() == Create.SUCCESS
 
 

@@ -142,7 +142,7 @@ async def test_deletion_of_a_stream(deaths):
         await call(controller, "delete_stream", info())
 
     async def check(world, controller, _):
-        assert world.segments.segments == {}
+        assert world.segments.of_users() == []
         await call(controller, "create_stream", stream_config())
         ((first),) = (await call(controller, "get_current_segments", info())).segmentRanges
         assert first.segmentId.segmentId == 3
@@ -509,6 +509,6 @@ async def test_recursive_deletion_goes_on_without_anybody_asking_again(deaths):
         if exists:  # it died before anything was written
             assert (await call(controller, "check_stream_exists", info())).exists
         else:
-            assert world.segments.segments == {}
+            assert world.segments.of_users() == []
 
     assert await deaths.run(prepare, act, nothing, check) >= 30
