@@ -81,7 +81,6 @@ def test_a_stream_is_described_as_it_was_created(run):
     assert code == 0, err
     assert err.splitlines() == [
         "the scaling policy is stored and not enforced yet: scale the stream with headrace stream scale",
-        "the retention policy is stored and not enforced yet: drop events with headrace stream truncate",
     ]
     found = answer(run("stream", "describe", "demo/described", "--json"))
     assert found["scaling"] == {

@@ -73,8 +73,6 @@ def test_help_says_which_policies_are_not_enforced():
     options = (
         "--events-per-second RATE",
         "--kib-per-second RATE",
-        "--retain-time DURATION",
-        "--retain-size SIZE",
     )
     for option in options:
         assert f"{option} stored, not enforced yet: " in text

@@ -11,7 +11,6 @@ from headrace.cli.output import print_json, progress
 from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
 from headrace.model.policies import (
-    RetentionKind,
     RetentionPolicy,
     ScalingKind,
     ScalingPolicy,
@@ -96,8 +95,8 @@ def _register_create(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     )
     keep = create.add_mutually_exclusive_group()
     age, size = "drop what is older, such as 7d or 12h", "drop the oldest beyond it, such as 100GiB"
-    keep.add_argument("--retain-time", metavar="DURATION", help=f"{_NOT_ENFORCED}: {age}")
-    keep.add_argument("--retain-size", metavar="SIZE", help=f"{_NOT_ENFORCED}: {size}")
+    keep.add_argument("--retain-time", metavar="DURATION", help=age)
+    keep.add_argument("--retain-size", metavar="SIZE", help=size)
     create.add_argument("--tag", action="append", default=[], help="may be given several times")
     create.add_argument("--create-scope", action="store_true", help="create the scope if it is missing")
     create.add_argument("--if-absent", action="store_true", help="succeed if the stream exists already")
@@ -204,5 +203,3 @@ def _warn_of_policies(configuration: StreamConfiguration) -> None:
     stored = "is stored and not enforced yet"
     if configuration.scaling.kind is not ScalingKind.FIXED:
         progress(f"the scaling policy {stored}: scale the stream with headrace stream scale")
-    if configuration.retention.kind is not RetentionKind.NONE:
-        progress(f"the retention policy {stored}: drop events with headrace stream truncate")

@@ -8,6 +8,7 @@ Source: protocol, "REST interface".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -25,7 +26,7 @@ from headrace.model.policies import (
     StreamConfiguration,
 )
 from headrace.model.segment_id import epoch_of, number_of
-from headrace.model.stream_cut import StreamCut
+from headrace.model.stream_cut import COMPLETED, StreamCut
 
 MEGABYTE: Final = 1 << 20
 MINUTE_MS: Final = 60_000
@@ -43,6 +44,8 @@ INT32_MAX: Final = (1 << 31) - 1
 """What the control protocol can say of numbers of segments and rates."""
 
 _SHOWN_CHARS: Final = 40
+_CUT_CHARS: Final = 200
+_SEGMENT_ID: Final = re.compile(r"[0-9]{1,19}\Z")
 _KINDS: Final = {
     dict: "an object",
     list: "an array",
@@ -125,14 +128,48 @@ def scaling_events_document(records: Iterable[EpochRecord], from_ms: int, to_ms:
 def cut_document(scope: str, stream: str, found: CutAtTime) -> Document:
     """Render where a stream was: as text for clients, and segment by segment."""
     return {
-        "cut": StreamCut.from_offsets(scope, stream, found.offsets).as_text(),
+        **offsets_document(StreamCut.from_offsets(scope, stream, found.offsets)),
         "timestamp": None if found.is_head else found.time_ms,
         "isHead": found.is_head,
+    }
+
+
+def offsets_document(cut: StreamCut) -> Document:
+    """Render a cut: as text for clients, and segment by segment."""
+    return {
+        "cut": cut.as_text(),
         "segments": [
             {"number": number_of(segment_id), "epoch": epoch_of(segment_id), "offset": offset}
-            for segment_id, offset in sorted(found.offsets.items())
+            for segment_id, offset in sorted(cut.offsets.items())
         ],
     }
+
+
+def cut_from_document(scope: str, stream: str, document: Document) -> StreamCut:
+    """Read a bounded cut of the stream: its text, or an object of offsets by segment id.
+
+    Raises:
+        InvalidFieldError: it is missing, malformed, unbounded or of another stream.
+    """
+    given = document.get("cut")
+    with naming("cut"):
+        if isinstance(given, dict):
+            return StreamCut.from_offsets(scope, stream, _offsets(given))
+        if not isinstance(given, str):
+            raise InvalidArgumentError("cut is the text of a cut, or an object of offsets by segment id")
+        cut = StreamCut.from_text(given)
+        if (cut.scope, cut.stream) != (scope, stream):
+            raise InvalidArgumentError(f"that is no cut of {scope}/{stream} but {str(cut)[:_CUT_CHARS]}")
+        return cut
+
+
+def _offsets(given: Document) -> dict[int, int]:
+    for name, offset in given.items():
+        if not _SEGMENT_ID.match(name) or int(name) > INT64_MAX:
+            raise InvalidFieldError(name[:_SHOWN_CHARS], "offsets are given by segment id, in decimal")
+        if type(offset) is not int or not COMPLETED <= offset <= INT64_MAX:
+            raise InvalidFieldError(name, f"offsets are whole numbers, {COMPLETED} or more")
+    return {int(name): offset for name, offset in given.items()}
 
 
 def _epoch_document(record: EpochRecord) -> Document:

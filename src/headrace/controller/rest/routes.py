@@ -21,7 +21,9 @@ from headrace.controller.rest.documents import (
     Document,
     configuration_from_document,
     cut_document,
+    cut_from_document,
     naming,
+    offsets_document,
     scaling_events_document,
     stream_document,
 )
@@ -31,7 +33,7 @@ from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.controller.workflows.cuts_in_time import cut_at
-from headrace.errors import NoSuchScopeError
+from headrace.errors import NoSuchScopeError, StreamSealedError
 from headrace.limits import INT64_MAX, NAME_CHARS_MAX
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name
 
@@ -62,6 +64,7 @@ class RestRoutes:
             (f"{stream}/state", {"PUT": self.seal_stream}),
             (f"{stream}/scaling-events", {"GET": self.scaling_events}),
             (f"{stream}/cut", {"GET": self.cut_at}),
+            (f"{stream}/truncation", {"PUT": self.truncate_stream}),
             (f"{scope}/readergroups", {"GET": self.list_groups}),
             (group, {"GET": self.get_group, "DELETE": self.delete_group}),
         ]
@@ -161,6 +164,15 @@ class RestRoutes:
             raise InvalidFieldError("streamState", "the only state that can be requested is SEALED")
         await self._controller.streams.seal(request.path_params["scope"], request.path_params["stream"])
         return JSONResponse({"streamState": "SEALED"})
+
+    async def truncate_stream(self, request: Request) -> Response:
+        scope, name = request.path_params["scope"], request.path_params["stream"]
+        cut = cut_from_document(scope, name, await body_of(request))
+        try:
+            await self._controller.streams.truncate(scope, name, cut.offsets)
+        except StreamSealedError as error:
+            return refusal(412, str(error))
+        return JSONResponse(offsets_document(cut))
 
     async def scaling_events(self, request: Request) -> Response:
         from_ms, to_ms = (time_of(request, name) for name in ("from", "to"))

@@ -226,6 +226,24 @@ async def test_a_cut_at_a_time_is_the_head_or_where_the_stream_was(web, controll
     assert (await web.get("/scopes/demo/streams/none/cut?at=0")).status_code == 404
 
 
+async def test_a_stream_is_truncated_at_a_cut(web, controller, world):
+    await make(web)
+    segment, path = segment_name("demo", "audit", 0), "/scopes/demo/streams/audit/truncation"
+    world.segments.write(segment, bytes(7))
+    text = StreamCut.from_offsets("demo", "audit", {0: 5}).as_text()
+    for cut in (text, text, {"0": 5}):
+        answer = await web.put(path, json={"cut": cut})
+        assert answer.status_code == 200, answer.json()
+        assert answer.json() == {"cut": text, "segments": [{"number": 0, "epoch": 0, "offset": 5}]}
+    assert world.segments.segments[segment].start_offset == 5
+    for cut in ({"0": 4}, {"0": 8}, {"1": 0}, {}):  # before the head, behind the tail, of no segment
+        assert (await web.put(path, json={"cut": cut})).status_code == 400
+    assert world.segments.segments[segment].start_offset == 5
+    assert (await web.put("/scopes/demo/streams/none/truncation", json={"cut": {"0": 5}})).status_code == 404
+    await web.put("/scopes/demo/streams/audit/state", json={"streamState": "SEALED"})
+    assert (await web.put(path, json={"cut": {"0": 6}})).status_code == 412
+
+
 async def test_reader_groups_are_listed_shown_and_deleted(web, controller):
     request = group_config("billing", ["audit"])
     request.scope = "demo"
@@ -338,6 +356,12 @@ async def test_a_stopped_controller_is_down(world):
         ("DELETE", "/scopes/demo", None, 412, "demo", None),
         ("GET", "/scopes/demo/streams/none", None, 404, "none", None),
         ("GET", "/scopes/demo/streams/s/scaling-events?from=x&to=1", None, 400, "'x'", "from"),
+        ("PUT", "/scopes/demo/streams/s/truncation", {}, 400, "text of a cut", "cut"),
+        ("PUT", "/scopes/demo/streams/s/truncation", {"cut": "x"}, 400, "not a stream cut", "cut"),
+        ("PUT", "/scopes/demo/streams/s/truncation", {"cut": "UNBOUNDED"}, 400, "no cut of demo/s", "cut"),
+        ("PUT", "/scopes/demo/streams/s/truncation", {"cut": {"a": 1}}, 400, "by segment id", "cut.a"),
+        ("PUT", "/scopes/demo/streams/s/truncation", {"cut": {"0": "1"}}, 400, "whole numbers", "cut.0"),
+        ("PUT", "/scopes/demo/streams/s/truncation", {"cut": {"0": -2}}, 400, "whole numbers", "cut.0"),
         ("GET", "/scopes/demo/streams/s/cut?at=noon", None, 400, "'noon'", "at"),
         ("GET", f"/scopes/demo/streams/s/scaling-events?from=1&to={'1' * 5000}", None, 400, "to is a", "to"),
         ("GET", "/scopes/demo/readergroups/none", None, 404, "none", None),
