@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.controller.config import ControllerConfig
+from headrace.controller.config import ControllerConfig, RetentionConfig
 from headrace.controller.server import Controller
 from headrace.controller.store.tables import TableStore
 from headrace.errors import NoSuchSegmentError, SegmentSealedError
@@ -17,7 +17,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.context import system_runtime
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
-from tests.unit.controller.calls import ask
+from tests.unit.controller.calls import ask, eventually
 
 INFO = pb.StreamInfo(scope="s", stream="t")
 
@@ -30,14 +30,14 @@ class World:
         self.runtime = runtime
         self.tables = self.controller = None
 
-    async def start(self):
+    async def start(self, config=None):
         self.tables = TableStore(self.data_plane.store, self.runtime.entropy)
         self.controller = Controller(
             self.tables,
             self.data_plane.store,
             self.runtime.clock,
             self.runtime.entropy,
-            ControllerConfig(),
+            config or ControllerConfig(),
         )
         await self.controller.start()
 
@@ -45,9 +45,9 @@ class World:
         await self.controller.stop()
         await self.tables.close()
 
-    async def restart(self):
+    async def restart(self, config=None):
         await self.stop()
-        await self.start()
+        await self.start(config)
 
     async def call(self, name, request):
         return await ask(self.controller, name, request)
@@ -234,3 +234,48 @@ async def test_many_segments_are_asked_for_and_deleted_with_one_call(world):
     await store.delete_segments(names)
     await store.delete_segments(names)
     assert await store.segment_infos(names) == [None] * 200
+
+
+async def test_a_stream_with_size_retention_shrinks_and_its_readers_go_on(world):
+    await world.restart(ControllerConfig(retention=RetentionConfig(period_s=0.05)))
+    await world.call("create_scope", pb.ScopeInfo(scope="s"))
+    policy = pb.RetentionPolicy(retentionType=pb.RetentionPolicy.SIZE, retentionParam=3000)
+    config = pb.StreamConfig(
+        streamInfo=INFO, scalingPolicy=pb.ScalingPolicy(minNumSegments=1), retentionPolicy=policy
+    )
+    assert (await world.call("create_stream", config)).status == pb.CreateStreamStatus.SUCCESS
+    context = world.controller.context
+    stream = await context.directory.get("s", "t")
+
+    async def latest_cut():
+        members = (await context.retention_sets.read(stream.uid)).members
+        return await context.retention_sets.find_cut(stream.uid, members[-1]) if members else None
+
+    async def head():
+        return dict((await stream.refresh()).truncation or ())
+
+    written, segments = [0], [0]
+    for number in range(12):
+        await world.append(segments[-1], bytes([number]) * 1000)
+        written[-1] += 1000
+        await eventually(becomes(latest_cut, {segments[-1]: written[-1]}), 60)
+        if number % 4 == 3:
+            segments += await world.scale([segments[-1]], [0.0, 1.0])
+            written.append(0)
+    await eventually(becomes(head, {segments[-2]: 1000}), 60)
+    await world.idle()
+    names = stream.segments(segments)
+    found = await world.data_plane.store.segment_infos(names)
+    assert [facts is not None for facts in found] == [False, False, True, True]
+    assert found[2].start_offset == 1000
+    # A reader at the head reads what is retained, one at the tail what comes.
+    assert await world.read_everything() == [bytes([9]) * 1000 + bytes([10]) * 1000 + bytes([11]) * 1000, b""]
+    await world.append(segments[-1], b"next")
+    assert await world.read(segments[-1]) == b"next"
+
+
+def becomes(ask, wanted):
+    async def is_so():
+        return await ask() == wanted
+
+    return is_so
