@@ -43,7 +43,10 @@ def test_every_verb_is_there():
         "standalone",
         "demo",
         *(f"scope {verb}" for verb in ("list", "create", "delete")),
-        *(f"stream {verb}" for verb in ("list", "create", "describe", "scale", "truncate", "seal", "delete")),
+        *(
+            f"stream {verb}"
+            for verb in ("list", "create", "describe", "cut", "scale", "truncate", "seal", "delete")
+        ),
         *(f"event {verb}" for verb in ("write", "read")),
         *(f"inspect {noun}" for noun in ("wal", "frames", "operations", "container", "segment", "cache")),
         "check container",
