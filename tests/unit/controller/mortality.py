@@ -4,7 +4,6 @@ import asyncio
 import functools
 
 from headrace.controller.store.rows.stream_row import NO_WANTS, StreamState
-from headrace.controller.streams.cuts import segments_before
 from headrace.controller.workflows.abort_txn import shadow_segments
 from headrace.errors import (
     ConnectionLostError,
@@ -15,6 +14,7 @@ from headrace.errors import (
 )
 from headrace.testing.simulation import simulate
 from tests.effort import stride
+from tests.unit.controller.streams.history_model import before, read_history
 
 _STORE_EFFECTS = {"update", "create_table", "delete_table"}
 _SEGMENT_EFFECTS = {
@@ -234,9 +234,9 @@ async def _check_stream(world, controller, stream):
     assert not row.deleting
     assert row.scale is None
     assert row.wants == NO_WANTS
-    history = await stream.history()
+    history = await read_history(stream)
     history.check()
-    gone = set() if row.truncation is None else segments_before(history, dict(row.truncation))
+    gone = set() if row.truncation is None else before(history, dict(row.truncation))
     expected = set()
     for segment in history.segments():
         if segment.segment_id in gone:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from headrace.controller.context import ControllerContext
 from headrace.controller.segments.placement import Placement
 from headrace.controller.store.rows.epoch_row import EpochRecord
 from headrace.controller.store.rows.stream_row import StreamState
-from headrace.controller.streams.cuts import is_valid_cut, segments_between
 from headrace.controller.streams.stream import Stream
-from headrace.errors import InvalidArgumentError, NoSuchSegmentError
+from headrace.errors import AnswerTooLargeError, InvalidArgumentError, NoSuchSegmentError
+from headrace.limits import INT64_MAX, MIB
 from headrace.model.names import segment_name
 from headrace.model.segment_id import make_segment_id
 from headrace.rpc.convert import endpoint_to_message, segment_id_to_message, segment_range_to_message
 from headrace.rpc.generated import controller_pb2 as pb
 
 _RENDERED_MAX = 4096
+_ENTRY_BYTES: Final = 4
+"""At most, before each entry of an answer."""
+
+ANSWER_BYTES_MAX: Final = 4 * MIB
+"""What clients of the protocol receive at most."""
 
 
 class SegmentCalls:
@@ -39,7 +45,7 @@ class SegmentCalls:
         So do clients that look up key ranges, also of successors that are known before their epoch is active.
         """
         stream = await self._stream(request.streamInfo)
-        record = (await stream.visible_history()).find_epoch(request.epoch)
+        record = await stream.epochs(visible=True).find(request.epoch)
         if record is None:
             raise NoSuchSegmentError(
                 stream.full_name, f"stream {stream.full_name} has no stream epoch {request.epoch}"
@@ -59,10 +65,11 @@ class SegmentCalls:
     async def get_segments(self, request: pb.GetSegmentsRequest) -> pb.SegmentsAtTime:
         stream = await self._stream(request.streamInfo)
         head: Iterable[tuple[int, int]]
-        if stream.row.truncation is not None:
-            head = stream.row.truncation
+        epochs = stream.epochs()
+        if epochs.row.truncation is not None:
+            head = epochs.row.truncation
         else:
-            first = (await stream.history()).records[0]
+            first = (await epochs.read([0]))[0]
             head = [(segment_id, 0) for segment_id in first.segment_ids()]
         return pb.SegmentsAtTime(
             segments=[
@@ -75,7 +82,7 @@ class SegmentCalls:
 
     async def get_segments_immediately_following(self, request: pb.SegmentId) -> pb.SuccessorResponse:
         stream = await self._stream(request.streamInfo)
-        history = await stream.visible_history()
+        successors = await stream.epochs(visible=True).successors(request.segmentId)
         return pb.SuccessorResponse(
             segments=[
                 pb.SuccessorResponse.SegmentEntry(
@@ -84,7 +91,7 @@ class SegmentCalls:
                     ),
                     value=successor.predecessors,
                 )
-                for successor in history.successors(request.segmentId)
+                for successor in successors
             ]
         )
 
@@ -96,7 +103,13 @@ class SegmentCalls:
         if not lower and not upper:
             raise InvalidArgumentError("at least one of two cuts must be bounded")
         stream = await self._stream(request.streamInfo)
-        between = segments_between(await stream.history(), lower, upper)
+        # The text of an id repeats the names of scope and stream; two bytes and a length begin the entry.
+        largest = segment_id_to_message(stream.scope, stream.name, INT64_MAX)
+        each_bytes = largest.ByteSize() + _ENTRY_BYTES
+        count_max = ANSWER_BYTES_MAX // each_bytes
+        between = await stream.cuts().between(lower, upper, count_max=count_max)
+        if len(between) > count_max:
+            raise AnswerTooLargeError(len(between) * each_bytes, ANSWER_BYTES_MAX)
         return pb.StreamCutRangeResponse(
             segments=[segment_id_to_message(stream.scope, stream.name, segment_id) for segment_id in between]
         )
@@ -111,7 +124,7 @@ class SegmentCalls:
 
     async def is_stream_cut_valid(self, request: pb.StreamCut) -> pb.StreamCutValidityResponse:
         stream = await self._stream(request.streamInfo)
-        return pb.StreamCutValidityResponse(response=is_valid_cut(await stream.history(), dict(request.cut)))
+        return pb.StreamCutValidityResponse(response=await stream.cuts().is_valid(dict(request.cut)))
 
     async def get_uri(self, request: pb.SegmentId) -> pb.NodeUri:
         """A function of the name alone: clients ask for segments that are none of ours."""

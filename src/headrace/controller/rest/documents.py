@@ -9,7 +9,7 @@ Source: protocol, "REST interface".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -42,6 +42,11 @@ _SCALING_KINDS: Final = {name: kind for kind, name in _SCALING_NAMES.items()}
 
 INT32_MAX: Final = (1 << 31) - 1
 """What the control protocol can say of numbers of segments and rates."""
+
+EVENTS_MIN: Final = 3
+EVENTS_MAX: Final = 1000
+EVENT_SEGMENTS_MAX: Final = 20_000
+"""Bounds of one answer about scaling events: the first repeats what was before; at least two follow it."""
 
 _SHOWN_CHARS: Final = 40
 _CUT_CHARS: Final = 200
@@ -114,15 +119,29 @@ def stream_document(scope: str, stream: str, config: StreamConfiguration) -> Doc
     return document
 
 
-def scaling_events_document(records: Iterable[EpochRecord], from_ms: int, to_ms: int) -> list[Document]:
-    """Render the epochs created in [from, to], oldest first, with the last one before them in front."""
-    shown: list[EpochRecord] = []
-    for record in records:
-        if record.created_ms < from_ms:
-            shown = [record]
-        elif record.created_ms <= to_ms:
-            shown.append(record)
-    return [_epoch_document(record) for record in shown]
+class EventsPage:
+    """The epochs created in [from, to], oldest first, with the last one before them in front.
+
+    At most ``EVENTS_MAX`` with about ``EVENT_SEGMENTS_MAX`` segments, unless fewer than ``EVENTS_MIN``. Who
+    wants what follows asks again from the time of the last one on.
+    """
+
+    def __init__(self, from_ms: int, to_ms: int) -> None:
+        self.documents: list[Document] = []
+        self._from_ms = from_ms
+        self._to_ms = to_ms
+        self._segments = 0
+
+    def take(self, record: EpochRecord) -> bool:
+        """Render the next epoch if it belongs to the page; return whether another may."""
+        if record.created_ms < self._from_ms:
+            self.documents.clear()
+        elif record.created_ms > self._to_ms:
+            return False
+        self.documents.append(_epoch_document(record))
+        self._segments += len(record.segments)
+        is_full = len(self.documents) >= EVENTS_MAX or self._segments >= EVENT_SEGMENTS_MAX
+        return len(self.documents) < EVENTS_MIN or not is_full
 
 
 def cut_document(scope: str, stream: str, found: CutAtTime) -> Document:

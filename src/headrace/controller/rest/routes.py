@@ -19,12 +19,12 @@ from headrace.controller.rest.bodies import DropUnreadBodies, body_of
 from headrace.controller.rest.debug import debug_routes
 from headrace.controller.rest.documents import (
     Document,
+    EventsPage,
     configuration_from_document,
     cut_document,
     cut_from_document,
     naming,
     offsets_document,
-    scaling_events_document,
     stream_document,
 )
 from headrace.controller.rest.health import health_routes
@@ -181,8 +181,13 @@ class RestRoutes:
         stream = await self._context.directory.get(
             request.path_params["scope"], request.path_params["stream"]
         )
-        history = await stream.history()
-        return JSONResponse(scaling_events_document(history.records, from_ms, to_ms))
+        epochs = stream.epochs()
+        first = max(0, await epochs.count_before(from_ms) - 1)
+        shown = EventsPage(from_ms, to_ms)
+        async for record in epochs.walk(range(first, epochs.last_epoch + 1)):
+            if not shown.take(record):
+                break
+        return JSONResponse(shown.documents)
 
     async def cut_at(self, request: Request) -> Response:
         """Of our own: where the stream was at a time, as gRPC's ``getCutAt`` answers it."""

@@ -80,20 +80,10 @@ class SegmentCalls:
         await self._each(segments, seal)
         return lengths
 
-    async def sealed_lengths(self, segments: Iterable[str]) -> dict[str, int]:
+    async def sealed_lengths(self, segments: Sequence[str]) -> dict[str, int]:
         """Return the lengths of those segments that exist and are sealed."""
-        lengths: dict[str, int] = {}
-
-        async def look(segment: str) -> None:
-            try:
-                facts = await self._access.segment_info(segment)
-            except NoSuchSegmentError:
-                return
-            if facts.sealed:
-                lengths[segment] = facts.length
-
-        await self._each(segments, look)
-        return lengths
+        found = zip(segments, await self.find(segments), strict=True)
+        return {segment: facts.length for segment, facts in found if facts is not None and facts.sealed}
 
     async def truncate(self, offsets: Mapping[str, int]) -> None:
         """Truncate each segment at its offset, unless it is truncated beyond it or gone.

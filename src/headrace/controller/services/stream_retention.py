@@ -31,8 +31,9 @@ from headrace.controller.store.contract import Write
 from headrace.controller.store.layout import details_table
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.bucket_index import BucketMember
+from headrace.controller.streams.cut_reader import CutReader
 from headrace.controller.streams.cut_sizes import parts_between, to_be_measured, total_bytes
-from headrace.controller.streams.cuts import relate
+from headrace.controller.streams.cuts import relate_cuts
 from headrace.controller.streams.retention_sets import RetentionSet, SetMember
 from headrace.controller.streams.stream import Stream, sorted_cut
 from headrace.controller.streams.subscribers import Subscribers
@@ -57,6 +58,7 @@ MEMBERS_MAX: Final = 500
 _YOUNG: Final = 0.9
 """Part of the period within which a tail cut counts as taken: rounds are not exactly a period apart."""
 
+_MEASURED_AT_ONCE: Final = 1000
 _ATTEMPTS_MAX: Final = 5
 
 Cut = dict[int, int]
@@ -164,15 +166,16 @@ class StreamRetention:
 
     async def _drop_passed(self, stream: Stream, present: RetentionSet) -> None:
         """Drop the members that the head has reached: up to the most recent of them."""
-        if stream.row.truncation is None:
+        epochs, members = stream.epochs(), present.members
+        if epochs.row.truncation is None:
             return
-        head, members = dict(stream.row.truncation), present.members
-        history = await stream.history()
+        cuts = CutReader(epochs)
+        head = await cuts.place(dict(epochs.row.truncation))
         low, high = 0, len(members)
         middle = 0  # the first question is whether there is anything to drop
         while low < high:
             cut = await self._context.retention_sets.find_cut(stream.uid, members[middle])
-            if cut is not None and relate(history, head, cut) is not Relation.EQUAL_OR_AFTER:
+            if cut is not None and relate_cuts(head, await cuts.place(cut)) is not Relation.EQUAL_OR_AFTER:
                 high = middle
             else:
                 low = middle + 1
@@ -188,9 +191,11 @@ class StreamRetention:
     async def _choose(
         self, stream: Stream, policy: RetentionPolicy, present: RetentionSet, now_ms: int
     ) -> Cut | None:
-        history = await stream.history()
-        bound = LowerBound(history.find_segment)
-        for reported in await self._subscribers.cuts(stream):
+        all_reported = await self._subscribers.cuts(stream)
+        epochs = stream.epochs()
+        segments = await epochs.find_segments({each for reported in all_reported for each in reported})
+        bound = LowerBound(segments.get)
+        for reported in all_reported:
             bound.include(reported)
             await asyncio.sleep(0)
         if not bound.offsets:
@@ -201,6 +206,8 @@ class StreamRetention:
             if latest is None:
                 return None
             retained = await self._bytes_between(stream, bound.offsets, latest)
+        cuts = CutReader(epochs)
+        placed_bound = await cuts.place(bound.offsets)
         asking = choose_bound(present.members, policy, now_ms, retained)
         choice: Choice = None
         answer: Relation | None = None
@@ -213,10 +220,11 @@ class StreamRetention:
             cut = await self._cut_of(stream, present, question.index)
             if cut is None:
                 return None  # another owner is at work
+            placed = await cuts.place(cut)
             if isinstance(question, BoundToMember):
-                answer = relate(history, bound.offsets, cut)
+                answer = relate_cuts(placed_bound, placed)
             else:
-                answer = relate(history, cut, bound.offsets)
+                answer = relate_cuts(placed, placed_bound)
         if choice == LOWER_BOUND:
             return bound.offsets
         return await self._cut_of(stream, present, choice)
@@ -227,16 +235,27 @@ class StreamRetention:
         return await self._context.retention_sets.find_cut(stream.uid, present.members[choice])
 
     async def _bytes_between(self, stream: Stream, lower: Mapping[int, int], upper: Mapping[int, int]) -> int:
-        parts = parts_between(await stream.history(), lower, upper)
+        total = 0
+        waiting: list[int] = []
+        async for some in stream.cuts().walk_between(lower, upper):
+            waiting += some
+            if len(waiting) >= _MEASURED_AT_ONCE:
+                total += await self._bytes_of(stream, waiting, lower, upper)
+                waiting = []
+        return total + await self._bytes_of(stream, waiting, lower, upper)
+
+    async def _bytes_of(
+        self, stream: Stream, segment_ids: list[int], lower: Mapping[int, int], upper: Mapping[int, int]
+    ) -> int:
+        parts = parts_between(segment_ids, lower, upper)
         return total_bytes(parts, await stream.sealed_lengths(to_be_measured(parts)))
 
     async def _truncate(self, stream: Stream, cut: Cut) -> None:
         """Truncate, unless the cut lies before the head, or crosses it: then a later one is chosen soon."""
-        head = stream.row.truncation
+        head, cuts = stream.row.truncation, stream.cuts()
         if head == sorted_cut(cut):
             return
-        history = await stream.history()
-        if head is not None and relate(history, cut, dict(head)) is not Relation.EQUAL_OR_AFTER:
+        if head is not None and await cuts.relate(cut, dict(head)) is not Relation.EQUAL_OR_AFTER:
             return
         try:
             await self._requests.truncate(stream.scope, stream.name, cut)

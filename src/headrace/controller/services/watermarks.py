@@ -140,12 +140,12 @@ class Watermarks:
 
     async def _next(self, stream: Stream, judged: Judgement, last: Watermark | None) -> Watermark:
         await stream.refresh()  # a writer may have noted a segment that is newer than the row
-        history = await stream.visible_history()
+        epochs = stream.epochs(visible=True)
         named = {segment_id for mark in judged.contributors.values() for segment_id, _ in mark.position}
-        segments = [history.find_segment(segment_id) for segment_id in named]
-        ranges = {each.segment_id: each.key_range for each in segments if each is not None}
+        segments = await epochs.find_segments(named)
+        ranges = {segment_id: segment.key_range for segment_id, segment in segments.items()}
         epoch = newest_epoch(judged.contributors.values(), last, ranges)
-        newest = history.find_epoch(epoch)
+        newest = await epochs.find(epoch)
         if newest is None:
             raise DataCorruptionError(
                 f"the watermarks of {stream.full_name} name a segment of epoch {epoch}, which it has not"
@@ -172,10 +172,10 @@ class Watermarks:
 
     async def _head(self, stream: Stream) -> list[MarkedSegment]:
         """Return where the stream was truncated, sorted by range; nothing if it was not."""
-        history = await stream.visible_history()
-        head = []
-        for segment_id, offset in stream.row.truncation or ():
-            segment = history.find_segment(segment_id)
-            if segment is not None:
-                head.append(MarkedSegment(segment_id, segment.key_range, offset))
+        epochs = stream.epochs()
+        offsets = dict(epochs.row.truncation or ())
+        head = [
+            MarkedSegment(segment_id, segment.key_range, offsets[segment_id])
+            for segment_id, segment in (await epochs.find_segments(offsets)).items()
+        ]
         return sorted(head, key=lambda each: each.key_range.low)

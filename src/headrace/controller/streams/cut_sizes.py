@@ -6,11 +6,8 @@ segments that end in front of the upper cut are asked for: only their rows, or t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-from headrace.controller.streams.cuts import segments_between
-from headrace.controller.streams.epochs import EpochHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +19,15 @@ class Part:
     end: int | None
 
 
-def parts_between(history: EpochHistory, lower: Mapping[int, int], upper: Mapping[int, int]) -> list[Part]:
-    """Return the data at or after ``lower`` and before ``upper``. An empty lower cut is the origin."""
+def parts_between(
+    segment_ids: Iterable[int], lower: Mapping[int, int], upper: Mapping[int, int]
+) -> list[Part]:
+    """Return the data at or after ``lower`` and before ``upper`` of some segments that lie between them.
+
+    An empty lower cut is the origin.
+    """
     parts = []
-    for segment_id in segments_between(history, lower, upper):
+    for segment_id in segment_ids:
         start = max(0, lower.get(segment_id, 0))
         offset = upper.get(segment_id)
         end = None if offset is None else max(0, offset)

@@ -1,15 +1,15 @@
-"""The stream epochs of one stream: successors of segments, segments between two cuts. Pure.
+"""The stream epochs of one stream: how one leads to the next, what follows a segment. Pure.
 
-The history outlives the segments: a reader that comes late asks for the successors of segments that were
+Epochs outlive their segments: a reader that comes late asks for the successors of segments that were
 deleted long ago.
 
-Source: protocol, "Segment ids, numbers, epochs", "Successors and predecessors", "Segments between cuts".
+Source: protocol, "Segment ids, numbers, epochs", "Successors and predecessors".
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.controller.store.rows.epoch_row import EpochRecord, SegmentRecord, sorted_segments
@@ -26,70 +26,15 @@ class Successor:
     predecessors: list[int]
 
 
-class EpochHistory:
-    """All epochs of one stream from 0 on, with what they say about each segment. Grows at the end only."""
-
-    def __init__(self, records: Iterable[EpochRecord] = ()) -> None:
-        self.records: list[EpochRecord] = []
-        self._segments: dict[int, SegmentRecord] = {}
-        self._sealed_in: dict[int, int] = {}
-        for record in records:
-            self.extend(record)
-
-    def extend(self, record: EpochRecord) -> None:
-        """Add the next epoch."""
-        assert record.epoch == len(self.records)
-        present = {segment.segment_id for segment in record.segments}
-        if self.records:
-            for segment in self.records[-1].segments:
-                if segment.segment_id not in present:
-                    self._sealed_in[segment.segment_id] = record.epoch
-        for segment in record.segments:
-            self._segments.setdefault(segment.segment_id, segment)
-        self.records.append(record)
-
-    def extended(self, records: Sequence[EpochRecord]) -> EpochHistory:
-        """Return a copy that knows ``records`` as well; this one stays as it is."""
-        copy = EpochHistory()
-        copy.records = list(self.records)
-        copy._segments = dict(self._segments)
-        copy._sealed_in = dict(self._sealed_in)
-        for record in records:
-            copy.extend(record)
-        return copy
-
-    @property
-    def last_epoch(self) -> int:
-        return len(self.records) - 1
-
-    def find_epoch(self, epoch: int) -> EpochRecord | None:
-        return self.records[epoch] if 0 <= epoch < len(self.records) else None
-
-    def find_segment(self, segment_id: int) -> SegmentRecord | None:
-        return self._segments.get(segment_id)
-
-    def segments(self) -> Iterable[SegmentRecord]:
-        """Every segment that ever was, oldest first."""
-        return self._segments.values()
-
-    def successors(self, segment_id: int) -> list[Successor]:
-        """Return the successors, with all predecessors of each; nothing for active and unknown segments."""
-        sealed_in = self._sealed_in.get(segment_id)
-        if sealed_in is None:
-            return []
-        before, after = self.records[sealed_in - 1].segments, self.records[sealed_in].segments
-        return [
-            Successor(segment, [each.segment_id for each in _overlapping(before, segment.key_range)])
-            for segment in _overlapping(after, self._segments[segment_id].key_range)
-        ]
-
-    def check(self) -> None:
-        """Assert that every epoch is whole and every segment lives in consecutive epochs."""
-        for record in self.records:
-            record.check()
-            for segment in record.segments:
-                sealed_in = self._sealed_in.get(segment.segment_id)
-                assert sealed_in is None or record.epoch < sealed_in
+def successors_between(before: EpochRecord, after: EpochRecord, segment_id: int) -> list[Successor]:
+    """Return what follows a segment of ``before`` that the next epoch, ``after``, has no more."""
+    segment = before.find(segment_id)
+    if segment is None or after.find(segment_id) is not None:
+        return []
+    return [
+        Successor(follower, [each.segment_id for each in _overlapping(before.segments, follower.key_range)])
+        for follower in _overlapping(after.segments, segment.key_range)
+    ]
 
 
 def first_epoch(segment_count: int, first_number: int, now_ms: int) -> EpochRecord:

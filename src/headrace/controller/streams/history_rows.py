@@ -15,6 +15,7 @@ from headrace.controller.store.contract import ABSENT, MetadataStore, Write
 from headrace.controller.store.layout import details_table, epoch_key, sealed_key
 from headrace.controller.store.rows.epoch_row import EpochRecord, decode_epoch, encode_epoch
 from headrace.controller.store.rows.sealed_row import SealedRow, decode_sealed, encode_sealed
+from headrace.controller.streams.epochs import created_in
 from headrace.errors import MetadataConflictError
 from headrace.limits import MIB
 
@@ -27,6 +28,9 @@ _SEGMENT_BYTES: Final = 250
 _ROW_BYTES: Final = 500
 """What a segment of an epoch, and a cached row beside its segments, take in memory."""
 
+_FIRST_BATCH: Final = 16
+_BATCH_SEGMENTS: Final = 20_000
+
 _ATTEMPTS_MAX: Final = 50
 
 
@@ -38,6 +42,24 @@ class HistoryStatistics:
     bytes_cached: int
     hits: int
     rows_read: int
+
+
+class BatchSize:
+    """How many epochs to read at once, so that about as many segments as it should be are in memory.
+
+    Epochs differ in their number of segments, and neighbours do not differ much.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = _FIRST_BATCH
+
+    def adapt(self, segments: int) -> None:
+        """The last batch had this many segments."""
+        self.count = max(
+            1, min(ROWS_AT_ONCE, 4 * self.count, _BATCH_SEGMENTS * self.count // max(1, segments))
+        )
 
 
 class HistoryRows:
@@ -127,10 +149,38 @@ class HistoryRows:
         for start in range(0, len(writes), ROWS_AT_ONCE):
             await self._store.update(details_table(uid), writes[start : start + ROWS_AT_ONCE])
 
+    async def remove(self, uid: bytes, last: EpochRecord) -> None:
+        """Delete all rows of a stream whose last epoch is ``last``, those of the newest epochs first.
+
+        Repeatable from wherever it ended: what is missing is done.
+        """
+        await self._delete(uid, [sealed_key(uid, segment_id) for segment_id in last.segment_ids()])
+        # A mark is deleted whatever is happening to it: the epochs after the active one may be archived.
+        await self._delete(uid, [epoch_key(uid, epoch) for epoch in (last.epoch + 1, last.epoch)])
+        stop, batch = last.epoch, BatchSize()
+        while stop > 0:
+            epochs = range(max(0, stop - batch.count), stop)
+            records = (await self.epochs(uid, epochs, cached=False)).values()
+            ended = [segment for record in records for segment in created_in(record)]
+            await self._delete(uid, [sealed_key(uid, segment.segment_id) for segment in ended])
+            await self._delete(uid, [epoch_key(uid, epoch) for epoch in reversed(epochs)])
+            stop = epochs.start
+            batch.adapt(sum(len(record.segments) for record in records))
+
+    async def has_all(self, uid: bytes, epochs: Sequence[int]) -> bool:
+        """Whether all the given epochs have rows in the store, be they cached or not."""
+        rows = await self._store.get_many(details_table(uid), [epoch_key(uid, epoch) for epoch in epochs])
+        return None not in rows
+
     def statistics(self) -> HistoryStatistics:
         return HistoryStatistics(len(self._cached), self._bytes_cached, self._hits, self._rows_read)
 
     # ---------------------------------------------------------------------------------- inside
+
+    async def _delete(self, uid: bytes, keys: Sequence[bytes]) -> None:
+        for start in range(0, len(keys), ROWS_AT_ONCE):
+            deletions = [Write(key, None) for key in keys[start : start + ROWS_AT_ONCE]]
+            await self._store.update(details_table(uid), deletions)
 
     async def _read(
         self, uid: bytes, keys: Mapping[int, bytes], known: Mapping[int, object]

@@ -1,4 +1,4 @@
-"""One stream as this controller knows it: its row with the version it was read at, and its history.
+"""One stream as this controller knows it: its row with the version it was read at, and ways to its history.
 
 Every change is a *transition*: a pure function from the row that is to the row that shall be. It is
 written under the condition that the row is still the one it was computed from; otherwise the row is read
@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.store.contract import MetadataStore, Write
-from headrace.controller.store.layout import STREAM, details_table, epoch_key, member_key
-from headrace.controller.store.rows.epoch_row import EpochRecord, decode_epoch
+from headrace.controller.store.layout import STREAM, member_key
+from headrace.controller.store.rows.epoch_row import EpochRecord
 from headrace.controller.store.rows.sealed_row import SealedRow
 from headrace.controller.store.rows.stream_row import (
-    RollPhase,
-    ScalePhase,
     StreamRow,
     StreamState,
     decode_stream,
     encode_stream,
 )
-from headrace.controller.streams.epochs import EpochHistory, duplicated_epoch, scaled_epoch
+from headrace.controller.streams.cut_reader import CutReader
+from headrace.controller.streams.epoch_reader import EpochReader
 from headrace.controller.streams.history_rows import ROWS_AT_ONCE, HistoryRows
 from headrace.errors import (
     DataCorruptionError,
+    HeadraceError,
     MetadataConflictError,
     NoSuchStreamError,
     NoSuchTableError,
@@ -39,7 +39,6 @@ from headrace.model.names import segment_name
 Transition = Callable[[StreamRow], StreamRow]
 
 _ATTEMPTS_MAX = 50
-_EPOCHS_READ_AT_ONCE = 1000
 
 
 class Stream:
@@ -47,10 +46,8 @@ class Stream:
 
     __slots__ = (
         "__weakref__",
-        "_history",
         "_rows",
         "_segments",
-        "_shown",
         "_store",
         "gone",
         "key",
@@ -82,8 +79,6 @@ class Stream:
         self.row = row
         self.version = version
         self.gone = False
-        self._history: EpochHistory | None = None
-        self._shown: tuple[int, EpochHistory] | None = None
 
     @property
     def uid(self) -> bytes:
@@ -155,43 +150,20 @@ class Stream:
         """Take over what is known to be in the store, unless it is older than what is known here."""
         if version <= self.version:
             return
-        if row.epoch.epoch != self.row.epoch.epoch:
-            # What was visible before has usually become the history.
-            seen = None if self._shown is None else self._shown[1]
-            self._history = seen if seen is not None and seen.records[-1] == row.epoch else None
-            self._shown = None
         self.row = row
         self.version = version
 
     # ---------------------------------------------------------------------------------- its history
 
-    async def history(self) -> EpochHistory:
-        """Return all epochs up to the active one.
-
-        Raises:
-            DataCorruptionError: an epoch that must be there is missing.
+    def epochs(self, *, visible: bool = False) -> EpochReader:
+        """Return a reader of the epochs as they are now: whatever happens to the stream, what it answers fits
+        together, and fits its ``row``. See ``EpochReader``.
         """
-        active = self.row.epoch
-        if self._history is not None and self._history.last_epoch == active.epoch:
-            return self._history
-        history = EpochHistory()
-        for record in await self._read_epochs(active.epoch):
-            history.extend(record)
-        history.extend(active)
-        if self.row.epoch is active:
-            self._history = history
-        return history
+        return EpochReader(self._rows, self.row, self._explain_absence, visible=visible)
 
-    async def visible_history(self) -> EpochHistory:
-        """Return the history with the epochs that are about to become active and may already be seen."""
-        row = self.row
-        history = await self.history()
-        pending = pending_epochs(row, history)
-        if not pending:
-            return history
-        if self._shown is None or self._shown[0] != self.version:
-            self._shown = (self.version, history.extended(pending))
-        return self._shown[1]
+    def cuts(self) -> CutReader:
+        """Return who answers about cuts of the stream as it is now."""
+        return CutReader(self.epochs())
 
     async def archive(self, records: Iterable[EpochRecord], sealed: Mapping[int, SealedRow]) -> None:
         """Write epochs that are, or are about to be, in the past, and which segments end with them.
@@ -223,49 +195,21 @@ class Stream:
             rows = await self._rows.sealed(self.uid, batch)
             known = {each: row.length for each, row in rows.items() if row.length is not None}
             names = {each: self.segment(each) for each in batch if each not in known}
-            found = await self._segments.sealed_lengths(names.values())
+            found = await self._segments.sealed_lengths(list(names.values()))
             lengths |= known
             lengths |= {each: found[name] for each, name in names.items() if name in found}
         return lengths
 
-    async def _read_epochs(self, count: int) -> list[EpochRecord]:
-        table = details_table(self.uid)
-        records: list[EpochRecord] = []
-        for start in range(0, count, _EPOCHS_READ_AT_ONCE):
-            epochs = range(start, min(count, start + _EPOCHS_READ_AT_ONCE))
-            rows = await self._store.get_many(table, [epoch_key(self.uid, epoch) for epoch in epochs])
-            for epoch, row in zip(epochs, rows, strict=True):
-                if row is None:
-                    raise DataCorruptionError(f"stream epoch {epoch} of {self.full_name} is missing")
-                records.append(decode_epoch(row.value))
-        return records
-
-
-def pending_epochs(row: StreamRow, history: EpochHistory) -> list[EpochRecord]:
-    """Return the epochs that clients may see before they are active: successors must be known first. Pure."""
-    if row.scale is not None and row.scale.phase is ScalePhase.REVEALED:
-        return [scaled_epoch(row.epoch, row.scale)]
-    roll = None if row.commit is None else row.commit.roll
-    if roll is not None and roll.phase is RollPhase.REVEALED:
-        return rolled_epochs(row, history)
-    return []
-
-
-def rolled_epochs(row: StreamRow, history: EpochHistory) -> list[EpochRecord]:
-    """Return both epochs of the rolling commit in ``row``: the transactions' one again, then the active one.
-
-    A function of the row and of immutable epochs only, so that a resumed commit gets the same.
-    """
-    assert row.commit is not None
-    assert row.commit.roll is not None
-    original = history.find_epoch(row.commit.txn_epoch)
-    if original is None:
-        raise DataCorruptionError(f"transaction epoch {row.commit.txn_epoch} is missing")
-    time_ms = max(row.commit.roll.time_ms, row.epoch.created_ms + 1)
-    return [
-        duplicated_epoch(original, row.epoch.epoch + 1, time_ms),
-        duplicated_epoch(row.epoch, row.epoch.epoch + 2, time_ms + 1),
-    ]
+    async def _explain_absence(self, epoch: int) -> HeadraceError:
+        """Return why an epoch that must be there is missing."""
+        gone = NoSuchStreamError(f"stream {self.full_name} does not exist, or is being deleted")
+        try:
+            row = await self.refresh()
+        except NoSuchStreamError:
+            return gone
+        if row.deleting:
+            return gone
+        return DataCorruptionError(f"stream epoch {epoch} of {self.full_name} is missing")
 
 
 def sorted_cut(cut: Mapping[int, int]) -> tuple[tuple[int, int], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from headrace.controller.store.rows.group_row import (
     decode_subscribers,
     encode_subscribers,
 )
-from headrace.controller.streams.cuts import check_cut, relate
+from headrace.controller.streams.cuts import PlacedCut, relate_cuts
 from headrace.controller.streams.stream import Stream, sorted_cut
 from headrace.errors import (
     InvalidArgumentError,
@@ -29,7 +29,7 @@ from headrace.model.stream_cut import Relation
 SUBSCRIBERS_MAX: Final = 1000
 _ATTEMPTS_MAX: Final = 50
 
-Change = Callable[[SubscribersRow], SubscribersRow]
+Change = Callable[[SubscribersRow], Awaitable[SubscribersRow]]
 
 
 class Subscribers:
@@ -50,7 +50,7 @@ class Subscribers:
     async def add(self, stream: Stream, name: str, group_id: bytes, generation: int) -> None:
         """Make the group a subscriber of this generation; what it reported so far stays."""
 
-        def change(row: SubscribersRow) -> SubscribersRow:
+        async def change(row: SubscribersRow) -> SubscribersRow:
             present = row.subscribers.get(name)
             if present is None or present.group_id != group_id:
                 present = Subscriber(group_id, generation)
@@ -65,7 +65,7 @@ class Subscribers:
     async def remove(self, stream: Stream, name: str) -> None:
         """The group holds the stream's data no more."""
 
-        def change(row: SubscribersRow) -> SubscribersRow:
+        async def change(row: SubscribersRow) -> SubscribersRow:
             if name not in row.subscribers:
                 return row
             return SubscribersRow({each: value for each, value in row.subscribers.items() if each != name})
@@ -82,16 +82,20 @@ class Subscribers:
             PreconditionError: it is of another generation.
             InvalidArgumentError: the cut is not valid or behind the last one.
         """
-        history = await stream.history()
+        cuts = stream.cuts()
+        placed: PlacedCut | None = None
 
-        def change(row: SubscribersRow) -> SubscribersRow:
+        async def change(row: SubscribersRow) -> SubscribersRow:
             present = row.subscribers.get(name)
             if present is None or present.group_id != group_id:
                 raise NoSuchReaderGroupError(f"{name!r} is no subscriber of {stream.full_name}")
             if present.generation != generation:
                 raise PreconditionError(f"{name!r} is of generation {present.generation}, not {generation}")
-            check_cut(history, cut)
-            if present.cut and relate(history, cut, dict(present.cut)) is not Relation.EQUAL_OR_AFTER:
+            nonlocal placed
+            if placed is None:
+                placed = await cuts.check(cut)
+            last = await cuts.place(dict(present.cut)) if present.cut else None
+            if last is not None and relate_cuts(placed, last) is not Relation.EQUAL_OR_AFTER:
                 raise InvalidArgumentError("the cut lies before the one reported last")
             reported = replace(present, cut=sorted_cut(cut))
             return row if reported == present else SubscribersRow({**row.subscribers, name: reported})
@@ -107,7 +111,7 @@ class Subscribers:
     async def _change(self, stream: Stream, change: Change) -> None:
         for _ in range(_ATTEMPTS_MAX):
             row, version = await self._read(stream)
-            changed = change(row)
+            changed = await change(row)
             if changed is row:
                 return
             write = Write(subscribers_key(stream.uid), encode_subscribers(changed), version)

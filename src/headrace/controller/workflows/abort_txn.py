@@ -22,9 +22,10 @@ async def finish_abort(context: ControllerContext, stream: Stream, txn: Txn) -> 
 async def shadow_segments(stream: Stream, txn_id: int) -> list[str]:
     """Return the names of all segments of a transaction."""
     epoch = epoch_of_txn(txn_id)
-    record = stream.row.epoch
+    epochs = stream.epochs()
+    record = epochs.row.epoch
     if record.reference != epoch:
-        found = (await stream.history()).find_epoch(epoch)
+        found = await epochs.find(epoch)
         if found is None:
             raise DataCorruptionError(f"stream {stream.full_name} has no stream epoch {epoch}")
         record = found

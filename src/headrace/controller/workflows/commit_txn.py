@@ -34,7 +34,7 @@ from headrace.controller.store.rows.stream_row import (
     StreamRow,
     StreamState,
 )
-from headrace.controller.streams.stream import Stream, Transition, rolled_epochs
+from headrace.controller.streams.stream import Stream, Transition
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.txn_ids import epoch_of_txn, generalised_id, shadow_segment
 from headrace.errors import SegmentSealedError, StreamBusyError
@@ -42,17 +42,17 @@ from headrace.errors import SegmentSealedError, StreamBusyError
 
 async def commit_batch(context: ControllerContext, stream: Stream) -> bool:
     """Finish the batch in the stream's row, or the next one that waits; return False if there is none."""
-    row = stream.row
-    if row.commit is None:
+    if stream.row.commit is None:
         chosen = await _choose(context, stream)
         if chosen is None:
             return False
-        row = await stream.update(begin_commit(chosen))
-    batch = row.commit
+        await stream.update(begin_commit(chosen))
+    # Another controller may finish the batch at any time: the steps are those of the row that names it.
+    epochs = stream.epochs()
+    row, batch = epochs.row, epochs.row.commit
     if batch is None:
         return True  # another controller has been at it
-    # Another controller may finish the batch at any time: the steps are those of the row that names it.
-    rolled = None if batch.roll is None else rolled_epochs(row, await stream.history())
+    rolled = None if batch.roll is None else await epochs.rolled()
     if rolled is None:
         lengths = await _merge(context, stream, row.epoch, batch)
     else:

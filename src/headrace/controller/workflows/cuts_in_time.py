@@ -27,7 +27,8 @@ from headrace.controller.store.rows.cut_series_row import (
     encode_block,
     encode_series,
 )
-from headrace.controller.streams.cuts import later_of, relate
+from headrace.controller.streams.cut_reader import CutReader
+from headrace.controller.streams.cuts import later_of, relate_cuts
 from headrace.controller.streams.stream import Stream
 from headrace.errors import (
     InvalidArgumentError,
@@ -116,23 +117,27 @@ async def cut_at(context: ControllerContext, stream: Stream, time_ms: int) -> Cu
     """
     if not 0 <= time_ms <= INT64_MAX:
         raise InvalidArgumentError(f"{time_ms} is no time in ms since 1970")
-    head = stream.row.truncation
     sample = await _find_sample(context.store, stream.uid, time_ms)
-    history = await stream.history()
+    await stream.refresh()  # another controller may have written the sample, of an epoch that is new here
+    epochs = stream.epochs()
+    head = epochs.row.truncation
     if sample is not None:
         offsets = dict(sample.offsets)
         if head is None:
             return CutAtTime(offsets, sample.time_ms, is_head=False)
-        match relate(history, offsets, dict(head)):
+        cuts = CutReader(epochs)
+        placed, placed_head = await cuts.place(offsets), await cuts.place(dict(head))
+        match relate_cuts(placed, placed_head):
             case Relation.EQUAL_OR_AFTER:
                 return CutAtTime(offsets, sample.time_ms, is_head=False)
             case Relation.OVERLAPS:
-                return CutAtTime(later_of(history, offsets, dict(head)), sample.time_ms, is_head=False)
+                return CutAtTime(later_of(placed, placed_head), sample.time_ms, is_head=False)
             case Relation.BEFORE:
                 pass
     if head is not None:
         return CutAtTime(dict(head), 0, is_head=True)
-    return CutAtTime(dict.fromkeys(history.records[0].segment_ids(), 0), 0, is_head=True)
+    first = (await epochs.read([0]))[0]
+    return CutAtTime(dict.fromkeys(first.segment_ids(), 0), 0, is_head=True)
 
 
 async def _find_sample(store: MetadataStore, uid: bytes, time_ms: int) -> CutSample | None:

@@ -16,17 +16,15 @@ from headrace.controller.store.contract import Write
 from headrace.controller.store.layout import (
     STREAM,
     details_table,
-    epoch_key,
     marks_key,
-    sealed_key,
     sink_key,
     sink_names_key,
     subscribers_key,
 )
 from headrace.controller.store.rows.stream_row import NO_WANTS, StreamRow, StreamState
-from headrace.controller.streams.cuts import segments_before
 from headrace.controller.streams.stream import Stream
 from headrace.controller.workflows.cuts_in_time import delete_series
+from headrace.controller.workflows.truncate_stream import delete_segments
 from headrace.errors import MetadataConflictError, NoSuchStreamError, NoSuchTableError, StreamNotSealedError
 from headrace.model.names import MARK_PREFIX
 
@@ -76,15 +74,11 @@ def begin_delete_mark(row: StreamRow) -> StreamRow:
 
 async def _delete_content(context: ControllerContext, stream: Stream) -> None:
     row = stream.row
-    keys: list[bytes] = []
-    if not await _segments_are_deleted(context, stream):
-        history = await stream.history()
-        gone = set() if row.truncation is None else segments_before(history, dict(row.truncation))
-        present = [segment.segment_id for segment in history.segments() if segment.segment_id not in gone]
-        await context.segments.delete(stream.segments(present))
-        keys += [sealed_key(row.uid, segment.segment_id) for segment in history.segments()]
-    keys += [epoch_key(row.uid, epoch) for epoch in range(row.epoch.epoch)]
-    keys += [sink_key(row.uid, sink) for sink in await context.sinks.names(row.uid)]
+    if not await _segments_are_deleted(context, row):
+        head = None if row.truncation is None else dict(row.truncation)
+        await delete_segments(context, stream, stream.cuts().present(head))
+    await context.directory.history.remove(row.uid, row.epoch)
+    keys = [sink_key(row.uid, sink) for sink in await context.sinks.names(row.uid)]
     keys += await context.retention_sets.keys(row.uid)
     keys += [subscribers_key(row.uid), marks_key(row.uid), sink_names_key(row.uid)]
     for start in range(0, len(keys), _DELETES_AT_ONCE):
@@ -93,11 +87,14 @@ async def _delete_content(context: ControllerContext, stream: Stream) -> None:
     await delete_series(context.store, row.uid)
 
 
-async def _segments_are_deleted(context: ControllerContext, stream: Stream) -> bool:
-    """Whether details have begun to go: the first epoch is the first to, and only after all segments."""
-    if stream.row.epoch.epoch == 0:
+async def _segments_are_deleted(context: ControllerContext, row: StreamRow) -> bool:
+    """Whether details have begun to go, which they do only after all segments.
+
+    The newest epoch is the first to go; with earlier releases it was epoch 0.
+    """
+    if row.epoch.epoch == 0:
         return False
-    return await context.store.get(details_table(stream.uid), epoch_key(stream.uid, 0)) is None
+    return not await context.directory.history.has_all(row.uid, [0, row.epoch.epoch - 1])
 
 
 async def _delete_rows(context: ControllerContext, doomed: list[Stream]) -> None:

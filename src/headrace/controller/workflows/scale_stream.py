@@ -46,8 +46,9 @@ async def request_scale(
     try:
         row = await stream.update(accept)
     except PreconditionError:
-        active = stream.row.epoch
-        before = (await stream.history()).find_epoch(active.epoch - 1)
+        epochs = stream.epochs()
+        active = epochs.row.epoch
+        before = await epochs.find(active.epoch - 1)
         if was_last_scale(active, before, sealed, ranges):
             return active.epoch - 1, created_in(active)
         raise
@@ -72,7 +73,6 @@ async def scale_stream(context: ControllerContext, stream: Stream) -> None:
         ended = dict.fromkeys(plan.sealed, SealedRow(plan.base_epoch + 1))
         await stream.archive([row.epoch], ended)
         await stream.update(reveal_scale)
-    await stream.visible_history()  # it becomes the history when the epoch does: nothing has to be read again
     await stream.seal(plan.sealed, plan.base_epoch + 1)
     await stream.update(finish_scale(plan))
 

@@ -113,7 +113,7 @@ class Transactions:
         config, context = self._config, self._context
         txn_state.check_lease(lease_ms, config.lease_ms_min, config.lease_ms_max)
         check_open(stream)
-        record = stream.row.epoch
+        record, rollover_bytes = stream.row.epoch, stream.row.config.rollover_size_bytes
         txn_id = await context.txn_ids.next(record.reference)
         now_ms = context.clock.now_ms()
         row = txn_state.open_txn(stream.scope, stream.name, lease_ms, now_ms, config.txn_lifetime_ms_max, tag)
@@ -125,7 +125,7 @@ class Transactions:
             for segment in record.segments
         ]
         try:
-            await context.segments.create(shadows, rollover_bytes=stream.row.config.rollover_size_bytes)
+            await context.segments.create(shadows, rollover_bytes=rollover_bytes)
             await stream.refresh()
             # A seal that began meanwhile may have looked for open transactions before this one had a row.
             check_open(stream)

@@ -9,15 +9,19 @@ one are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from headrace.controller.context import ControllerContext
+from headrace.controller.store.rows.epoch_row import SegmentRecord
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
-from headrace.controller.streams.cuts import check_cut, relate, segments_before
+from headrace.controller.streams.cuts import relate_cuts
 from headrace.controller.streams.stream import Stream, Transition, sorted_cut
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, StreamBusyError
 from headrace.model.stream_cut import Relation
+
+_DELETES_AT_ONCE: Final = 1000
 
 
 async def check_truncation(
@@ -32,28 +36,38 @@ async def check_truncation(
         InvalidArgumentError: the cut is not valid, lies before the head, or an offset is beyond the end of
             its segment.
     """
-    history = await stream.history()
-    check_cut(history, cut)
-    if head is not None and relate(history, cut, dict(head)) is not Relation.EQUAL_OR_AFTER:
+    cuts = stream.cuts()
+    placed = await cuts.check(cut)
+    if head is not None and relate_cuts(placed, await cuts.place(dict(head))) is not Relation.EQUAL_OR_AFTER:
         raise InvalidArgumentError(f"the cut lies in front of the head of stream {stream.full_name}")
     await _check_offsets(context, stream, cut)
 
 
 async def resume_truncate(context: ControllerContext, stream: Stream) -> None:
     """Carry out the truncation in the row. Repeatable from any step."""
-    row = stream.row
+    row, cuts = stream.row, stream.cuts()
     if row.truncating is None:
         return
     cut = dict(row.truncating)
-    history = await stream.history()
-    gone = segments_before(history, cut)
-    if row.truncation is not None:
-        gone -= segments_before(history, dict(row.truncation))
+    head = None if row.truncation is None else dict(row.truncation)
     await context.segments.truncate(
         {stream.segment(segment_id): offset for segment_id, offset in cut.items() if offset >= 0}
     )
-    await context.segments.delete(stream.segments(sorted(gone)))
+    await delete_segments(context, stream, cuts.passed(head, cut))
     await stream.update(finish_truncate(row.truncating))
+
+
+async def delete_segments(
+    context: ControllerContext, stream: Stream, segments: AsyncIterator[list[SegmentRecord]]
+) -> None:
+    """Delete segments of ``stream`` as they come, many at a time."""
+    names: list[str] = []
+    async for some in segments:
+        names += stream.segments(segment.segment_id for segment in some)
+        if len(names) >= _DELETES_AT_ONCE:
+            await context.segments.delete(names)
+            names = []
+    await context.segments.delete(names)
 
 
 async def _check_offsets(context: ControllerContext, stream: Stream, cut: Mapping[int, int]) -> None:

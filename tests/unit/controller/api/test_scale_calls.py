@@ -23,6 +23,7 @@ from tests.unit.controller.calls import (
     successors,
     write,
 )
+from tests.unit.controller.streams.history_model import read_history
 
 
 async def test_a_split_replaces_a_segment_by_the_next_numbers_of_the_next_epoch(service):
@@ -180,7 +181,7 @@ async def test_a_hundred_scales_leave_a_history_that_hangs_together(service):
         else:
             active = await scaled(service, active, [(0.0, 1.0)])
     stream = await service.controller.context.directory.get("s", "t")
-    (await stream.history()).check()
+    (await read_history(stream)).check()
     segment, chain = 0, 0
     while found := await successors(service, segment):
         segment, chain = min(found), chain + 1

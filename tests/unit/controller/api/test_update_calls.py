@@ -5,6 +5,7 @@ import grpc
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.calls import info, refused, scale, scaled
 from tests.unit.controller.conftest import stream_config
+from tests.unit.controller.streams.history_model import read_history
 
 Status = pb.UpdateStreamStatus
 
@@ -74,6 +75,6 @@ async def test_many_workflows_at_once_are_carried_out_one_after_the_other(servic
     assert outcomes[-1].status == Status.SUCCESS
     assert set(outcomes[:8]) <= {Status.SUCCESS, Status.STREAM_SEALED, Status.FAILURE}
     stream = await service.controller.context.directory.get("s", "t")
-    (await stream.history()).check()
+    (await read_history(stream)).check()
     stream.row.check()
     assert await service.current() == []

@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 
 from headrace.controller.policies.lower_bound import LowerBound
 from headrace.controller.store.rows.epoch_row import SegmentRecord
-from headrace.controller.streams.cuts import positions, relate
+from headrace.controller.streams.cuts import positions, relate_cuts
 from headrace.model.key_space import KeyRange
 from headrace.model.stream_cut import Relation
 from tests.effort import examples
-from tests.unit.controller.streams.test_histories import KEYS, histories, reader_cuts
+from tests.unit.controller.streams.drawn_histories import KEYS, histories, reader_cuts
+from tests.unit.controller.streams.history_model import place
 
 RANGES = {
     0: (0.0, 1.0),
@@ -61,7 +62,7 @@ def test_segments_that_never_were_are_ignored():
 
 def places(history, cut):
     """Return (segment, offset) at each of the keys."""
-    pieces = positions(history, cut)
+    pieces = positions(place(history, cut))
     return [
         next((each.segment_id, cut[each.segment_id]) for each in pieces if each.key_range.contains(key))
         for key in KEYS
@@ -81,6 +82,6 @@ def test_at_every_key_it_is_the_least_position_in_any_order(data):
         bounds.append(bound.offsets)
     assert places(history, bounds[0]) == places(history, bounds[1])
     for cut in cuts:
-        assert relate(history, cut, bounds[0]) is Relation.EQUAL_OR_AFTER
+        assert relate_cuts(place(history, cut), place(history, bounds[0])) is Relation.EQUAL_OR_AFTER
     least = [min(each) for each in zip(*(places(history, cut) for cut in cuts), strict=True)]
     assert places(history, bounds[0]) == least

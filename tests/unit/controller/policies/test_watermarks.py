@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 from headrace.controller.policies.watermarks import judge_writers, newest_epoch, next_watermark
 from headrace.controller.store.rows.marks_row import WriterMark
-from headrace.controller.streams.epochs import EpochHistory, first_epoch
+from headrace.controller.streams.epochs import first_epoch
 from headrace.model.key_space import KeyRange, covers_key_space
 from headrace.model.segment_id import make_segment_id
 from headrace.model.watermark import MarkedSegment, Watermark
 from tests.effort import examples
-from tests.unit.controller.streams.test_histories import KEYS, histories
+from tests.unit.controller.streams.drawn_histories import KEYS, histories
+from tests.unit.controller.streams.history_model import EpochHistory
 
 NONE = {}
 UNKNOWN = make_segment_id(7, 900)

@@ -147,7 +147,7 @@ async def test_deletion_of_a_stream(deaths):
         ((first),) = (await call(controller, "get_current_segments", info())).segmentRanges
         assert first.segmentId.segmentId == 3
         stream = await controller.context.directory.get("s", "t")
-        assert (await stream.history()).last_epoch == 0
+        assert stream.epochs().last_epoch == 0
 
     assert await deaths.run(prepare, act, act, check) >= 8
 
