@@ -27,7 +27,7 @@ from headrace.controller.api.transaction_calls import TransactionCalls
 from headrace.controller.api.writer_calls import WriterCalls
 from headrace.controller.config import ControllerConfig
 from headrace.controller.context import make_context
-from headrace.controller.events.event import REQUEST_STREAM
+from headrace.controller.events.event import REQUEST_STREAM, EventKind, RequestEvent
 from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
@@ -50,6 +50,7 @@ from headrace.controller.store.rows.stream_row import NO_WANTS, StreamRow, Strea
 from headrace.controller.store.rows.table_row import TableState, decode_table
 from headrace.controller.streams.members import Member
 from headrace.controller.streams.scopes import Scope
+from headrace.controller.workflows.auto_scale import LoadReports
 from headrace.controller.workflows.catalogue import Catalogue
 from headrace.controller.workflows.delete_scope import ScopeDeletion
 from headrace.controller.workflows.key_value_tables import KeyValueTables
@@ -70,8 +71,9 @@ from headrace.errors import (
     UnknownOutcomeError,
 )
 from headrace.model.endpoint import Endpoint
-from headrace.model.names import SYSTEM_SCOPE
+from headrace.model.names import SYSTEM_SCOPE, find_stream_segment
 from headrace.model.policies import RetentionKind, ScalingPolicy, StreamConfiguration
+from headrace.model.segment_report import SegmentReport, encode_report
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
@@ -133,6 +135,7 @@ class Controller:
         self.context.buckets.add(self.processor)
         self.groups = ReaderGroups(self.context)
         self._tables = KeyValueTables(self.context)
+        self.context.events.handle(EventKind.SCALE_REPORT, LoadReports(self.context).handle)
         self._deletion = ScopeDeletion(self.context, self.groups, self._tables)
         self.handlers: dict[str, Handler] = handlers_of(
             ScopeCalls(self.context, self._deletion),
@@ -151,6 +154,14 @@ class Controller:
     def publish(self, endpoint: Endpoint) -> None:
         """Answer from now on that clients find this controller at ``endpoint``."""
         self.context.buckets.publish(endpoint)
+
+    async def report_load(self, report: SegmentReport) -> None:
+        """Have a segment's stream scaled if the report asks for that. Returns once it is posted."""
+        found = find_stream_segment(report.segment)
+        if found is not None:
+            scope, stream, _ = found
+            payload = encode_report(report)
+            await self.context.events.post(RequestEvent(EventKind.SCALE_REPORT, scope, stream, payload))
 
     async def start(self) -> None:
         """Be ready for calls; unfinished work goes on in the background."""

@@ -11,6 +11,7 @@ from headrace.limits import GIB, MIB
 from headrace.model.endpoint import Endpoint, is_wildcard
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.container.config import ContainerConfig
+from headrace.segmentstore.scaling.config import ScalingConfig
 from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.filesystem import FilesystemProviderConfig
 from headrace.wal.config import WalConfig
@@ -90,6 +91,7 @@ class StandaloneConfig:
         "reply, for which it has some, in this time; or nothing of it for a sixth of this time.",
     )
     container: ContainerConfig = field(default_factory=ContainerConfig)
+    scaling: ScalingConfig = field(default_factory=ScalingConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
     loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)

@@ -14,6 +14,7 @@ from headrace.controller.rest.server import RestServer
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
+from headrace.model.segment_report import SegmentReport
 from headrace.runtime.context import Runtime
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.config import StandaloneConfig
@@ -70,6 +71,10 @@ class ControlPlane:
         except BaseException:
             await self.stop()
             raise
+
+    async def report_load(self, report: SegmentReport) -> None:
+        """See :meth:`Controller.report_load`."""
+        await self._controller.report_load(report)
 
     async def stop(self) -> None:
         """Refuse new calls, let active ones end, stop. Idempotent."""

@@ -19,6 +19,8 @@ from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.listener import Listener
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
+from headrace.segmentstore.scaling.load_sampler import LoadSampler
+from headrace.segmentstore.scaling.report_queue import ReportQueue, SendReport
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.chunk_root import chunk_root, make_chunk_root, proof_of
 from headrace.standalone.config import StandaloneConfig
@@ -80,6 +82,8 @@ class DataPlane:
         self._provider: MeasuredChunkProvider | None = None
         self._chunk_files: FilesystemChunkProvider | None = None
         self._listener: Listener | None = None
+        self._sampler: LoadSampler | None = None
+        self._reports: ReportQueue | None = None
         self._cache = BlockCache(
             CacheConfig(bytes_max=config.cache_bytes, soft_bytes_max=config.cache_soft_bytes)
         )
@@ -155,6 +159,14 @@ class DataPlane:
         self._listener = Listener(self.store, self._ingress)
         return await self._listener.start(host, port)
 
+    def report_loads(self, send: SendReport) -> None:
+        """Meter the segments of streams that scale by themselves from now on, and report with ``send``."""
+        config = self._config.scaling
+        self._reports = ReportQueue(send, config)
+        self._sampler = LoadSampler(self.registry, self._reports, self._runtime.clock, config)
+        self._supervisor.spawn("loads", self._sampler.run())
+        self._supervisor.spawn("load reports", self._reports.run())
+
     def container_health(self) -> list[ContainerHealth]:
         """State of every container, running or not."""
         return self.registry.health()
@@ -174,6 +186,9 @@ class DataPlane:
             found["storage_threads"] = self._chunk_threads.statistics()
         if self._listener is not None:
             found["listener"] = self._listener.statistics()
+        if self._sampler is not None and self._reports is not None:
+            found["loads"] = self._sampler.statistics()
+            found["load_reports"] = self._reports.statistics()
         found["containers"] = {
             health.container_id: {"health": health}
             | (running[health.container_id].statistics() if health.container_id in running else {})

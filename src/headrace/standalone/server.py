@@ -109,6 +109,7 @@ class StandaloneServer:
             stack.callback(answering.cancel)
             await data_plane.start()
             await control_plane.start()
+            data_plane.report_loads(control_plane.report_load)
             control_plane.serve_rest()
             addresses = Addresses(
                 str(config.advertised("controller", control_plane.grpc_port)),

@@ -9,6 +9,7 @@ Table                           Key                                             
 ``details-<n>``                 stream uid + ``e`` + epoch                          epoch
                                 stream uid + ``z`` + segment id                     sealed segment
                                 stream uid + ``u``, ``m``                           subscribers, marks
+                                stream uid + ``l``                                  load marks
                                 stream uid + ``w`` + sink, ``x``                    sink, names of sinks
                                 stream uid + ``v``, ``v`` + level + number          cut series, its blocks
                                 stream uid + ``r``                                  retention set
@@ -110,6 +111,10 @@ def retention_key(uid: bytes) -> bytes:
 
 def retention_cut_key(uid: bytes, time_ms: int) -> bytes:
     return uid + b"q" + time_ms.to_bytes(8, "big")
+
+
+def load_marks_key(uid: bytes) -> bytes:
+    return uid + b"l"
 
 
 def txns_table(uid: bytes) -> str:

@@ -16,6 +16,7 @@ from headrace.controller.store.contract import Write
 from headrace.controller.store.layout import (
     STREAM,
     details_table,
+    load_marks_key,
     marks_key,
     sink_key,
     sink_names_key,
@@ -81,6 +82,7 @@ async def _delete_content(context: ControllerContext, stream: Stream) -> None:
     keys = [sink_key(row.uid, sink) for sink in await context.sinks.names(row.uid)]
     keys += await context.retention_sets.keys(row.uid)
     keys += [subscribers_key(row.uid), marks_key(row.uid), sink_names_key(row.uid)]
+    keys += [load_marks_key(row.uid)]
     for start in range(0, len(keys), _DELETES_AT_ONCE):
         deletions = [Write(key, None) for key in keys[start : start + _DELETES_AT_ONCE]]
         await context.store.update(details_table(row.uid), deletions)

@@ -16,6 +16,7 @@ from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.evictions import Evictions
+from headrace.segmentstore.container.merged_loads import MergedLoads
 from headrace.segmentstore.container.owner_question import OwnerQuestion
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.segment_changes import SegmentChanges
@@ -79,7 +80,10 @@ class SegmentContainer:
             self.tiers.stored_length,
         )
         self._changes = SegmentChanges(self._log)
-        self._merges = SegmentMerges(self._directory, self._log, self._term, self._active_segments_max)
+        self.merged_loads = MergedLoads()
+        self._merges = SegmentMerges(
+            self._directory, self._log, self._term, self.merged_loads, self._active_segments_max
+        )
 
     # -------------------------------------------------------------------------------------- life
 

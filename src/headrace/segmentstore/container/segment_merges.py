@@ -18,6 +18,7 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.model.attributes import AttributeUpdate
+from headrace.segmentstore.container.merged_loads import MergedLoads
 from headrace.segmentstore.container.ownership_term import OwnershipTerm
 from headrace.segmentstore.container.segment_directory import SegmentDirectory
 from headrace.segmentstore.durablelog.durable_log import DurableLog
@@ -49,15 +50,22 @@ class SegmentMerges:
     sources, and its answer would let a transaction count as committed.
 
     Args:
+        loads: notes the merges for the meters of load.
         active_max: bound of active segments; a batch uses a quarter of them at a time.
     """
 
     def __init__(
-        self, directory: SegmentDirectory, log: DurableLog, term: OwnershipTerm, active_max: int
+        self,
+        directory: SegmentDirectory,
+        log: DurableLog,
+        term: OwnershipTerm,
+        loads: MergedLoads,
+        active_max: int,
     ) -> None:
         self._directory = directory
         self._log = log
         self._term = term
+        self._loads = loads
         self._at_once = max(1, min(MERGES_IN_FLIGHT_MAX, log.requests_max // 4, active_max // 4))
         self._merged: OrderedDict[str, tuple[SegmentState, int]] = OrderedDict()
         """By name of the source: the source, and the id of the target that has its bytes."""
@@ -151,6 +159,7 @@ class SegmentMerges:
             transitions.check_live(source)
             operation = transitions.propose_merge(target, source, sequence, updates)
             self._remember(source, target)
+            self._loads.note(target, source, operation.offset + operation.length)
             return operation
 
         merging = self._log.submit(propose, _UPDATE_BYTES * len(updates), segments=(target, source))

@@ -6,6 +6,7 @@ from headrace.controller.store.rows import (
     epoch_row,
     event_rows,
     group_row,
+    load_marks_row,
     marks_row,
     number_row,
     outcome_row,
@@ -183,6 +184,14 @@ SAMPLES = {
         outcome_row.OutcomeRow(committed=0b101, aborted=1 << 1023),
         outcome_row.encode_outcomes,
         outcome_row.decode_outcomes,
+    ),
+    "load-marks": (
+        load_marks_row.LoadMarksRow(
+            {7: load_marks_row.ColdMark(TIME_MS, 120), 1 << 32: load_marks_row.ColdMark(INT64_MAX)},
+            {(1 << 32) + 2: load_marks_row.SplitMark(TIME_MS, 2500, 1)},
+        ),
+        load_marks_row.encode_load_marks,
+        load_marks_row.decode_load_marks,
     ),
     "sink": (
         sink_row.SinkRow(
