@@ -71,16 +71,6 @@ def test_help_ends_with_examples_and_fits_on_a_screen(path, parser):
     assert all(action.help or action.metavar for action in parser._actions)
 
 
-def test_help_says_which_policies_are_not_enforced():
-    text = " ".join(dict(verbs())["stream", "create"].format_help().split())
-    options = (
-        "--events-per-second RATE",
-        "--kib-per-second RATE",
-    )
-    for option in options:
-        assert f"{option} stored, not enforced yet: " in text
-
-
 OFFLINE = {"standalone", "demo", "inspect", "check"}
 
 

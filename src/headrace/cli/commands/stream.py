@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
 
 from headrace.cli.commands.stream_changes import delete_stream, scale_stream, seal_stream, truncate_stream
 from headrace.cli.commands.stream_queries import describe_stream, list_streams, print_cut
-from headrace.cli.output import print_json, progress
+from headrace.cli.output import print_json
 from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
 from headrace.model.policies import (
     RetentionPolicy,
-    ScalingKind,
     ScalingPolicy,
     StreamConfiguration,
 )
-
-_NOT_ENFORCED: Final = "stored, not enforced yet"
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
@@ -87,7 +83,7 @@ def _register_create(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         "--segments", type=int, metavar="N", default=1, help="at the start, and at least (default: 1)"
     )
     rate = create.add_mutually_exclusive_group()
-    target = f"{_NOT_ENFORCED}: scale to this per segment"
+    target = "split and merge segments to keep each below this rate"
     rate.add_argument("--events-per-second", type=int, metavar="RATE", help=target)
     rate.add_argument("--kib-per-second", type=int, metavar="RATE", help=target)
     create.add_argument(
@@ -193,13 +189,5 @@ def create_stream(chosen: argparse.Namespace) -> None:
             created = client.create_stream(scope, stream, configuration)
     if not created and not chosen.if_absent:
         raise StreamExistsError(f"stream {scope}/{stream} exists already")
-    _warn_of_policies(configuration)
     if chosen.json:
         print_json({"scope": scope, "stream": stream, "created": created})
-
-
-def _warn_of_policies(configuration: StreamConfiguration) -> None:
-    """Say on stderr which policies are not enforced: otherwise a user relies on them until a disk is full."""
-    stored = "is stored and not enforced yet"
-    if configuration.scaling.kind is not ScalingKind.FIXED:
-        progress(f"the scaling policy {stored}: scale the stream with headrace stream scale")
