@@ -263,7 +263,7 @@ class StreamRetention:
             _log.debug("stream is not truncated in this period", stream=stream.full_name, error=str(error))
             return
         self.statistics.truncations += 1
-        _log.info("retention truncated a stream", stream=stream.full_name)
+        _log.debug("retention truncated a stream", stream=stream.full_name)
 
 
 def has_policy(row: StreamRow) -> bool:
