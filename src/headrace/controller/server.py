@@ -208,11 +208,12 @@ class Controller:
         )
 
     def statistics(self) -> dict[str, object]:
-        """Describe the controller: workflows, transactions, streams in memory."""
+        """Describe the controller: workflows, transactions, streams and epochs in memory."""
         return {
             "workflows": self.engine.statistics(),
             "transactions": self.transactions.statistics(),
             "streams": self.context.directory.statistics(),
+            "histories": self.context.directory.history.statistics(),
             "cut_sampling": self.cut_sampling.statistics(),
             "retention": self.retention.statistics(),
             "events": self.context.events.statistics(),

@@ -38,6 +38,6 @@ def begin_seal(row: StreamRow) -> StreamRow:
 
 def finish_seal(row: StreamRow) -> StreamRow:
     """SEALING -> SEALED; a deletion that waited for it begins."""
-    if row.state is not StreamState.SEALING:
+    if row.state is not StreamState.SEALING or row.commit is not None:
         return row
     return replace(row, state=StreamState.SEALED, deleting=row.wants.delete, wants=NO_WANTS)
