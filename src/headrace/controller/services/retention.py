@@ -48,14 +48,15 @@ class Retention:
         expected = 0
         while True:
             started = loop.time()
-            expected = await self._make_round(bucket, started, expected)
+            expected = await self.make_round(bucket, expected)
             await asyncio.sleep(max(0.0, started + self._period_s - loop.time()))
 
-    async def _make_round(self, bucket: int, started: float, expected: int) -> int:
+    async def make_round(self, bucket: int, expected: int = 0) -> int:
         """Work on every stream of the bucket, spread over the period as ``expected`` ones; return how many
         there were.
         """
         loop = asyncio.get_running_loop()
+        started = loop.time()
         count, token = 0, b""
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -70,7 +71,8 @@ class Retention:
                         await asyncio.sleep(max(0.0, due - loop.time()))
                     count += 1
                     await self._slots.acquire()
-                    tasks.create_task(self._enforce(member))
+                    task = tasks.create_task(self._enforce(member))
+                    task.add_done_callback(self._release)  # also if it is cancelled before it begins
 
     async def _enforce(self, member: BucketMember) -> None:
         """Work on one stream. Its trouble is not that of another: it is reported and retried."""
@@ -85,5 +87,6 @@ class Retention:
         except Exception as error:  # noqa: BLE001 - see above
             self.streams.statistics.failures += 1
             _log.error("retention of a stream failed", stream=full_name, exc_info=error)
-        finally:
-            self._slots.release()
+
+    def _release(self, _: asyncio.Task[None]) -> None:
+        self._slots.release()
