@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.controller.buckets.ownership import Buckets
 from headrace.controller.config import ControllerConfig
 from headrace.controller.engine import WorkflowEngine
+from headrace.controller.events.event import EventKind, RequestEvent
 from headrace.controller.events.progress_rows import ProgressRows
 from headrace.controller.events.queue import Events
 from headrace.controller.segments.calls import SegmentCalls
@@ -53,8 +54,14 @@ class ControllerContext:
     event_progress: ProgressRows
 
     def wake(self, stream: Stream) -> None:
-        """The stream's row, or a transaction of it, says that there is something to do."""
-        self.engine.wake(stream)
+        """The stream's row, or one of its transactions, says that there is something to do.
+
+        It is done by the owner of the stream's bucket: by the engine here, or after an event.
+        """
+        if self.buckets.owns_stream(stream.scope, stream.name):
+            self.engine.wake(stream)
+        else:
+            self.events.notify(RequestEvent(EventKind.STREAM_WORK, stream.scope, stream.name))
 
 
 def make_context(

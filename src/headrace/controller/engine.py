@@ -134,6 +134,11 @@ class WorkflowEngine:
             if not self._waiting[key]:
                 del self._waiting[key]
 
+    def has_work(self, stream: Stream) -> bool:
+        """Whether the rows that are known of the stream say that there is work."""
+        assert self.work is not None
+        return self.work.started(stream) is not None or any(self.work.waiting(stream))
+
     def is_busy(self, stream: Stream) -> bool:
         """Whether there is work for the stream here, running or waiting."""
         return (stream.full_name, stream.uid) in self._workers

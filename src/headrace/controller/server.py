@@ -34,6 +34,7 @@ from headrace.controller.segments.placement import Placement, SingleHost
 from headrace.controller.services.cut_sampling import CutSampling
 from headrace.controller.services.event_processor import EventProcessor
 from headrace.controller.services.retention import Retention
+from headrace.controller.services.stream_work import StreamWork
 from headrace.controller.services.watermarks import Watermarks
 from headrace.controller.store.contract import MetadataStore, Row
 from headrace.controller.store.layout import (
@@ -131,6 +132,7 @@ class Controller:
         self.streams = StreamRequests(self.context)
         self.retention = Retention(self.context, self.streams)
         self.context.buckets.add(self.retention)
+        StreamWork(self.context)
         self.processor = EventProcessor(self.context)
         self.context.buckets.add(self.processor)
         self.groups = ReaderGroups(self.context)

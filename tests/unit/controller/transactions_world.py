@@ -121,8 +121,10 @@ class SinkWorld:
         controller, life = self.controllers[index], self.lives[index]
         if life.over.is_set():
             await controller.stop()
-            del self.controllers[index], self.lives[index]
-            await self.add_controller()
+            if controller in self.controllers:  # another caller may have found it dead as well
+                index = self.controllers.index(controller)
+                del self.controllers[index], self.lives[index]
+                await self.add_controller()
             return None
         answer = await self.unless_dead(life, asyncio.ensure_future(ask(controller, name, request)))
         return None if self.chance(10) else answer  # lost on its way back

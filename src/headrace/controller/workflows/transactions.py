@@ -379,7 +379,7 @@ class Transactions:
             case TxnState.OPEN | TxnState.PREPARED:
                 self._arm(txn)
             case TxnState.COMMITTING:
-                self._context.wake(stream)
+                self._context.engine.wake(stream)
             case TxnState.ABORTING:
                 self._carry_out_abort(stream, txn)
 
