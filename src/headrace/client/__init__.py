@@ -20,6 +20,7 @@ from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.client.reader.event_framing import events_to_arrow
 from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.reader.time_windows import TimeWindow, TimeWindows
 from headrace.client.segment_calls import SegmentInfo
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.byte_writer import ByteWriter
@@ -29,6 +30,7 @@ from headrace.client.writer.txn_writer import Transaction, TxnWriter
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
 from headrace.model.stream_cut import UNBOUNDED, StreamCut
+from headrace.model.watermark import MarkedSegment, Watermark
 
 __all__ = [
     "UNBOUNDED",
@@ -45,6 +47,7 @@ __all__ = [
     "EventReader",
     "EventWriter",
     "KeyRange",
+    "MarkedSegment",
     "ReaderConfig",
     "RetentionPolicy",
     "ScalingPolicy",
@@ -57,10 +60,13 @@ __all__ = [
     "StreamInfo",
     "Successor",
     "TimedCut",
+    "TimeWindow",
+    "TimeWindows",
     "Transaction",
     "TransactionStatus",
     "TransactionTag",
     "TxnWriter",
+    "Watermark",
     "WriterConfig",
     "connect",
     "events_to_arrow",

@@ -29,11 +29,13 @@ from headrace.client.control.stream_times import StreamTimes, TimedCut
 from headrace.client.control.streams import StreamInfo, Streams
 from headrace.client.control.tokens import Tokens
 from headrace.client.control.transactions import Transactions
+from headrace.client.control.writer_times import WriterTimes
 from headrace.client.opening import Opening
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.cuts import Cuts, Edge
 from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.reader.time_windows import MarkReader, TimeWindows
 from headrace.client.segment_calls import SegmentCalls, SegmentInfo
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.byte_writer import ByteWriter
@@ -44,6 +46,7 @@ from headrace.errors import PreconditionError, StreamSealedError
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import StreamConfiguration
 from headrace.model.stream_cut import StreamCut
+from headrace.model.watermark import Watermark
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import Entropy, SystemEntropy
 from headrace.runtime.supervisor import Supervisor
@@ -287,21 +290,38 @@ class Client:
     # ------------------------------------------------------------------------------ writers and readers
 
     def event_writer(
-        self, scope: str, stream: str, config: WriterConfig | None = None
+        self, scope: str, stream: str, config: WriterConfig | None = None, *, writer_id: str | None = None
     ) -> Opening[EventWriter]:
         """Open a writer: ``async with client.event_writer(...) as writer``, or ``await`` it and close it.
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            config: instead of the client's.
+            writer_id: under which times are noted; a random one if not given.
 
         Raises (when opened):
             NoSuchStreamError: there is no such stream.
             StreamSealedError: it is sealed.
         """
-        return Opening(self._open_writer(scope, stream, config or self.config.writer))
+        return Opening(self._open_writer(scope, stream, config or self.config.writer, writer_id))
 
-    async def _open_writer(self, scope: str, stream: str, config: WriterConfig) -> EventWriter:
+    async def _open_writer(
+        self, scope: str, stream: str, config: WriterConfig, writer_id: str | None
+    ) -> EventWriter:
         segments = await self._services.segments.current(scope, stream)
         if not segments:
             raise StreamSealedError(f"stream {scope}/{stream} is sealed")
-        return EventWriter(scope, stream, self._services, config, SegmentMap(segments))
+        return EventWriter(
+            scope,
+            stream,
+            self._services,
+            config,
+            SegmentMap(segments),
+            calls=self._calls,
+            times=WriterTimes(self._controller),
+            writer_id=writer_id,
+        )
 
     def event_reader(
         self,
@@ -335,6 +355,21 @@ class Client:
             end=end,
         )
         return Opening(opening)
+
+    async def watermarks(self, scope: str, stream: str) -> AsyncIterator[Watermark]:
+        """Yield the watermarks of a stream that are retained, oldest first, up to the present end.
+
+        Raises:
+            NoSuchStreamError: there is no such stream, or it has no watermarks.
+        """
+        marks = MarkReader(scope, stream, self._services, self._calls, self.config.reader)
+        async for watermark in marks.read():
+            yield watermark
+
+    def time_windows(self, scope: str, stream: str) -> TimeWindows:
+        """Return what says up to which time a stream is complete at the positions of a reader."""
+        marks = MarkReader(scope, stream, self._services, self._calls, self.config.reader)
+        return TimeWindows(marks, self._cuts)
 
     def txn_writer(
         self,

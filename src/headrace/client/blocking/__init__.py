@@ -11,6 +11,7 @@ it is unpickled) and carried through a fork (it connects again in the child).
 
 from headrace.client.blocking.byte_streams import BlockingByteReader, BlockingByteWriter
 from headrace.client.blocking.client import BlockingClient, connect
+from headrace.client.blocking.event_times import BlockingEventWriter, BlockingTimeWindows
 from headrace.client.blocking.readers import BlockingEventReader, BlockingSegmentRange
 from headrace.client.blocking.writers import (
     BlockingAck,
@@ -25,7 +26,9 @@ __all__ = [
     "BlockingByteWriter",
     "BlockingClient",
     "BlockingEventReader",
+    "BlockingEventWriter",
     "BlockingSegmentRange",
+    "BlockingTimeWindows",
     "BlockingTransaction",
     "BlockingTxnWriter",
     "BlockingWriter",

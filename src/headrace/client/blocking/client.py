@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from headrace.client.blocking.byte_streams import BlockingByteReader, BlockingByteWriter
+from headrace.client.blocking.event_times import BlockingEventWriter, BlockingTimeWindows
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.readers import BlockingEventReader, BlockingSegmentRange
-from headrace.client.blocking.writers import BlockingTxnWriter, BlockingWriter
+from headrace.client.blocking.writers import BlockingTxnWriter
 from headrace.client.config import DEFAULT_URI, ClientConfig, ControllerAddress, ReaderConfig, WriterConfig
 from headrace.client.connect import Client
 from headrace.client.connect import connect as connect_on_loop
@@ -30,6 +31,7 @@ from headrace.errors import ClosedError, HeadraceError
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import StreamConfiguration
 from headrace.model.stream_cut import StreamCut
+from headrace.model.watermark import Watermark
 
 T = TypeVar("T")
 
@@ -242,13 +244,17 @@ class BlockingClient:
 
     # ------------------------------------------------------------------------------ writers and readers
 
-    def event_writer(self, scope: str, stream: str, config: WriterConfig | None = None) -> BlockingWriter:
-        """Open a writer. Raises NoSuchStreamError, StreamSealedError."""
+    def event_writer(
+        self, scope: str, stream: str, config: WriterConfig | None = None, *, writer_id: str | None = None
+    ) -> BlockingEventWriter:
+        """Open a writer; see :meth:`Client.event_writer`. Raises NoSuchStreamError, StreamSealedError."""
         thread, client = self._start()
 
-        async def opened() -> BlockingWriter:
-            writer = await client.event_writer(scope, stream, config or self.config.writer)
-            return BlockingWriter(writer, thread)
+        async def opened() -> BlockingEventWriter:
+            writer = await client.event_writer(
+                scope, stream, config or self.config.writer, writer_id=writer_id
+            )
+            return BlockingEventWriter(writer, thread)
 
         return thread.run(opened())
 
@@ -269,6 +275,16 @@ class BlockingClient:
             return BlockingEventReader(reader, thread)
 
         return thread.run(opened())
+
+    def watermarks(self, scope: str, stream: str) -> Iterator[Watermark]:
+        """Yield the watermarks of a stream that are retained, oldest first, up to the present end."""
+        thread, client = self._start()
+        return thread.iterate(client.watermarks(scope, stream))
+
+    def time_windows(self, scope: str, stream: str) -> BlockingTimeWindows:
+        """Return what says up to which time a stream is complete at the positions of a reader."""
+        thread, client = self._start()
+        return BlockingTimeWindows(thread.call(lambda: client.time_windows(scope, stream)), thread)
 
     def txn_writer(
         self,

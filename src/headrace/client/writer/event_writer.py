@@ -5,23 +5,125 @@ follows in its old order before any new event of the same keys. Other segments a
 of a sealed segment's siblings keep their segments until those report their own seal, so no append is needed
 to find that out early.
 
-Source: protocol, "Sealed segment: successor procedure".
+A writer may note times: then readers know up to which time the stream is complete.
+
+Source: protocol, "Sealed segment: successor procedure", "Watermarks".
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import uuid
 
+from headrace.client.config import WriterConfig
 from headrace.client.connections.reconnect_policy import Reconnects
+from headrace.client.control.writer_times import WriterTimes
+from headrace.client.segment_calls import SegmentCalls
+from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.rerouting import divide_block
 from headrace.client.writer.routed_writer import RoutedWriter
-from headrace.client.writer.segment_map import Successor
+from headrace.client.writer.segment_map import SegmentMap, Successor
 from headrace.client.writer.segment_output import SegmentOutput
-from headrace.errors import ClosedError, HeadraceError, RequestError, StreamSealedError
+from headrace.errors import (
+    ClosedError,
+    HeadraceError,
+    InvalidArgumentError,
+    NoSuchSegmentError,
+    RequestError,
+    StreamSealedError,
+)
+from headrace.limits import INT64_MAX, INT64_MIN
 
 
 class EventWriter(RoutedWriter):
     """Made by :meth:`Client.event_writer`. One writer may be shared by all tasks of a loop."""
+
+    def __init__(
+        self,
+        scope: str,
+        stream: str,
+        services: ClientServices,
+        config: WriterConfig,
+        segments: SegmentMap,
+        *,
+        calls: SegmentCalls,
+        times: WriterTimes,
+        writer_id: str | None,
+    ) -> None:
+        """``writer_id`` None: a writer of its own, that nobody was before."""
+        super().__init__(scope, stream, services, config, segments)
+        self.writer_id = writer_id or str(uuid.UUID(bytes=services.entropy.uuid4_bytes()))
+        """Under which times are noted."""
+        self._calls = calls
+        self._times = times
+        self._is_new = not writer_id
+        self._former_lengths: dict[int, int] = {}
+        """Of segments to which an earlier writer of this id may have written."""
+        self._has_noted = False
+
+    async def note_time(self, time: int) -> None:
+        """Make every event durable, then say: those are not younger than ``time``, later ones not older.
+
+        Watermarks are made of what all writers of a stream say; readers see them as time windows. A writer
+        that has noted a time is waited for: let it note times regularly, or close it.
+
+        Args:
+            time: in a unit that the writers of the stream agree on, such as milliseconds since 1970. It never
+                goes back.
+
+        Raises:
+            InvalidArgumentError: ``time`` is no signed 64-bit number.
+            PreconditionError: the writer, or an earlier one with its id, has noted a later time.
+            HeadraceError: as :meth:`flush`, or why it is not noted.
+        """
+        if not INT64_MIN < time <= INT64_MAX:
+            raise InvalidArgumentError(f"{time} is no time: it has more than 64 bits")
+        await self.flush()
+        position = await self._durable_position()
+        self._has_noted = True
+        await self._times.note(self.scope, self.stream, self.writer_id, time, position)
+
+    async def _durable_position(self) -> dict[int, int]:
+        """Return offsets in front of which everything lies that was durable at the call; -1: nothing was
+        written.
+
+        An offset that is too great makes a watermark late, never wrong: so a segment's length will do where
+        the writer cannot know more.
+        """
+        position: dict[int, int] = {}
+        unknown: list[int] = []
+        for segment_id in self._map.segments():  # at once: the map follows the stream
+            output = self._outputs.get(segment_id)
+            if output is not None:
+                position[segment_id] = output.segment_length
+                if output.segment_length < 0:
+                    unknown.append(segment_id)
+            elif self._is_new:
+                position[segment_id] = -1
+            else:
+                position[segment_id] = self._former_lengths.get(segment_id, -1)
+                if segment_id not in self._former_lengths:
+                    unknown.append(segment_id)
+        for segment_id in unknown:
+            with contextlib.suppress(NoSuchSegmentError):
+                info = await self._calls.info(SegmentAddress(self.scope, self.stream, segment_id))
+                position[segment_id] = self._former_lengths[segment_id] = info.length
+        return position
+
+    async def close(self) -> None:
+        """Make everything durable, then leave; watermarks wait for the writer no more. Idempotent.
+
+        Raises:
+            HeadraceError: as :meth:`flush`; the writer is closed even then.
+        """
+        try:
+            await super().close()
+        finally:
+            if self._has_noted:
+                self._has_noted = False
+                with contextlib.suppress(HeadraceError):  # then it is waited for as long as the stream says
+                    await self._times.remove(self.scope, self.stream, self.writer_id)
 
     def on_segment_ended(self, output: SegmentOutput) -> None:
         """Find the successors of the segment in the background."""

@@ -93,7 +93,7 @@ class SegmentOutput:
         self.address = address
         self.state = OutputState.IDLE
         self.segment_length = -1
-        """The length of the segment right behind the last acknowledged block; -1 before the first."""
+        """The length of the segment right behind the last acknowledged block; -1: not known, or none is."""
         self._name = address.name
         self._services = services
         self._config = config
@@ -345,7 +345,10 @@ class SegmentOutput:
         if reply.writer_id != self._writer_id:
             raise ProtocolError("a writer was set up without a request")
         try:
-            self._settle(self._window.on_setup(reply.last_event_number))
+            blocks = self._window.on_setup(reply.last_event_number)
+            if blocks:
+                self.segment_length = -1  # this reply does not say where they are
+            self._settle(blocks)
         except CorruptionError as error:
             self.fail(error)
             return
