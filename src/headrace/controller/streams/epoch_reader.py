@@ -27,7 +27,7 @@ from headrace.runtime.loop_budget import LoopBudget
 _SHORT_WALK: Final = 64
 """Epochs of walks that are no longer than this are cached."""
 
-_YIELD_SEGMENTS: Final = 5_000
+_YIELD_SEGMENTS: Final = 1_000
 
 AbsenceOf = Callable[[int], Awaitable[HeadraceError]]
 """Told an epoch whose row is missing; returns what to raise."""

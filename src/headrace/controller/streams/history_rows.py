@@ -17,7 +17,8 @@ from headrace.controller.store.rows.epoch_row import EpochRecord, decode_epoch, 
 from headrace.controller.store.rows.sealed_row import SealedRow, decode_sealed, encode_sealed
 from headrace.controller.streams.epochs import created_in
 from headrace.errors import MetadataConflictError
-from headrace.limits import MIB
+from headrace.limits import KIB, MIB
+from headrace.runtime.loop_budget import LoopBudget
 
 ROWS_AT_ONCE: Final = 1000
 """How many rows one call reads or writes."""
@@ -27,6 +28,9 @@ _CACHED_BYTES_MAX: Final = 32 * MIB
 _SEGMENT_BYTES: Final = 250
 _ROW_BYTES: Final = 500
 """What a segment of an epoch, and a cached row beside its segments, take in memory."""
+
+_YIELD_BYTES: Final = 16 * KIB
+"""Rows are decoded in some milliseconds of one iteration of the loop."""
 
 _FIRST_BATCH: Final = 16
 _BATCH_SEGMENTS: Final = 20_000
@@ -92,7 +96,9 @@ class HistoryRows:
             record = self._cached_row(uid, key)
             if isinstance(record, EpochRecord):
                 found[epoch] = record
+        budget = LoopBudget(_YIELD_BYTES)
         for epoch, data in (await self._read(uid, keys, found)).items():
+            await budget.spend(len(data))
             found[epoch] = decode_epoch(data)
             if cached:
                 self._remember(uid, keys[epoch], found[epoch])

@@ -16,6 +16,7 @@ from tests.unit.controller.calls import (
     scaled,
     seg,
     settled,
+    successors,
     write,
 )
 
@@ -89,6 +90,29 @@ async def test_lengths_that_no_row_says_are_asked_of_the_segments_while_they_exi
     assert await stream.sealed_lengths([0, one, two]) == {0: 10, one: 3, two: 0}
     await service.stub.truncateStream(pb.StreamCut(streamInfo=info(), cut={one: 1, two: 0}))
     assert await stream.sealed_lengths([0, one, two]) == {one: 3, two: 0}
+
+
+async def test_a_stream_of_an_earlier_release_is_read_truncated_and_deleted_without_such_rows(service):
+    await service.create_stream()
+    one, two = await scaled(service, [0], HALVES)
+    three, four = await scaled(service, [one], [(0.0, 0.25), (0.25, 0.5)])
+    stream = await find_stream(service)
+    store, table = service.world.store, details_table(stream.uid)
+    await store.update(table, [Write(sealed_key(stream.uid, each), None) for each in (0, one)])
+    assert sorted(await successors(service, 0)) == [one, two]
+    assert sorted(await successors(service, one)) == [three, four]
+    cut = pb.StreamCut(streamInfo=info(), cut={one: 0, two: 0, three: -1})
+    assert (await service.stub.isStreamCutValid(cut)).response
+    assert (await service.stub.truncateStream(cut)).status == pb.UpdateStreamStatus.SUCCESS
+    (five,) = await scaled(service, [two], [(0.5, 1.0)])
+    later = pb.StreamCut(streamInfo=info(), cut={three: 0, four: 0, five: 0})
+    assert (await service.stub.truncateStream(later)).status == pb.UpdateStreamStatus.SUCCESS
+    present = {each for each in service.world.segments.segments if each.startswith("s/t/")}
+    assert present == set(stream.segments([three, four, five]))
+    assert sorted(await successors(service, 0)) == [one, two]
+    await service.stub.sealStream(info())
+    assert (await service.stub.deleteStream(info())).status == pb.DeleteStreamStatus.SUCCESS
+    assert not any(each.startswith("s/t/") for each in service.world.segments.segments)
 
 
 async def test_a_length_that_is_known_survives_a_controller_that_comes_late(service):
