@@ -12,7 +12,7 @@ class TestMemoryCoordinator(CoordinatorContract):
         return MemoryCoordinator()
 
     async def expire(self, session: Session) -> None:
-        session.end()
+        session.expire()
 
 
 class TestFaultyCoordinator(CoordinatorContract):

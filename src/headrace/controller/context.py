@@ -78,6 +78,7 @@ def make_context(
     bucket_index = BucketIndex(store, config.buckets)
     endpoint = Endpoint(config.rpc_host, config.rpc_port)
     buckets = Buckets(config.buckets, store, coordinator, clock, entropy, endpoint)
+    registry.is_owned = buckets.owns_stream
     return ControllerContext(
         config=config,
         clock=clock,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headrace.controller.api.auth import Authorizer
@@ -33,24 +32,16 @@ from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
 from headrace.controller.services.cut_sampling import CutSampling
 from headrace.controller.services.event_processor import EventProcessor
+from headrace.controller.services.housekeeping import Housekeeping
 from headrace.controller.services.retention import Retention
 from headrace.controller.services.stream_work import StreamWork
+from headrace.controller.services.sweeper import Sweeper
+from headrace.controller.services.txn_adoption import TxnAdoption
 from headrace.controller.services.watermarks import Watermarks
-from headrace.controller.store.contract import MetadataStore, Row
+from headrace.controller.store.contract import MetadataStore
 from headrace.controller.store.layout import (
-    KEY_VALUE_TABLE,
-    READER_GROUP,
-    RETENTION,
-    STREAM,
-    member_name,
     permanent_tables,
 )
-from headrace.controller.store.rows.group_row import GroupState, decode_group
-from headrace.controller.store.rows.scope_row import ScopeState
-from headrace.controller.store.rows.stream_row import NO_WANTS, StreamRow, StreamState, decode_stream
-from headrace.controller.store.rows.table_row import TableState, decode_table
-from headrace.controller.streams.members import Member
-from headrace.controller.streams.scopes import Scope
 from headrace.controller.workflows.auto_scale import LoadReports
 from headrace.controller.workflows.catalogue import Catalogue
 from headrace.controller.workflows.delete_scope import ScopeDeletion
@@ -61,26 +52,18 @@ from headrace.controller.workflows.transactions import Transactions
 from headrace.coordination.contract import Coordinator
 from headrace.coordination.memory import MemoryCoordinator
 from headrace.errors import (
-    HeadraceError,
-    NoSuchScopeError,
-    NoSuchTableError,
-    OverloadError,
-    OwnershipError,
     ScopeExistsError,
-    ScopeNotEmptyError,
     StreamExistsError,
-    UnknownOutcomeError,
 )
 from headrace.model.endpoint import Endpoint
 from headrace.model.names import SYSTEM_SCOPE, find_stream_segment
-from headrace.model.policies import RetentionKind, ScalingPolicy, StreamConfiguration
+from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.model.segment_report import SegmentReport, encode_report
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.logs import logger
-from headrace.runtime.loop_budget import LoopBudget
-from headrace.runtime.retry import RetryPolicy, retry
+from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.supervisor import Supervisor
 
 _log = logger(__name__)
@@ -109,8 +92,6 @@ class Controller:
         """
         self.config = config
         self._store = store
-        self._clock = clock
-        self._supervisor = Supervisor("controller")
         self._services = Supervisor("services of the controller")
         """What runs as long as the controller does."""
         self._started = False
@@ -139,6 +120,13 @@ class Controller:
         self._tables = KeyValueTables(self.context)
         self.context.events.handle(EventKind.SCALE_REPORT, LoadReports(self.context).handle)
         self._deletion = ScopeDeletion(self.context, self.groups, self._tables)
+        self._sweeps = (
+            Sweeper(self.context, self._deletion, self.groups, self._tables),
+            TxnAdoption(self.context, self.transactions),
+            Housekeeping(self.context),
+        )
+        for sweep in self._sweeps:
+            self.context.buckets.add(sweep)
         self.handlers: dict[str, Handler] = handlers_of(
             ScopeCalls(self.context, self._deletion),
             StreamCalls(self.context, self.streams),
@@ -166,7 +154,7 @@ class Controller:
             await self.context.events.post(RequestEvent(EventKind.SCALE_REPORT, scope, stream, payload))
 
     async def start(self) -> None:
-        """Be ready for calls; unfinished work goes on in the background."""
+        """Be ready for calls; unfinished work goes on in the background, once its buckets are claimed."""
         await self.context.buckets.fix_count()
         await asyncio.gather(
             *(self._store.create_table(table) for table in permanent_tables(self.config.buckets))
@@ -177,7 +165,6 @@ class Controller:
             requests = StreamConfiguration(scaling=ScalingPolicy(segments_min=self.config.buckets))
             await self.streams.create(SYSTEM_SCOPE, REQUEST_STREAM, requests)
         await self.transactions.start()
-        self._supervisor.spawn("recovery", self._persist(self._recover))
         await self.context.buckets.start()
         self._services.spawn("cut sampling", self.cut_sampling.run())
         self._started = True
@@ -195,16 +182,16 @@ class Controller:
         await self._services.stop()
         await self.context.buckets.stop()
         await self.context.events.stop()
-        await self._supervisor.stop()
         await self.transactions.stop()
         await self.engine.stop()
 
     def is_idle(self) -> bool:
         """Whether no work is active but that of calls that still wait."""
+        owned = self.context.buckets.owned()
         return not (
-            self._supervisor.statistics().running
-            or self.engine.statistics().streams_busy
+            self.engine.statistics().streams_busy
             or self.transactions.busy()
+            or not all(sweep.is_done(owned) for sweep in self._sweeps)
             or not self.context.events.is_idle()
             or not self.processor.is_idle()
         )
@@ -221,83 +208,6 @@ class Controller:
             "events": self.context.events.statistics(),
             "event_processor": self.processor.statistics(),
         }
-
-    async def _recover(self) -> None:
-        """Find what was begun and not finished, and see that it is finished."""
-        for scope in await self.context.scopes.all():
-            await self._recover_scope(scope)
-        swept = await self.context.numbering.sweep(self._clock.now_ms())
-        await self.context.outcomes.sweep()
-        _log.info("recovery is complete", numbers_forgotten=swept)
-
-    async def _recover_scope(self, scope: Scope) -> None:
-        match scope.row.state:
-            case ScopeState.CLOSED:
-                self._supervisor.spawn(
-                    "delete scope", self._persist(lambda: self._deletion.delete(scope.name))
-                )
-            case ScopeState.DELETING:
-                with contextlib.suppress(ScopeNotEmptyError, NoSuchScopeError):
-                    await self.context.scopes.delete(scope.name)
-            case _:
-                pass
-        token = b""
-        budget = LoopBudget(_SCAN_ROWS)
-        while True:
-            try:
-                page = await self._store.scan(scope.table, token, _SCAN_ROWS)
-            except NoSuchTableError:
-                return  # half-created or half-deleted; the next call about it finishes that
-            if not page.rows:
-                return
-            await budget.spend(len(page.rows))
-            for key, row in page.rows:
-                self._recover_member(scope, key, row)
-                await self._index_policy(scope, key, row)
-            token = page.token
-
-    def _recover_member(self, scope: Scope, key: bytes, row: Row) -> None:
-        kind, name = key[:1], member_name(key)
-        if kind == STREAM:
-            stream_row = decode_stream(row.value)
-            if has_work(stream_row):
-                stream = self.context.directory.learn(scope.name, name, scope.table, stream_row, row.version)
-                self.engine.wake(stream)
-        elif kind == READER_GROUP:
-            group = Member(scope, name, decode_group(row.value), row.version)
-            if group.row.state is not GroupState.ACTIVE:
-                self._supervisor.spawn("group", self._persist(lambda: self.groups.resume(group)))
-        elif kind == KEY_VALUE_TABLE:
-            table = Member(scope, name, decode_table(row.value), row.version)
-            if table.row.state is not TableState.ACTIVE:
-                self._supervisor.spawn("table", self._persist(lambda: self._tables.resume(table)))
-
-    async def _index_policy(self, scope: Scope, key: bytes, row: Row) -> None:
-        """Streams that an earlier release made are in the index of no bucket."""
-        if key[:1] != STREAM:
-            return
-        stream = decode_stream(row.value)
-        if stream.config.retention.kind is not RetentionKind.NONE and not stream.deleting:
-            await self.context.bucket_index.ensure(
-                RETENTION, scope.name, member_name(key), self._clock.now_ms()
-            )
-
-    async def _persist(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do ``work`` until it is done or there is nothing to do it on."""
-        try:
-            await retry(_PATIENT, work, entropy=self.context.entropy, retryable=_is_transient)
-        except HeadraceError as error:
-            _log.warning("unfinished workflow was abandoned", error=str(error))
-
-
-def _is_transient(error: Exception) -> bool:
-    return isinstance(error, (OwnershipError, OverloadError, UnknownOutcomeError))
-
-
-def has_work(row: StreamRow) -> bool:
-    """Whether a row says that something was begun and not finished."""
-    begun = row.deleting or row.state not in {StreamState.ACTIVE, StreamState.SEALED}
-    return begun or row.scale is not None or row.wants != NO_WANTS
 
 
 class GrpcServer(_GrpcServer):

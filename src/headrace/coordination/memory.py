@@ -104,9 +104,9 @@ class MemorySession:
         return self._watch(_Watch(self, path, is_list=True))
 
     async def close(self) -> None:
-        self.end()
+        self.expire()
 
-    def end(self) -> None:
+    def expire(self) -> None:
         """End the session, as its member or as the coordinator, and delete its nodes. Idempotent."""
         if self._ended:
             return

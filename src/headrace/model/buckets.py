@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 _INT32_MASK: Final = 0x7FFF_FFFF
@@ -16,6 +17,7 @@ def string_hash(text: str) -> int:
     return value - (1 << 32) if value > _INT32_MASK else value
 
 
+@lru_cache(maxsize=4096)
 def bucket_of(scope: str, name: str, bucket_count: int) -> int:
     """Return the bucket of ``scope/name``, from 0 to ``bucket_count`` - 1."""
     return (string_hash(f"{scope}/{name}") & _INT32_MASK) % bucket_count

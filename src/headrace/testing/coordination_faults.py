@@ -105,7 +105,7 @@ class FaultySession:
         if not self._expired:
             self._expired = True
             self._coordinator.sessions.remove(self)
-            self._inner.end()
+            self._inner.expire()
 
     # ---------------------------------------------------------------------------------- contract
 

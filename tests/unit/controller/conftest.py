@@ -28,6 +28,27 @@ class ManualClock:
         return self.now
 
 
+class MortalMember:
+    """The coordinator, as one controller reaches it until it is killed."""
+
+    def __init__(self, coordinator):
+        self._coordinator = coordinator
+        self._sessions = []
+        self._dead = False
+
+    async def open(self):
+        if self._dead:
+            await asyncio.Event().wait()
+        session = await self._coordinator.open()
+        self._sessions.append(session)
+        return session
+
+    def die(self):
+        self._dead = True
+        for session in self._sessions:
+            session.expire()
+
+
 @dataclass
 class World:
     """What survives a controller: its store and the segment stores."""
@@ -37,9 +58,13 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     config: ControllerConfig = field(default_factory=lambda: ControllerConfig(buckets=2))
     controllers: int = 0
-    coordinator: MemoryCoordinator = field(default_factory=MemoryCoordinator)
+    coordinator: object = field(default_factory=MemoryCoordinator)
     in_tables: bool = False
     """Keep rows in table segments, through a store of each controller's own."""
+
+    def expire(self, controller):
+        """End the session of a controller, which gets no other one: others take its buckets over."""
+        controller.context.buckets._coordinator.die()
 
     def controller(self, *, store=None, segments=None, **settings):
         """Make a controller, with the given store and segment stores instead of the world's own."""
@@ -54,7 +79,7 @@ class World:
             self.clock,
             entropy,
             replace(self.config, **settings),
-            coordinator=self.coordinator,
+            coordinator=MortalMember(self.coordinator),
         )
 
     @asynccontextmanager

@@ -40,18 +40,24 @@ class Life:
     def __init__(self, effects=None):
         self.left = effects
         self.over = asyncio.Event()
+        self.at_end = []
+
+    def end(self):
+        self.over.set()
+        for callback in self.at_end:
+            callback()
 
     async def lead(self, call, is_effect):
         if self.over.is_set():
             await asyncio.Event().wait()  # the dead wait for ever
         if self.left == 0 and is_effect:
-            self.over.set()
+            self.end()
             await asyncio.Event().wait()
         result = await call()
         if is_effect and self.left is not None:
             self.left -= 1
             if self.left == 0:
-                self.over.set()
+                self.end()
                 await asyncio.Event().wait()
         return result
 
@@ -107,12 +113,15 @@ def simulated(test):
 
 
 def mortal_controller(world, life, **settings):
-    """Make a controller that lives ``life``."""
-    return world.controller(
+    """Make a controller that lives ``life``; its session expires when that is over."""
+    controller = world.controller(
         store=Mortal(world.store, life, _STORE_EFFECTS),
         segments=Mortal(world.segments, life, _SEGMENT_EFFECTS),
         **settings,
     )
+    if isinstance(life, Life):
+        life.at_end.append(lambda: world.expire(controller))
+    return controller
 
 
 async def idle(controller):

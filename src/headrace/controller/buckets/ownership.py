@@ -126,7 +126,11 @@ class Buckets:
 
     def owns(self, bucket: int) -> bool:
         """Whether this controller does the work of ``bucket`` now, as far as it knows."""
-        return bucket in self._terms and self._session is not None and self._session.lease.is_valid
+        return bucket in self._terms and self.is_member()
+
+    def is_member(self) -> bool:
+        """Whether this controller takes part in the cluster now, as far as it knows."""
+        return self._session is not None and self._session.lease.is_valid
 
     def owns_stream(self, scope: str, stream: str) -> bool:
         return self.owns(self.bucket_of(scope, stream))

@@ -8,8 +8,8 @@ since none is ever reopened. Everything else is read.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
 from headrace.controller.store.contract import ABSENT, MetadataStore, Row, Write
@@ -21,6 +21,8 @@ from headrace.errors import MetadataConflictError, UnknownOutcomeError
 from headrace.runtime.loop_budget import LoopBudget
 
 _UID_BYTES: Final = 16
+STRANGERS_MAX: Final = 10_000
+"""Transactions of other owners that a controller remembers."""
 _SCAN_ROWS: Final = 1000
 _ROWS_READ_AT_ONCE: Final = 1000
 _REMOVED_ELSEWHERE_S: Final = 0.5
@@ -57,10 +59,17 @@ class Registry:
         self._store = store
         self._streams: dict[bytes, dict[int, Txn]] = {}
         self._removal_waiters: dict[bytes, list[asyncio.Future[None]]] = {}
+        self.is_owned: Callable[[str, str], bool] = lambda scope, stream: True  # noqa: ARG005
+        """Whether this controller finishes the transactions of a stream; the context sets it."""
+        self._strangers: OrderedDict[tuple[bytes, int], None] = OrderedDict()
+        """Known ones that another controller finishes, unheard of here: those used last."""
+        self._evicted = 0
 
-    async def load(self) -> list[Txn]:
-        """Read every transaction of every stream. To be called once, before anything else."""
-        return [txn for shard in range(SHARDS) async for txn in self._scan(bytes([shard]))]
+    async def scan_all(self, is_wanted: Callable[[TxnRow], bool]) -> AsyncIterator[Txn]:
+        """Read every transaction of every stream, and yield those that are wanted."""
+        for shard in range(SHARDS):
+            async for txn in self._scan(bytes([shard]), is_wanted=is_wanted):
+                yield txn
 
     async def find(self, uid: bytes, txn_id: int) -> Txn | None:
         """Read the transaction; None if it is finished."""
@@ -168,13 +177,28 @@ class Registry:
         """Wait until none of these transactions, which were just read, is unfinished any more."""
         waiting = set(txn_ids)
         removed: asyncio.Future[None] | None = None
-        while waiting := waiting & self._streams.get(uid, {}).keys():
+        evicted = self._evicted
+        while waiting:
+            if evicted != self._evicted:  # what is not known need not be removed
+                evicted = self._evicted
+                found = await self.find_many(uid, list(waiting))
+                waiting = {txn.txn_id for txn in found if txn is not None}
+            else:
+                waiting &= self._streams.get(uid, {}).keys()
+            if not waiting:
+                return
             if removed is None or removed.done():
                 removed = asyncio.get_running_loop().create_future()
                 self._removal_waiters.setdefault(uid, []).append(removed)
             await asyncio.wait([removed], timeout=_REMOVED_ELSEWHERE_S)
             if not removed.done() and await self.find(uid, min(waiting)) is None:
                 await self.find_many(uid, list(waiting))  # another controller is at work
+
+    def trim(self) -> None:
+        """Buckets have been released: remember of their transactions no more than of other strangers."""
+        for txns in list(self._streams.values()):
+            for txn in list(txns.values()):
+                self._place(txn)
 
     def statistics(self) -> dict[str, int]:
         """Return how many transactions are known in each state."""
@@ -183,12 +207,14 @@ class Registry:
 
     # ---------------------------------------------------------------------------------- inside
 
-    async def _scan(self, shard: bytes, of_stream: bytes = b"") -> AsyncIterator[Txn]:
+    async def _scan(
+        self, shard: bytes, of_stream: bytes = b"", is_wanted: Callable[[TxnRow], bool] | None = None
+    ) -> AsyncIterator[Txn]:
         """Read the table that ``shard`` leads to: all of it, or what belongs to one stream."""
         token, budget = b"", LoopBudget(_SCAN_ROWS)
         while (page := await self._store.scan(txns_table(shard), token, _SCAN_ROWS)).rows:
             for key, row in page.rows:
-                if key.startswith(of_stream):
+                if key.startswith(of_stream) and (is_wanted is None or is_wanted(decode_txn(row.value))):
                     yield self._learn(key[:_UID_BYTES], int.from_bytes(key[_UID_BYTES:], "big"), row)
             token = page.token
             await budget.spend(len(page.rows))  # reading a table of this process yields nowhere
@@ -221,6 +247,7 @@ class Registry:
             txn = known[txn_id] = Txn(uid, txn_id, decode_txn(row.value), row.version)
         elif row.version > txn.version:
             txn.row, txn.version = decode_txn(row.value), row.version
+        self._place(txn)
         return txn
 
     def _adopt(self, txn: Txn, row: TxnRow, version: int) -> None:
@@ -229,8 +256,23 @@ class Registry:
         for each in {txn, known}:
             if version > each.version:
                 each.row, each.version = row, version
+        self._place(known)
+
+    def _place(self, txn: Txn) -> None:
+        """Bound what is known of transactions that nothing here removes."""
+        key = (txn.uid, txn.txn_id)
+        if self.is_owned(txn.row.scope, txn.row.stream):
+            if self._strangers:
+                self._strangers.pop(key, None)
+            return
+        self._strangers[key] = None
+        self._strangers.move_to_end(key)
+        while len(self._strangers) > STRANGERS_MAX:
+            self._drop(*next(iter(self._strangers)))
+            self._evicted += 1
 
     def _drop(self, uid: bytes, txn_id: int) -> None:
+        self._strangers.pop((uid, txn_id), None)
         known = self._streams.get(uid)
         if known is not None:
             known.pop(txn_id, None)

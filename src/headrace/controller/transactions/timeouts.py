@@ -45,6 +45,11 @@ class Timeouts:
         if self._heap[0][0] == deadline:
             self._earlier.set()
 
+    def drop(self, is_dropped: Callable[[Txn], bool]) -> None:
+        """Expire none of these transactions, unless they are armed again."""
+        self._heap = [entry for entry in self._heap if not is_dropped(entry[3])]
+        heapq.heapify(self._heap)
+
     async def run(self) -> None:
         """Expire what is due, for ever."""
         loop = asyncio.get_running_loop()

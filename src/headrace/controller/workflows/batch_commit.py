@@ -46,7 +46,7 @@ NAME_CHARS_MAX = 255
 _ATTEMPTS_MAX = 100
 
 AbortOpen = Callable[[Stream, Txn], Awaitable[bool]]
-OnUndecided = Callable[[Txn], None]
+LookAfter = Callable[[Stream, Txn], None]
 
 
 class Verdict(Enum):
@@ -89,13 +89,14 @@ class Batch:
 class BatchCommits:
     """Decides batches and helps those that were decided to their end. Used on the controller's loop."""
 
-    def __init__(self, context: ControllerContext, abort_open: AbortOpen, on_undecided: OnUndecided) -> None:
-        """``on_undecided`` is called with each transaction that is PREPARED when a commit ends without having
-        handed it over: it has to be aborted or committed although no caller may retry.
+    def __init__(self, context: ControllerContext, abort_open: AbortOpen, look_after: LookAfter) -> None:
+        """``look_after`` is called with one transaction of a decided batch, so that its stream merges them
+        all, and with each that is PREPARED when a commit ends undecided: it has to be aborted or committed,
+        though no caller may retry.
         """
         self._context = context
         self._abort_open = abort_open
-        self._on_undecided = on_undecided
+        self._look_after = look_after
 
     async def find_mark(self, stream: Stream, sink: str) -> SinkMark | None:
         """Return how far a sink has come."""
@@ -183,7 +184,7 @@ class BatchCommits:
         finally:
             for txn in pinned:
                 if txn.row.state is TxnState.PREPARED:
-                    self._on_undecided(txn)
+                    self._look_after(stream, txn)
         if answer is not None and answer.verdict is Verdict.COMMITTED:
             await self._abort_left_open(stream, batch)
         return answer
@@ -233,9 +234,10 @@ class BatchCommits:
 
     async def _roll_forward(self, stream: Stream, mark: SinkMark) -> None:
         """Hand the transactions of a decided batch to the commit order, then say so."""
-        while not await self._hand_over(stream, mark.txn_ids):
+        while (unmerged := await self._hand_over(stream, mark.txn_ids)) is None:
             pass  # another controller does it; each round has read the rows again
-        self._context.wake(stream)
+        for txn in unmerged[:1]:  # whoever merges one reads all that are decided
+            self._look_after(stream, txn)
         while True:
             view = await self._context.sinks.read(stream.uid, mark.sink)
             present = view.row.mark
@@ -248,21 +250,28 @@ class BatchCommits:
                 return
             await asyncio.sleep(0)  # another caller changed the row: it goes first
 
-    async def _hand_over(self, stream: Stream, txn_ids: Sequence[int]) -> bool:
-        """PREPARED -> COMMITTING for all that are not yet; False: a row changed, begin again."""
+    async def _hand_over(self, stream: Stream, txn_ids: Sequence[int]) -> list[Txn] | None:
+        """PREPARED -> COMMITTING for all that are not yet; return those that are not merged.
+
+        None: a row changed, begin again.
+        """
         txns: list[Txn] = []
+        unmerged: list[Txn] = []
         for txn_id, txn in zip(
             txn_ids, await self._context.registry.find_many(stream.uid, txn_ids), strict=True
         ):
-            if txn is None or txn.row.state is TxnState.COMMITTING:
+            if txn is None:
+                continue
+            unmerged.append(txn)
+            if txn.row.state is TxnState.COMMITTING:
                 continue
             if txn.row.state is TxnState.ABORTING:
                 raise TransactionStateError(f"transaction {txn_id:032x} was decided and aborted")
             txns.append(txn)
-        if not txns:
-            return True
         rows = [txn_state.commit_decided(txn.row) for txn in txns]
-        return await self._context.registry.write_in_order(txns, rows)
+        if txns and not await self._context.registry.write_in_order(txns, rows):
+            return None
+        return unmerged
 
     async def _abort_losers(self, stream: Stream, mark: SinkMark | None, txn_ids: Sequence[int]) -> None:
         """Abort what was given for a batch that is in without it."""

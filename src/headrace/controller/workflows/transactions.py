@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum, auto
-from functools import partial
 from typing import Final
 
 from headrace.controller.config import ControllerConfig
 from headrace.controller.context import ControllerContext
+from headrace.controller.events.event import EventKind, RequestEvent
 from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow, TxnState, TxnTag
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions import txn_state
@@ -25,25 +25,21 @@ from headrace.errors import (
     HeadraceError,
     NoSuchStreamError,
     NoSuchTransactionError,
-    OverloadError,
-    OwnershipError,
     StreamBusyError,
     StreamSealedError,
     TransactionStateError,
-    UnknownOutcomeError,
 )
 from headrace.runtime.logs import logger
-from headrace.runtime.retry import RetryPolicy, retry
+from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.supervisor import Supervisor
 
 _log = logger(__name__)
 
 ABORTS_AT_ONCE_MAX: Final = 64
-SWEEP_S: Final = 3600.0
-_ENDLESS_TASKS: Final = 2
-"""One waits for leases to run out, one for outcomes to be old."""
-_PATIENT: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1000)
-_TRANSIENT: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
+TXN_ID_BYTES: Final = 16
+"""Of the payload of a ``TXN_WORK`` event, big endian."""
+_ENDLESS_TASKS: Final = 1
+"""It waits for leases to run out."""
 _ABORT_RETRY: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1)
 
 
@@ -84,19 +80,17 @@ class Transactions:
         self._timeouts = Timeouts(self._expire)
         self._abort_slots = asyncio.Semaphore(ABORTS_AT_ONCE_MAX)
         self._aborting: set[tuple[bytes, int]] = set()
-        self.batches = BatchCommits(context, self.abort_open, self._arm)
+        self.batches = BatchCommits(context, self.abort_open, self._look_after)
+        context.buckets.on_release(self._release)
+        context.events.handle(EventKind.TXN_WORK, self._on_event)
 
     @property
     def _config(self) -> ControllerConfig:
         return self._context.config
 
     async def start(self) -> None:
-        """Take over every unfinished transaction: leases start anew, decisions are carried out."""
+        """Let leases run out from now on. Transactions are taken over with their buckets."""
         self._supervisor.spawn("timeouts", self._timeouts.run())
-        self._supervisor.spawn("outcomes", self._forget_outcomes())
-        txns = await self._context.registry.load()
-        if txns:
-            self._supervisor.spawn("recovery", self._recover(txns))
 
     async def stop(self) -> None:
         await self._supervisor.stop()
@@ -119,13 +113,15 @@ class Transactions:
         row = txn_state.open_txn(stream.scope, stream.name, lease_ms, now_ms, config.txn_lifetime_ms_max, tag)
         txn = await context.registry.add(stream.uid, txn_id, row)
         txn.segments = record.segments
-        self._arm(txn)
         shadows = [
             shadow_segment(stream.segment(generalised_id(segment.number, txn_id)), txn_id)
             for segment in record.segments
         ]
         try:
-            await context.segments.create(shadows, rollover_bytes=rollover_bytes)
+            await asyncio.gather(
+                self._begin_lease(stream, txn),
+                context.segments.create(shadows, rollover_bytes=rollover_bytes),
+            )
             await stream.refresh()
             # A seal that began meanwhile may have looked for open transactions before this one had a row.
             check_open(stream)
@@ -171,7 +167,7 @@ class Transactions:
                 raise NoSuchTransactionError(f"transaction {txn_id:032x} was aborted")
             row = txn_state.commit(txn.row, writer, commit_time)
             if row is txn.row or await self._context.registry.write(txn, row):
-                self._context.wake(stream)
+                self._look_after(stream, txn)
                 return
         if not await self._context.outcomes.find(stream.uid, txn_id):
             raise NoSuchTransactionError(f"transaction {txn_id:032x} is unknown or was aborted")
@@ -204,14 +200,14 @@ class Transactions:
             match txn.row.state:
                 case TxnState.OPEN:
                     if await registry.write(txn, txn_state.abort(txn.row)):
-                        self._carry_out_abort(stream, txn)
+                        self._look_after(stream, txn)
                         return True
                 case TxnState.ABORTING:
-                    self._carry_out_abort(stream, txn)
+                    self._look_after(stream, txn)
                     return True
                 case TxnState.PREPARED:
                     if await self.batches.abort_undecided(stream, txn):
-                        self._carry_out_abort(stream, txn)
+                        self._look_after(stream, txn)
                         return True
                 case TxnState.COMMITTING:
                     return False
@@ -251,13 +247,35 @@ class Transactions:
                 return PingOutcome.LIFETIME_EXCEEDED
             if txn.row.state is TxnState.PREPARED:
                 return PingOutcome.OK  # its lease cannot expire
+            armed = txn.watched
             if await context.registry.write(txn, txn_state.extend_lease(txn.row, lease_ms)):
-                self._arm(txn)
+                if self._is_owner(stream):
+                    self._arm(txn)
+                else:
+                    txn.watched = armed  # the owner finds the new row when the lease that it knows runs out
                 return PingOutcome.OK
         committed = await context.outcomes.find(stream.uid, txn_id)
         if committed is None:
             return PingOutcome.UNKNOWN
         return PingOutcome.COMMITTED if committed else PingOutcome.ABORTED
+
+    # ---------------------------------------------------------------------------------- own
+
+    async def adopt(self, scope: str, stream_name: str, txn_id: int) -> None:
+        """Do what the row of a transaction says, as the owner of its bucket. Repeatable."""
+        stream = await self._context.directory.find(scope, stream_name)
+        txn = None if stream is None else await self._context.registry.find(stream.uid, txn_id)
+        if stream is not None and txn is not None:
+            await self.go_on(stream, txn)
+
+    async def go_on(self, stream: Stream, txn: Txn) -> None:
+        """Go on with a transaction as it was just read: arm it, or carry out what was decided."""
+        if txn.row.state is TxnState.PREPARED:
+            await self.batches.finish_decided(stream, txn)
+        elif txn.row.state is TxnState.COMMITTING and await self._context.outcomes.find(txn.uid, txn.txn_id):
+            await self._context.registry.remove(txn.uid, [txn.txn_id])
+            return
+        self._carry_out(stream, txn)
 
     # ---------------------------------------------------------------------------------- seal
 
@@ -274,7 +292,7 @@ class Transactions:
         return await self._context.registry.all_of(stream.uid)
 
     def busy(self) -> bool:
-        """Whether transactions are being recovered, given up or aborted."""
+        """Whether transactions are being given up or aborted."""
         return len(self._supervisor.statistics().running) > _ENDLESS_TASKS
 
     def statistics(self) -> dict[str, int]:
@@ -283,6 +301,40 @@ class Transactions:
         return {**known, **self._timeouts.statistics(), "aborts": len(self._aborting)}
 
     # ---------------------------------------------------------------------------------- inside
+
+    def _is_owner(self, stream: Stream) -> bool:
+        return self._context.buckets.owns_stream(stream.scope, stream.name)
+
+    def _look_after(self, stream: Stream, txn: Txn) -> None:
+        """See that the owner of the transaction does what its row says.
+
+        Should the notification be lost with this process, the owner finds the row when the lease that it
+        knows runs out.
+        """
+        if self._is_owner(stream):
+            self._carry_out(stream, txn)
+        else:
+            self._context.events.notify(_event_of(stream, txn))
+
+    async def _begin_lease(self, stream: Stream, txn: Txn) -> None:
+        """See that the owner of the transaction, which does not know of it, gives it up in time."""
+        if not self._is_owner(stream):
+            try:
+                await self._context.events.post(_event_of(stream, txn))
+            except HeadraceError as error:
+                _log.warning("the owner of a bucket is not reached", error=str(error))
+            else:
+                return
+        self._arm(txn)
+
+    async def _on_event(self, event: RequestEvent) -> None:
+        await self.adopt(event.scope, event.stream, int.from_bytes(event.payload, "big"))
+
+    def _release(self, buckets: frozenset[int]) -> None:
+        """Another controller looks after what is in ``buckets``."""
+        bucket_of = self._context.buckets.bucket_of
+        self._timeouts.drop(lambda txn: bucket_of(txn.row.scope, txn.row.stream) in buckets)
+        self._context.registry.trim()
 
     def _arm(self, txn: Txn) -> None:
         delay_ms = txn_state.expiry_delay_ms(
@@ -299,6 +351,8 @@ class Transactions:
 
     async def _give_up(self, txn: Txn, version: int) -> None:
         """Abort a transaction whose time is over, unless it was heard of meanwhile."""
+        if not self._context.buckets.is_member():
+            return  # paused for too long: others have taken over, and armed it anew
         try:
             stream = await self._stream_of(txn.uid, txn.row)
             if stream is None:
@@ -308,21 +362,12 @@ class Transactions:
             elif (found := await self._context.registry.find(txn.uid, txn.txn_id)) is not None:
                 # Its row is not the known one: the answer to a write was lost, and the read after it failed.
                 # The writer of the row has neither gone on with it nor armed it.
-                self._go_on(stream, found)
+                self._carry_out(stream, found)
         except HeadraceError as error:
             _log.warning("expiry is retried", txn=f"{txn.txn_id:032x}", error=str(error))
             self._timeouts.arm(txn, 1000)
 
-    async def _forget_outcomes(self) -> None:
-        """Delete old outcomes once an hour, also while no transaction begins or ends."""
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            try:
-                await self._context.outcomes.sweep()
-            except HeadraceError as error:
-                _log.warning("old outcomes are deleted later", error=str(error))
-
-    def _carry_out_abort(self, stream: Stream, txn: Txn) -> None:
+    def _abort_here(self, stream: Stream, txn: Txn) -> None:
         key = (txn.uid, txn.txn_id)
         if key not in self._aborting:
             self._aborting.add(key)
@@ -354,34 +399,20 @@ class Transactions:
         stream = await self._context.directory.find(row.scope, row.stream)
         return stream if stream is not None and stream.uid == uid else None
 
-    async def _recover(self, txns: list[Txn]) -> None:
-        """Go on with every transaction that was found in the store, one after the other, until all are."""
-        for txn in txns:
-            await retry(
-                _PATIENT, partial(self._recover_one, txn), entropy=self._context.entropy, retryable=_TRANSIENT
-            )
-
-    async def _recover_one(self, txn: Txn) -> None:
-        stream = await self._stream_of(txn.uid, txn.row)
-        if stream is None:
-            await self._context.registry.remove(txn.uid, [txn.txn_id])
-            return
-        if txn.row.state is TxnState.PREPARED:
-            await self.batches.finish_decided(stream, txn)
-        elif txn.row.state is TxnState.COMMITTING and await self._context.outcomes.find(txn.uid, txn.txn_id):
-            await self._context.registry.remove(txn.uid, [txn.txn_id])
-            return
-        self._go_on(stream, txn)
-
-    def _go_on(self, stream: Stream, txn: Txn) -> None:
-        """Do next what the row says."""
+    def _carry_out(self, stream: Stream, txn: Txn) -> None:
+        """Do next what the row says, here."""
         match txn.row.state:
             case TxnState.OPEN | TxnState.PREPARED:
                 self._arm(txn)
             case TxnState.COMMITTING:
                 self._context.engine.wake(stream)
             case TxnState.ABORTING:
-                self._carry_out_abort(stream, txn)
+                self._abort_here(stream, txn)
+
+
+def _event_of(stream: Stream, txn: Txn) -> RequestEvent:
+    payload = txn.txn_id.to_bytes(TXN_ID_BYTES, "big")
+    return RequestEvent(EventKind.TXN_WORK, stream.scope, stream.name, payload)
 
 
 def check_open(stream: Stream) -> None:

@@ -3,8 +3,8 @@ import asyncio
 import grpc
 import pytest
 
+from headrace.controller.services import housekeeping
 from headrace.controller.store.layout import DAY_MS, finished_table
-from headrace.controller.workflows import transactions
 from headrace.errors import ContainerOfflineError, NoSuchTableError, UnknownOutcomeError
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
@@ -262,7 +262,7 @@ async def test_five_hundred_transactions_at_once_all_commit_exactly_once(service
 
 
 async def test_an_idle_controller_forgets_old_outcomes(world, monkeypatch):
-    monkeypatch.setattr(transactions, "SWEEP_S", 0.01)
+    monkeypatch.setattr(housekeeping, "INTERVAL_S", 0.01)
     async with serve(world) as service:
         await service.stub.createScope(pb.ScopeInfo(scope="s"))
         await service.create_stream()
