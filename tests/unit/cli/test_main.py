@@ -50,6 +50,7 @@ def test_every_verb_is_there():
         *(f"event {verb}" for verb in ("write", "read")),
         *(f"inspect {noun}" for noun in ("wal", "frames", "operations", "container", "segment", "cache")),
         "check container",
+        "controller failed-events",
     }
 
 
@@ -71,7 +72,7 @@ def test_help_ends_with_examples_and_fits_on_a_screen(path, parser):
     assert all(action.help or action.metavar for action in parser._actions)
 
 
-OFFLINE = {"standalone", "demo", "inspect", "check"}
+OFFLINE = {"standalone", "demo", "controller", "inspect", "check"}
 
 
 @pytest.mark.parametrize("path", [path for path, _ in verbs() if path[0] not in OFFLINE])

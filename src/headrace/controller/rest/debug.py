@@ -1,4 +1,5 @@
-"""What the REST interface shows of the inside of a running process: every ``statistics()`` there is.
+"""What the REST interface shows of the inside of a running process: every ``statistics()`` there is, and
+the requests that controllers set aside.
 
 The answer follows the classes: a field that is added to one of them appears here by itself. Its size follows
 the number of containers, not what they hold. Source: ``docs/reference/rest.md``.
@@ -6,18 +7,23 @@ the number of containers, not what they hold. Source: ``docs/reference/rest.md``
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headrace.controller.events.request_format import decode_event
 from headrace.controller.rest.refusals import guarded, refusal
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
+from headrace.controller.store.rows.event_rows import FailedEventRow
+from headrace.errors import DataCorruptionError
 from headrace.runtime.statistics import plain_values
 
 PATH = "/v1/debug/statistics"
+FAILED_PATH = "/v1/debug/failed-events"
 _SHOWN_CHARS: Final = 40
 
 
@@ -38,4 +44,35 @@ def debug_routes(controller: Controller, inside: ServerInside | None) -> list[Ro
         found["controller"] = controller.statistics()
         return JSONResponse(plain_values(found))
 
-    return [Route(PATH + tail, guarded(show), methods=["GET"]) for tail in ("", "/")]
+    async def show_failed(_: Request) -> Response:
+        context = controller.context
+        found = await context.event_progress.failed(context.buckets.count)
+        events = [_failed_document(bucket, row) for bucket, row in found.rows]
+        return JSONResponse({"events": events, "dropped": found.dropped})
+
+    handlers = {PATH: show, FAILED_PATH: show_failed}
+    return [
+        Route(path + tail, guarded(handler), methods=["GET"])
+        for path, handler in handlers.items()
+        for tail in ("", "/")
+    ]
+
+
+def _failed_document(bucket: int, row: FailedEventRow) -> dict[str, object]:
+    """Describe a request that was set aside; kind and stream are empty if its bytes are damaged."""
+    try:
+        event = decode_event(row.data)
+    except DataCorruptionError:
+        kind = stream = ""
+    else:
+        kind, stream = event.kind.name, f"{event.scope}/{event.stream}"
+    return {
+        "time": datetime.fromtimestamp(row.time_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "bucket": bucket,
+        "offset": row.offset,
+        "kind": kind,
+        "stream": stream,
+        "controller": row.controller,
+        "reason": row.reason,
+        "data": row.data.hex(),
+    }

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from headrace.controller.events.event import EventKind, RequestEvent
+from headrace.controller.events.request_format import encode_event
 from headrace.controller.rest.routes import RestRoutes
+from headrace.controller.store.contract import ABSENT
+from headrace.controller.store.rows.event_rows import FailedEventRow, ProgressRow
 
 
 @dataclass(slots=True)
@@ -89,3 +93,38 @@ async def test_a_process_with_an_offline_container_is_up_and_alive_but_not_ready
         store.container_health = lambda: [Condition(0, True), Condition(1, True)]
         assert (await web.get("/health/readiness")).json() is True
         assert (await web.get("/health/details")).json() == {}
+
+
+async def test_requests_that_were_set_aside_are_listed_by_every_controller(world):
+    async with world.running() as one, world.running() as other, client_of(other) as client:
+        assert (await client.get("/debug/failed-events")).json() == {"events": [], "dropped": 0}
+        event = RequestEvent(EventKind.TXN_WORK, "s", "t", bytes(16))
+        row = FailedEventRow(7, world.clock.now, "host:1", "KeyError: x", encode_event(event))
+        await one.context.event_progress.set_aside(1, 0, row)
+        damaged = FailedEventRow(9, world.clock.now + 1, "host:1", "no event", b"\xff")
+        await one.context.event_progress.set_aside(0, 101, damaged)
+        await one.context.event_progress.write(0, ProgressRow(10, 102), ABSENT)
+        found = (await client.get("/debug/failed-events/")).json()
+        assert found["dropped"] == 2
+        assert found["events"] == [
+            {
+                "time": "2023-11-14T22:13:20.000+00:00",
+                "bucket": 1,
+                "offset": 7,
+                "kind": "TXN_WORK",
+                "stream": "s/t",
+                "controller": "host:1",
+                "reason": "KeyError: x",
+                "data": encode_event(event).hex(),
+            },
+            {
+                "time": "2023-11-14T22:13:20.001+00:00",
+                "bucket": 0,
+                "offset": 9,
+                "kind": "",
+                "stream": "",
+                "controller": "host:1",
+                "reason": "no event",
+                "data": "ff",
+            },
+        ]
