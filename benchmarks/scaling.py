@@ -1,14 +1,18 @@
 """A day of a stream that scales by itself, as a fluid, in virtual time: what its load makes of its segments.
 
-    python -m benchmarks.scaling
+    python -m benchmarks.scaling [--scales | --cost]
 
 The meter of the segment store and the decisions of the controller are the real ones; a report takes a second,
 a scale another. Nothing else of a server runs. The same seed gives the same day.
+``--scales`` prints each scale; ``--cost`` what a sample of 25,000 active segments takes of the loop, instead.
 """
 
+import asyncio
 import math
 import random
+import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -18,11 +22,20 @@ from headrace.controller.store.rows.epoch_row import EpochRecord, SegmentRecord
 from headrace.controller.store.rows.load_marks_row import LoadMarksRow
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.epochs import scaled_epoch
+from headrace.model import attributes as attr
 from headrace.model.key_space import FULL_RANGE, split_evenly
+from headrace.model.names import segment_name
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.model.segment_report import SegmentReport
+from headrace.runtime.clock import SystemClock
+from headrace.segmentstore.container.merged_loads import MergedLoads
 from headrace.segmentstore.scaling.config import ScalingConfig
+from headrace.segmentstore.scaling.load_sampler import LoadSampler
+from headrace.segmentstore.scaling.report_queue import ReportQueue
 from headrace.segmentstore.scaling.traffic_meter import TrafficMeter
+from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_attributes import SegmentAttributes
+from headrace.segmentstore.state.segment_state import SegmentState
 
 TARGET = 1000.0
 """Events per second and segment."""
@@ -225,7 +238,44 @@ def table(courses: list[Course]) -> str:
     return "\n".join(lines)
 
 
+class ManySegments:
+    """A registry of one container whose segments have a target rate and nothing else."""
+
+    def __init__(self, count: int) -> None:
+        policy = {attr.SCALE_POLICY_TYPE: 1, attr.SCALE_POLICY_RATE: 100}
+        self.container_id = 0
+        self.merged_loads = MergedLoads()
+        self.state = ContainerState(0)
+        for index in range(count):
+            segment = SegmentState(
+                index, segment_name("s", f"t{index}", 0), attributes=SegmentAttributes(policy)
+            )
+            self.state.insert(segment)
+
+    def running(self) -> list["ManySegments"]:
+        return [self]
+
+
+async def print_cost(count: int = 25_000, samples: int = 9) -> None:
+    many, config = ManySegments(count), ScalingConfig()
+    sampler = LoadSampler(many, ReportQueue(None, config), SystemClock(), config)  # type: ignore[arg-type]
+    await sampler.sample()
+    for name, growth in (("idle", 0), ("growing", 1000)):
+        costs = []
+        for _ in range(samples):
+            for segment in many.state.by_id.values():
+                segment.durable_length += growth
+            await asyncio.sleep(0.01)
+            before = time.process_time()
+            await sampler.sample()
+            costs.append(time.process_time() - before)
+        print(f"{count} {name} segments: {1000 * statistics.median(costs):.0f} ms of CPU per sample")
+
+
 if __name__ == "__main__":
+    if "--cost" in sys.argv:
+        asyncio.run(print_cost())
+        sys.exit()
     courses = [run_day(day) for day in DAYS]
     print(table(courses))
     if "--scales" in sys.argv:
