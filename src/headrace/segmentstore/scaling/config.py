@@ -35,15 +35,14 @@ class ScalingConfig:
         50.0,
         low=0.1,
         high=3600.0,
-        help="Likewise above its target, and still so over the medium window. Longer: less is split for a "
-        "load that comes and goes.",
+        help="Likewise above its target. Longer: less is split for a load that comes and goes.",
     )
     hot_s: float = tunable(
         15.0,
         low=0.0,
         high=3600.0,
-        help="It is split once it was hot for this long. Longer: fewer splits for a single burst, and one "
-        "into the right number of pieces.",
+        help="It is split once it was hot for this long, but for short pauses. Longer: fewer splits for a "
+        "single burst, and one into the right number of pieces.",
     )
     cold_s: float = tunable(
         600.0,

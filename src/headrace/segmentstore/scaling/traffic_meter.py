@@ -20,6 +20,10 @@ from headrace.segmentstore.scaling.config import ScalingConfig
 
 PIECES_MAX: Final = 10_000
 
+_PAUSE: Final = 2.0
+"""Slow windows for which a segment may seem not to be hot and still count as hot all the time: between the
+commits of transactions the rates decay."""
+
 _SILENCE: Final = 1e-4
 """Fraction of the target below which a rate that decays is 0."""
 
@@ -40,6 +44,7 @@ class TrafficMeter:
     __slots__ = (
         "_cold_muted",
         "_config",
+        "_hot_at",
         "_hot_muted",
         "_hot_since",
         "_marked",
@@ -66,7 +71,8 @@ class TrafficMeter:
         """The highest slow rate since the segment was warm, or reported cold."""
         self._marked: Load | None = None
         """COLD or SILENT, if that was reported last."""
-        self._hot_since = math.inf
+        self._hot_since = self._hot_at = -math.inf
+        """When it became hot, and was last."""
         self._hot_muted = now + config.cool_down_s
         self._cold_muted = now
 
@@ -97,7 +103,10 @@ class TrafficMeter:
             self._traffic = now
         elif rates[2] < _SILENCE * self._target:
             rates[:] = [0.0, 0.0, 0.0]
-        self._hot_since = min(self._hot_since, now) if self._is_hot() else math.inf
+        if self._is_hot():
+            if now - self._hot_at > _PAUSE * self._config.slow_s:
+                self._hot_since = now
+            self._hot_at = now
         slow = rates[2]
         if slow >= self._config.cold_factor * self._target:
             self._warm = now
@@ -109,9 +118,9 @@ class TrafficMeter:
         """Return what is to be reported after the last sample. It counts as reported from then on."""
         if self._marked is not None and self._warm == self._sampled and not only_hot:
             self._marked = None
-            if self._hot_since == math.inf:
+            if self._hot_at != self._sampled:
                 return Judgement(Load.WARM, 0, self._permille(self._rates[2]), 0)
-        if self._hot_since < math.inf:
+        if self._hot_at == self._sampled:
             if now < max(self._hot_muted, self._hot_since + self._config.hot_s):
                 return None
             self._hot_muted = now + self._config.cool_down_s
@@ -126,7 +135,7 @@ class TrafficMeter:
         return (
             (fast > config.fast_factor * target and seen >= config.fast_s)
             or (medium > config.medium_factor * target and seen >= config.medium_s)
-            or (slow > target and medium > target and seen >= config.slow_s)
+            or (slow > target and seen >= config.slow_s)
         )
 
     def _judge_cold(self, now: float) -> Judgement | None:

@@ -113,11 +113,13 @@ def test_transactions_count_as_if_their_events_had_arrived_one_by_one(lifetime):
     assert driven.said == []
 
 
-def test_transactions_above_the_target_are_reported():
+@pytest.mark.parametrize(("lifetime", "factor"), [(30, 1.1), (60, 1.1), (90, 1.2), (300, 1.5), (600, 1.5)])
+def test_transactions_above_the_target_are_reported(lifetime, factor):
     driven = Driven()
     for _ in range(10):
-        driven.flow(0.0, 60 - STEP)
-        driven.commit(60, 2.4 * TARGET * 60)
+        driven.flow(0.0, lifetime - STEP)
+        driven.commit(lifetime, factor * TARGET * lifetime)
+    driven.flow(0.0, 60)
     assert {found.load for _, found in driven.said} == {Load.HOT}
 
 
