@@ -19,28 +19,24 @@ from headrace.controller.transactions import txn_state
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.timeouts import Timeouts
 from headrace.controller.transactions.txn_ids import generalised_id, shadow_segment
-from headrace.controller.workflows.abort_txn import finish_abort
+from headrace.controller.workflows.abort_txn import Aborts, finish_abort
 from headrace.controller.workflows.batch_commit import BatchCommits
 from headrace.errors import (
     HeadraceError,
-    NoSuchStreamError,
     NoSuchTransactionError,
     StreamBusyError,
     StreamSealedError,
     TransactionStateError,
 )
 from headrace.runtime.logs import logger
-from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.supervisor import Supervisor
 
 _log = logger(__name__)
 
-ABORTS_AT_ONCE_MAX: Final = 64
 TXN_ID_BYTES: Final = 16
 """Of the payload of a ``TXN_WORK`` event, big endian."""
 _ENDLESS_TASKS: Final = 1
 """It waits for leases to run out."""
-_ABORT_RETRY: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1)
 
 
 class Status(Enum):
@@ -78,8 +74,7 @@ class Transactions:
         self._context = context
         self._supervisor = Supervisor("transactions")
         self._timeouts = Timeouts(self._expire)
-        self._abort_slots = asyncio.Semaphore(ABORTS_AT_ONCE_MAX)
-        self._aborting: set[tuple[bytes, int]] = set()
+        self._aborts = Aborts(context, self._supervisor)
         self.batches = BatchCommits(context, self.abort_open, self._look_after)
         context.buckets.on_release(self._release)
         context.events.handle(EventKind.TXN_WORK, self._on_event)
@@ -288,7 +283,7 @@ class Transactions:
             if txn.row.state is TxnState.COMMITTING:
                 continue
             if await self.abort_open(stream, txn):
-                await self._finish_abort(stream, txn)
+                await finish_abort(self._context, stream, txn)
         return await self._context.registry.all_of(stream.uid)
 
     def busy(self) -> bool:
@@ -298,7 +293,7 @@ class Transactions:
     def statistics(self) -> dict[str, int]:
         """Return how many transactions are in each state, armed and being aborted."""
         known = self._context.registry.statistics()
-        return {**known, **self._timeouts.statistics(), "aborts": len(self._aborting)}
+        return {**known, **self._timeouts.statistics(), "aborts": self._aborts.count}
 
     # ---------------------------------------------------------------------------------- inside
 
@@ -367,34 +362,6 @@ class Transactions:
             _log.warning("expiry is retried", txn=f"{txn.txn_id:032x}", error=str(error))
             self._timeouts.arm(txn, 1000)
 
-    def _abort_here(self, stream: Stream, txn: Txn) -> None:
-        key = (txn.uid, txn.txn_id)
-        if key not in self._aborting:
-            self._aborting.add(key)
-            self._supervisor.spawn("abort", self._abort_until_done(stream, txn))
-
-    async def _abort_until_done(self, stream: Stream, txn: Txn) -> None:
-        failures = 0
-        try:
-            async with self._abort_slots:
-                while True:
-                    try:
-                        await finish_abort(self._context, stream, txn)
-                    except NoSuchStreamError:
-                        return
-                    except HeadraceError as error:
-                        failures += 1
-                        _log.warning("abort is retried", stream=stream.full_name, error=str(error))
-                        chance = self._context.entropy.random()
-                        await asyncio.sleep(_ABORT_RETRY.delay_s(failures, chance))
-                    else:
-                        return
-        finally:
-            self._aborting.discard((txn.uid, txn.txn_id))
-
-    async def _finish_abort(self, stream: Stream, txn: Txn) -> None:
-        await finish_abort(self._context, stream, txn)
-
     async def _stream_of(self, uid: bytes, row: TxnRow) -> Stream | None:
         stream = await self._context.directory.find(row.scope, row.stream)
         return stream if stream is not None and stream.uid == uid else None
@@ -407,7 +374,7 @@ class Transactions:
             case TxnState.COMMITTING:
                 self._context.engine.wake(stream)
             case TxnState.ABORTING:
-                self._abort_here(stream, txn)
+                self._aborts.begin(stream, txn)
 
 
 def _event_of(stream: Stream, txn: Txn) -> RequestEvent:
