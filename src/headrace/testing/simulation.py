@@ -217,7 +217,7 @@ def _close(task: SimulatedTask) -> None:
     for _ in range(_FINALLY_BLOCKS_MAX):
         if (innermost := _innermost_open(task.get_coro())) is None:
             return
-        with contextlib.suppress(Exception, ProcessGoneError):
+        with contextlib.suppress(Exception, BaseExceptionGroup, ProcessGoneError):
             task.get_context().run(innermost.close)
 
 

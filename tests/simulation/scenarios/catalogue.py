@@ -10,7 +10,7 @@ from headrace.testing.faults.host_faults import HostFault
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.simulation import Simulation
 from tests.simulation.reduction import Reduction
-from tests.simulation.scenarios import data_plane, read_index, storage_writer, tables
+from tests.simulation.scenarios import controllers, data_plane, read_index, storage_writer, tables
 from tests.simulation.scenarios.container import upheaval
 from tests.simulation.scenarios.container_profile import FAULTS
 from tests.simulation.scenarios.two_owners import KINDS, rivalry
@@ -81,6 +81,13 @@ _LOSSY: Final = NetworkConfig(drop_chance=0.002)
 SCENARIOS: Final[dict[str, Scenario]] = {
     "chains": Scenario(_chains, 5, 4, 32, FAULTS, share=0.5),
     "container": Scenario(_container, 5, 4, 32, FAULTS),
+    "controllers": Scenario(
+        controllers.dominion,
+        controllers.LIVES,
+        controllers.CLIENTS,
+        controllers.STEPS,
+        controllers.FAULTS,
+    ),
     "crowds": Scenario(
         _crowds,
         data_plane.LIVES,

@@ -37,6 +37,7 @@ from headrace.controller.store.rows.stream_row import (
 from headrace.controller.streams.stream import Stream, Transition
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.transactions.txn_ids import epoch_of_txn, generalised_id, shadow_segment
+from headrace.controller.workflows.new_segments import create_segments
 from headrace.errors import SegmentSealedError, StreamBusyError
 
 
@@ -107,8 +108,7 @@ async def _roll(
     assert batch is not None
     assert batch.roll is not None
     if batch.roll.phase is RollPhase.MERGING:
-        duplicates = stream.segments(txn_epoch.segment_ids())
-        await context.segments.create(duplicates, rollover_bytes=config.rollover_size_bytes)
+        await create_segments(context, stream, txn_epoch.segments, rollover_bytes=config.rollover_size_bytes)
         try:
             lengths = await _merge(context, stream, txn_epoch, batch)
         except SegmentSealedError:
@@ -116,8 +116,10 @@ async def _roll(
             # or by another controller.
             lengths = {}
         await stream.seal(txn_epoch.segment_ids(), active_epoch.epoch)
-        await context.segments.create(
-            stream.segments(active_epoch.segment_ids()),
+        await create_segments(
+            context,
+            stream,
+            active_epoch.segments,
             policy=config.scaling,
             rollover_bytes=config.rollover_size_bytes,
         )

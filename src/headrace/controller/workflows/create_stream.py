@@ -20,6 +20,7 @@ from headrace.controller.store.rows.stream_row import StreamRow, StreamState, en
 from headrace.controller.streams.epochs import first_epoch
 from headrace.controller.streams.scopes import Scope
 from headrace.controller.streams.stream import Stream
+from headrace.controller.workflows.new_segments import create_segments
 from headrace.errors import (
     MetadataConflictError,
     NoSuchScopeError,
@@ -112,8 +113,10 @@ async def finish_creation(context: ControllerContext, streams: Sequence[Stream])
     for stream in streams:
         row = stream.row
         if row.state is StreamState.CREATING:
-            await context.segments.create(
-                stream.segments(row.epoch.segment_ids()),
+            await create_segments(
+                context,
+                stream,
+                row.epoch.segments,
                 policy=row.config.scaling,
                 rollover_bytes=row.config.rollover_size_bytes,
             )

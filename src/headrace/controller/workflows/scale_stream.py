@@ -20,6 +20,7 @@ from headrace.controller.store.rows.sealed_row import SealedRow
 from headrace.controller.store.rows.stream_row import ScalePhase, ScalePlan, StreamRow, StreamState
 from headrace.controller.streams.epochs import created_in, scaled_epoch
 from headrace.controller.streams.stream import Stream, Transition
+from headrace.controller.workflows.new_segments import create_segments
 from headrace.errors import PreconditionError, StreamBusyError
 from headrace.model.key_space import KeyRange
 
@@ -64,9 +65,10 @@ async def scale_stream(context: ControllerContext, stream: Stream) -> None:
     if plan is None:
         return
     if plan.phase is ScalePhase.STARTED:
-        created = created_in(scaled_epoch(row.epoch, plan))
-        await context.segments.create(
-            stream.segments(segment.segment_id for segment in created),
+        await create_segments(
+            context,
+            stream,
+            created_in(scaled_epoch(row.epoch, plan)),
             policy=row.config.scaling if row.updating is None else row.updating.scaling,
             rollover_bytes=row.config.rollover_size_bytes,
         )

@@ -1,0 +1,93 @@
+"""A controller creates segments so late that another one has used and deleted them already."""
+
+import asyncio
+
+from headrace.coordination.memory import MemoryCoordinator
+from headrace.rpc.generated import controller_pb2 as pb
+from tests.unit.controller.calls import ask, eventually, info
+from tests.unit.controller.conftest import World, stream_config
+from tests.unit.controller.mortality import simulated
+
+
+class Gate:
+    """Segment stores that block creations of one epoch until the gate is open."""
+
+    def __init__(self, target, mark):
+        self._target = target
+        self._mark = mark
+        self.arrived, self.open = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._target, name)
+
+    async def create_segment(self, segment, **options):
+        if self._mark in segment:
+            self.arrived.set()
+            await self.open.wait()
+        return await self._target.create_segment(segment, **options)
+
+
+def scale_request(sealed, ranges):
+    return pb.ScaleRequest(
+        streamInfo=info(),
+        sealedSegments=sealed,
+        newKeyRanges=[pb.ScaleRequest.KeyRangeEntry(start=low, end=high) for low, high in ranges],
+    )
+
+
+async def two_with_a_late_one(world):
+    """Make a stream; let one controller start a scale and be late; the other one completes it."""
+    gate = Gate(world.segments, ".#epoch.1")
+    late = world.controller(segments=gate, buckets=1)
+    await late.start()
+    await late.handlers["create_scope"](pb.ScopeInfo(scope="s"))
+    await ask(late, "create_stream", stream_config())
+    await ask(late, "scale", scale_request([0], [(0.0, 0.5), (0.5, 1.0)]))
+    await gate.arrived.wait()
+    world.coordinator = MemoryCoordinator()  # both believe that they own everything
+    other = world.controller(buckets=1)
+    await other.start()
+    stream = await other.context.directory.get("s", "t")
+    other.engine.wake(stream)
+
+    async def completed():
+        return (await other.context.directory.get("s", "t")).row.epoch.epoch == 1
+
+    await eventually(completed)
+    return late, other, gate
+
+
+async def let_go(late, other, gate):
+    gate.open.set()
+    await asyncio.sleep(10)
+    await other.stop()
+    await late.stop()
+
+
+@simulated
+async def test_nothing_is_left_of_a_stream_that_was_deleted_meanwhile():
+    world = World()
+    late, other, gate = await two_with_a_late_one(world)
+    assert (await ask(other, "seal_stream", info())).status == pb.UpdateStreamStatus.SUCCESS
+    assert (await ask(other, "delete_stream", info())).status == pb.DeleteStreamStatus.SUCCESS
+    await let_go(late, other, gate)
+    assert not [name for name in world.segments.segments if name.startswith("s/")]
+
+
+@simulated
+async def test_nothing_is_left_in_front_of_a_head_and_what_is_needed_stays():
+    world = World()
+    late, other, gate = await two_with_a_late_one(world)
+    ids = [segment.segment_id for segment in (await other.context.directory.get("s", "t")).row.epoch.segments]
+    await ask(other, "scale", scale_request(ids[:1], [(0.0, 0.25), (0.25, 0.5)]))
+
+    async def completed():
+        return (await other.context.directory.get("s", "t")).row.epoch.epoch == 2
+
+    await eventually(completed)
+    newest = (await other.context.directory.get("s", "t")).row.epoch.segment_ids()
+    cut = pb.StreamCut(streamInfo=info(), cut=dict.fromkeys(newest, 0))
+    assert (await ask(other, "truncate_stream", cut)).status == pb.UpdateStreamStatus.SUCCESS
+    await let_go(late, other, gate)
+    present = {name for name in world.segments.segments if name.startswith("s/t/")}
+    assert present == {f"s/t/{each & 0xFFFFFFFF}.#epoch.{each >> 32}" for each in newest}
