@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from headrace.errors import HeadraceError
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.testing.coordination_faults import CoordinationFaults, FaultyCoordinator
 from tests.unit.controller.calls import ask, shadow
 from tests.unit.controller.conftest import World, stream_config
 from tests.unit.controller.mortality import Life, idle, mortal_controller
@@ -274,14 +275,55 @@ class SinkWorld:
         assert not [name for name in self.world.segments.segments if "#transaction" in name]
 
 
-async def run_sink(sim, *, drivers=None, **shape):
-    """Run one schedule to its end."""
+class FaultySinkWorld(SinkWorld):
+    """The same with a coordinator whose sessions expire and are suspended, so that buckets change owners."""
+
+    def __init__(self, entropy, **shape):
+        super().__init__(entropy, **shape)
+        faults = CoordinationFaults(
+            delay_s_max=0.05,
+            watch_delay_s_max=0.3,
+            lost_replies_percent=10,
+            session_timeout_s=0.6,
+            margin_s=0.1,
+        )
+        self.world.coordinator = FaultyCoordinator(entropy, faults)
+        self.ended = 0
+        """Sessions that were ended or suspended."""
+
+    async def start(self):
+        await super().start()
+        self._chaos = asyncio.ensure_future(self._disturb_sessions())
+
+    async def _disturb_sessions(self):
+        while True:
+            await asyncio.sleep(self.entropy.randbelow(400) / 1000)
+            sessions = self.world.coordinator.sessions
+            if not sessions:
+                continue
+            session = sessions[self.entropy.randbelow(len(sessions))]
+            self.ended += 1
+            if self.chance(50):
+                session.expire()
+            else:
+                session.suspend()
+                asyncio.get_running_loop().call_later(self.entropy.randbelow(1000) / 1000, session.resume)
+
+    async def finish(self):
+        self._chaos.cancel()
+        await asyncio.sleep(2)  # all that is suspended goes on
+        await super().finish()
+
+
+async def run_sink(sim, *, drivers=None, make=SinkWorld, **shape):
+    """Run one schedule to its end, and return its world."""
     entropy = sim.entropy
     shape.setdefault("controllers", 1 + entropy.randbelow(3))
     shape.setdefault("batches", 1 + entropy.randbelow(4))
     shape.setdefault("segments", 1 + entropy.randbelow(2))
-    world = SinkWorld(entropy, **shape)
+    world = make(entropy, **shape)
     await world.start()
     drivers = drivers or 1 + entropy.randbelow(2)
     await asyncio.gather(*(world.drive() for _ in range(drivers)), world.disturb())
     await world.finish()
+    return world

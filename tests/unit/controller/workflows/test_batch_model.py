@@ -7,7 +7,7 @@ from headrace.controller.transactions.sinks import Sinks
 from headrace.controller.workflows import batch_commit
 from headrace.testing.simulation import simulate
 from tests.effort import examples
-from tests.unit.controller.transactions_world import run_sink
+from tests.unit.controller.transactions_world import FaultySinkWorld, run_sink
 
 SCHEDULES = examples(120)
 
@@ -20,6 +20,15 @@ def run(seed, **shape):
 def test_every_schedule_shows_whole_batches_once(block):
     for seed in range(block * SCHEDULES // 4, (block + 1) * SCHEDULES // 4):
         run(seed)
+
+
+def test_every_schedule_does_so_while_buckets_change_their_owners():
+    ended = 0
+    for seed in range(SCHEDULES // 4):
+        shape = {"make": FaultySinkWorld, "controllers": 3}
+        result = simulate(seed, lambda sim, shape=shape: run_sink(sim, **shape), limit_s=1e6)
+        ended += result.value.ended
+    assert ended >= 2 * (SCHEDULES // 4)
 
 
 def first_violation(schedules=150, **shape):
