@@ -239,7 +239,7 @@ async def check_world(world, controller):
 async def _check_stream(world, controller, stream):
     row = stream.row
     row.check()
-    assert row.state in {StreamState.ACTIVE, StreamState.SEALED}, row.state
+    assert row.state in {StreamState.ACTIVE, StreamState.SEALED}, (stream.full_name, row.state)
     assert not row.deleting
     assert row.scale is None
     assert row.wants == NO_WANTS

@@ -25,6 +25,8 @@ from headrace.errors import (
     MetadataConflictError,
     NoSuchScopeError,
     NoSuchTableError,
+    OverloadError,
+    OwnershipError,
     StreamBusyError,
     StreamExistsError,
     UnknownOutcomeError,
@@ -66,10 +68,8 @@ async def create_stream(
     if present.row.deleting:
         raise StreamBusyError(f"stream {present.full_name} is being deleted")
     if present.row.state is StreamState.CREATING:
-        await finish_creation(context, [present])
         mark = await context.directory.find(scope_name, MARK_PREFIX + name)
-        if mark is not None:
-            await finish_creation(context, [mark])
+        await finish_creation(context, [present] if mark is None else [present, mark])
     raise StreamExistsError(f"stream {present.full_name} exists")
 
 
@@ -109,7 +109,19 @@ def new_stream_row(
 
 
 async def finish_creation(context: ControllerContext, streams: Sequence[Stream]) -> None:
-    """Create the segments of streams of one scope, then make all of them ACTIVE."""
+    """Create the segments of streams of one scope, then make all of them ACTIVE.
+
+    What fails on the way is left to the owners of their buckets: its caller may not come back.
+    """
+    try:
+        await _finish_creation(context, streams)
+    except (OwnershipError, OverloadError, UnknownOutcomeError):
+        for stream in streams:
+            context.wake(stream)
+        raise
+
+
+async def _finish_creation(context: ControllerContext, streams: Sequence[Stream]) -> None:
     for stream in streams:
         row = stream.row
         if row.state is StreamState.CREATING:
@@ -134,7 +146,7 @@ async def finish_creation(context: ControllerContext, streams: Sequence[Stream])
     try:
         versions = await context.store.update(creating[0].table, writes)
     except (MetadataConflictError, UnknownOutcomeError):
-        for stream in creating:
+        for stream in reversed(creating):  # the last to be ACTIVE is the one that a repeated call looks at
             await stream.refresh()
             await stream.update(activate)
         return
