@@ -37,8 +37,10 @@ async def delete_stream(context: ControllerContext, stream: Stream) -> None:
 
     Raises:
         StreamNotSealedError: it is neither sealed nor half-created; nothing changed.
+        NoSuchStreamError: it is gone.
     """
     mark = await context.directory.find(stream.scope, MARK_PREFIX + stream.name)
+    await stream.refresh()  # if it is gone, the stream of watermarks belongs to a later namesake
     doomed = [stream] if mark is None else [mark, stream]
     await stream.update(begin_delete)
     if mark is not None:

@@ -1,4 +1,4 @@
-"""A controller creates segments so late that another one has used and deleted them already."""
+"""A controller is so late with a step that another one has gone on, and beyond."""
 
 import asyncio
 
@@ -91,3 +91,46 @@ async def test_nothing_is_left_in_front_of_a_head_and_what_is_needed_stays():
     await let_go(late, other, gate)
     present = {name for name in world.segments.segments if name.startswith("s/t/")}
     assert present == {f"s/t/{each & 0xFFFFFFFF}.#epoch.{each >> 32}" for each in newest}
+
+
+class SlowReads:
+    """A store whose reads of one row wait until the gate is open, once it is armed."""
+
+    def __init__(self, target, key):
+        self._target = target
+        self._key = key
+        self.armed = False
+        self.arrived, self.open = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._target, name)
+
+    async def get(self, table, key):
+        if self.armed and key == self._key:
+            self.arrived.set()
+            await self.open.wait()
+        return await self._target.get(table, key)
+
+
+@simulated
+async def test_a_late_deletion_spares_the_watermarks_of_a_later_stream():
+    world = World()
+    gate = SlowReads(world.store, b"s_MARKt")
+    late = world.controller(store=gate, buckets=1)
+    await late.start()
+    await late.handlers["create_scope"](pb.ScopeInfo(scope="s"))
+    await ask(late, "create_stream", stream_config())
+    assert (await ask(late, "seal_stream", info())).status == pb.UpdateStreamStatus.SUCCESS
+    gate.armed = True
+    deleting = asyncio.ensure_future(ask(late, "delete_stream", info()))
+    await gate.arrived.wait()
+    world.coordinator = MemoryCoordinator()
+    other = world.controller(buckets=1)
+    await other.start()
+    assert (await ask(other, "delete_stream", info())).status == pb.DeleteStreamStatus.SUCCESS
+    assert (await ask(other, "create_stream", stream_config())).status == pb.CreateStreamStatus.SUCCESS
+    await let_go(late, other, gate)
+    await asyncio.gather(deleting, return_exceptions=True)
+    mark = await other.context.directory.get("s", "_MARKt")
+    assert not mark.row.deleting
+    assert mark.segment(mark.row.epoch.segment_ids()[0]) in world.segments.segments
