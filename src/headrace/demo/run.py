@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.client.blocking import BlockingClient, connect
 from headrace.demo import flights as data
-from headrace.demo.ingest import DELAYS, FLIGHTS, SCOPE, prepare, write_flights
+from headrace.demo.ingest import (
+    BOARD,
+    DELAYS,
+    FLIGHTS,
+    SCOPE,
+    SETTINGS,
+    prepare,
+    wait_retained,
+    write_flights,
+)
 from headrace.demo.pipeline import run_pipeline, start_spark, totals_of_parquet, totals_of_stream
 from headrace.demo.report import Report, carriers_table, origins_line, save_plot
 from headrace.demo.totals import check_order, differences, expected_totals
@@ -38,7 +47,7 @@ def run(*, keep: bool, directory: str | None) -> int:
     output.mkdir(parents=True, exist_ok=True)
     working = Path(tempfile.mkdtemp(prefix="run-", dir=output))
     # A session of its own: Ctrl-C in the demo must not reach a server that is left running.
-    server = LocalServer(working, own_session=True)
+    server = LocalServer(working, environment=SETTINGS, own_session=True)
     try:
         passed = _Demo(server, output, working).run()
         if keep:
@@ -83,10 +92,13 @@ class _Demo:
             prepare(client)
             step.remark = f"{flights.payload_bytes / MIB:.0f} MiB of JSON, and the weather"
         total = len(flights.table)
-        with report.progress("write them, scaling meanwhile", total) as (step, on_progress):
+        with report.progress("write them; the stream splits", total) as (step, on_progress):
             written = write_flights(client, flights, on_progress)
             step.events = written.events
-            step.remark = "segments: " + " → ".join(map(str, written.segment_counts))
+            step.remark = written.summary()
+        with report.step("let retention forget the rest") as step:
+            added, retained = wait_retained(client)
+            step.remark = f"{BOARD}: {added / MIB:.1f} MiB written, {retained / MIB:.1f} MiB retained"
         with report.step("read them back, check the order") as step:
             order = check_order(client, flights)
             step.events = order.events
@@ -109,6 +121,8 @@ class _Demo:
             step.remark = f"{len(expected):,} groups, {len(expected) * 8:,} numbers, twice"
         if order.events != total or done.rows != total:
             problems.insert(0, f"{total:,} flights went in, {order.events:,} and {done.rows:,} came out")
+        if len(written.scales) < 2:
+            problems.insert(0, f"stream {SCOPE}/{FLIGHTS} did not split by itself")
         if order.out_of_order:
             problems.insert(0, f"{order.out_of_order} carriers came back out of order")
         with report.step("draw the picture") as step:
