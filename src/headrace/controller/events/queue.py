@@ -54,7 +54,8 @@ class Events:
         self._entropy = entropy
         self._supervisor = Supervisor("events")
         self._handlers: dict[EventKind, Handler] = {}
-        self._notifying: set[RequestEvent] = set()
+        self._notifying: dict[RequestEvent, bool] = {}
+        """Events that are being posted, and whether each has to be posted again."""
         self._posted = 0
         self._dropped = 0
 
@@ -85,12 +86,16 @@ class Events:
         post that this process does not live to make, is safe since the row is the promise: the bucket's next
         owner finds it when it sweeps the rows. So whatever happens here, the caller's decision stands.
         """
-        if self._buckets.owns_stream(event.scope, event.stream) or event in self._notifying:
+        if self._buckets.owns_stream(event.scope, event.stream):
+            return
+        if event in self._notifying:
+            # What is being posted may have been handled already, before the row that this call is about.
+            self._notifying[event] = True
             return
         if len(self._notifying) >= NOTIFYING_MAX or self._supervisor.statistics().stopped:
             self._dropped += 1
             return
-        self._notifying.add(event)
+        self._notifying[event] = True
         self._supervisor.spawn("post", self._notify(event))
 
     async def stop(self) -> None:
@@ -108,12 +113,14 @@ class Events:
 
     async def _notify(self, event: RequestEvent) -> None:
         try:
-            await self._post(event, _PATIENT)
+            while self._notifying[event]:
+                self._notifying[event] = False
+                await self._post(event, _PATIENT)
         except HeadraceError as error:
             self._dropped += 1
             _log.warning("a request was not posted", stream=f"{event.scope}/{event.stream}", error=str(error))
         finally:
-            self._notifying.discard(event)
+            del self._notifying[event]
 
     async def _post(self, event: RequestEvent, policy: RetryPolicy) -> None:
         segment = request_segment(self._buckets.bucket_of(event.scope, event.stream))

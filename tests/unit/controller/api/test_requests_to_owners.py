@@ -193,3 +193,29 @@ async def test_the_successor_of_an_owner_that_dies_goes_on_with_its_events():
         assert await both.segments() == 3
         await idle(asked)
         await check_world(world, asked)
+
+
+@simulated
+async def test_a_request_during_the_reply_to_an_equal_event_is_posted_by_itself():
+    async with pair(World()) as both:
+        await both.create()
+        reply, replies = asyncio.Event(), []
+
+        async def delay(call, segment):
+            if call == "append":
+                replies.append(segment)
+                await reply.wait()
+
+        both.world.segments.after = delay
+        assert await both.scale() == pb.ScaleResponse.STARTED
+        await asyncio.sleep(1)
+        bucket = both.asked.context.buckets.bucket_of("s", both.stream)
+        assert replies == [request_segment(bucket)]
+        appended, both.world.segments.appended = both.world.segments.appended, asyncio.Event()
+        appended.set()  # the owner reads it before the reply is here
+        await asyncio.sleep(1)
+        updating = asyncio.ensure_future(both.ask("update_stream", stream_config(both.stream, tags=["x"])))
+        await asyncio.sleep(1)
+        reply.set()
+        assert (await asyncio.wait_for(updating, 60)).status == Updated.SUCCESS
+        assert len(replies) == 2
