@@ -85,6 +85,8 @@ class Buckets:
         self._ending: Session | None = None
         self._me = ""
         self._terms: dict[int, int] = {}
+        self.departure = asyncio.Event()
+        """Set, and replaced, when another controller has gone: what it was about to ask for, nobody asks."""
         self._changed = asyncio.Event()
         self._looked = asyncio.Event()
 
@@ -163,9 +165,16 @@ class Buckets:
         """Bring up to date what is known of the others, if the coordinator answers."""
         try:
             if self._session is not None:
-                self._members = await read_members(self._session)
+                self._learn(await read_members(self._session))
         except HeadraceError as error:
             _log.warning("other controllers may have changed unseen", error=str(error))
+
+    def _learn(self, members: Members) -> None:
+        gone = self._members.live.keys() - members.live.keys() - {self._me}
+        self._members = members
+        if gone:
+            departure, self.departure = self.departure, asyncio.Event()
+            departure.set()
 
     # ---------------------------------------------------------------------------------- member
 
@@ -240,7 +249,7 @@ class Buckets:
         members = await read_members(session)
         if self._me not in members.live:
             raise SessionExpiredError("the node of this controller is gone")
-        self._members = members
+        self._learn(members)
         owners = {bucket: claim.controller for bucket, (claim, _) in members.claims.items()}
         await self._give_up([bucket for bucket in self._terms if owners.get(bucket) != self._me])
         share = plan_share(self._me, members.live.keys(), owners, self.count)

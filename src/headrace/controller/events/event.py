@@ -6,11 +6,18 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from headrace.errors import InvalidArgumentError
 from headrace.model.names import SYSTEM_SCOPE, segment_name
 from headrace.model.segment_id import make_segment_id
 
 REQUEST_STREAM: Final = "_requeststream"
 """In the scope of the system; one segment for each bucket."""
+
+
+def check_not_requests(scope: str, stream: str) -> None:
+    """Raises InvalidArgumentError if the stream is the one on which controllers rely."""
+    if (scope, stream) == (SYSTEM_SCOPE, REQUEST_STREAM):
+        raise InvalidArgumentError(f"stream {scope}/{stream} belongs to the controllers: nothing was changed")
 
 
 class EventKind(IntEnum):

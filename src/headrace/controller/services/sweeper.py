@@ -1,5 +1,8 @@
 """Finds what was begun and not finished, on the buckets that were just claimed, and sees that it is finished.
 
+It looks again on all buckets when another controller has gone: that may have written a request, and not have
+lived to tell the owner.
+
 Groups, key-value tables and scopes that are being deleted belong to the bucket of their names, as streams do.
 """
 
@@ -48,7 +51,7 @@ Work = Callable[[], Awaitable[object]]
 
 
 class Sweeper:
-    """A ``BucketWork``: one look at all members of all scopes per claim."""
+    """A ``BucketWork``: one look at all members of all scopes per claim, and per controller that goes."""
 
     name = "sweeper"
 
@@ -72,16 +75,18 @@ class Sweeper:
         return self._done.issuperset(buckets)
 
     async def run(self, bucket: int) -> None:
-        await self._look.run(bucket)
         slots = asyncio.Semaphore(_AT_ONCE_MAX)
-        async with asyncio.TaskGroup() as group:
-            for work in self._unfinished.pop(bucket, []):
-                group.create_task(self._finish(slots, work))
-        self._done.add(bucket)
-        try:
-            await asyncio.Event().wait()  # what begins from now on is known to whoever begins it
-        finally:
-            self._done.discard(bucket)
+        while True:
+            departure = self._context.buckets.departure
+            await self._look.run(bucket)
+            async with asyncio.TaskGroup() as group:
+                for work in self._unfinished.pop(bucket, []):
+                    group.create_task(self._finish(slots, work))
+            self._done.add(bucket)
+            try:
+                await departure.wait()  # until then, each controller looks after what it begins
+            finally:
+                self._done.discard(bucket)
 
     # ---------------------------------------------------------------------------------- look
 

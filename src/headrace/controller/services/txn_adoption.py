@@ -1,12 +1,12 @@
 """Takes over the unfinished transactions of buckets that were just claimed.
 
 Open ones get a full lease from now, whatever is left of their old one: the clients had no owner to hear them.
-Decided ones are carried out.
+Decided ones are carried out. All of this happens again when another controller has gone: it may have begun,
+extended or decided one, and not have lived to tell the owner.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
@@ -23,7 +23,7 @@ _TRANSIENT: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
 
 
 class TxnAdoption:
-    """A ``BucketWork``: one look at all transactions per claim."""
+    """A ``BucketWork``: one look at all transactions per claim, and per controller that goes."""
 
     name = "transactions"
 
@@ -38,12 +38,14 @@ class TxnAdoption:
         return self._done.issuperset(buckets)
 
     async def run(self, bucket: int) -> None:
-        await self._look.run(bucket)
-        self._done.add(bucket)
-        try:
-            await asyncio.Event().wait()  # transactions that begin from now on come by themselves
-        finally:
-            self._done.discard(bucket)
+        while True:
+            departure = self._context.buckets.departure
+            await self._look.run(bucket)
+            self._done.add(bucket)
+            try:
+                await departure.wait()  # until then, each controller tells of what it begins and decides
+            finally:
+                self._done.discard(bucket)
 
     async def _adopt(self, buckets: frozenset[int]) -> None:
         """Go on with every transaction of ``buckets``, one after the other."""

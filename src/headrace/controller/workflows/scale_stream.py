@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.controller.context import ControllerContext
+from headrace.controller.events.event import check_not_requests
 from headrace.controller.policies.scale_request import plan_scale, was_last_scale
 from headrace.controller.store.rows.epoch_row import SegmentRecord
 from headrace.controller.store.rows.sealed_row import SealedRow
@@ -37,6 +38,7 @@ async def request_scale(
     Raises:
         StreamSealedError, StreamBusyError, PreconditionError, InvalidArgumentError: see ``plan_scale``.
     """
+    check_not_requests(stream.scope, stream.name)
 
     def accept(row: StreamRow) -> StreamRow:
         if row.state is StreamState.CREATING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from headrace.controller.context import ControllerContext
+from headrace.controller.events.event import check_not_requests
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.stream import Stream, Transition, sorted_cut
 from headrace.controller.workflows import intents
@@ -20,8 +21,8 @@ from headrace.model.policies import StreamConfiguration
 
 class StreamRequests:
     """Every call but ``create`` raises NoSuchStreamError, StreamBusyError while the stream is being created,
-    ThrottledError if too many calls wait for the stream, and DeadlineExceededError if it takes too long: it
-    goes on.
+    InvalidArgumentError for the stream of requests, ThrottledError if too many calls wait for the stream, and
+    DeadlineExceededError if it takes too long: it goes on.
     """
 
     def __init__(self, context: ControllerContext) -> None:
@@ -78,6 +79,7 @@ class StreamRequests:
         Raises:
             StreamNotSealedError: it is none of these; nothing changed.
         """
+        check_not_requests(scope, name)
         stream = await self._context.directory.get(scope, name)
         await self._accept(stream, intents.accept_delete)
         try:
@@ -89,6 +91,7 @@ class StreamRequests:
 
     async def _complete(self, scope: str, name: str) -> Stream:
         """Return a stream that is not being created any more."""
+        check_not_requests(scope, name)
         stream = await self._context.directory.get(scope, name)
         stream.check_readable()
         return stream

@@ -254,3 +254,49 @@ def test_what_is_released_cleanly_goes_on_at_once():
         await pair.becomes(pair.other, stream, txn, State.ABORTED)
 
     together(scenario)
+
+
+def test_a_request_whose_writer_died_before_it_told_the_owner_is_carried_out():
+    async def scenario(pair):
+        stream = pair.stream_of(pair.other)
+        await pair.create(pair.one, stream)
+        await pair.begin(pair.one, stream)
+        pair.life.left = 1  # the row says that the stream is to be sealed
+        pair.sim.host("one").spawn("seal", ask(pair.one, "seal_stream", info(stream)))
+        await asyncio.wait_for(pair.life.over.wait(), 60)
+        await pair.kill_one()
+
+        async def sealed():
+            found = await pair.other.context.directory.get("s", stream)
+            return found.row.state is StreamState.SEALED
+
+        await eventually(sealed, 60)
+        await check_world(pair.world, pair.other)
+
+    together(scenario)
+
+
+def test_a_transaction_whose_creator_died_before_it_told_the_owner_expires():
+    async def scenario(pair):
+        stream = pair.stream_of(pair.other)
+        await pair.create(pair.one, stream)
+        first = await pair.begin(pair.one, stream)
+        pair.life.left = 1  # the transaction has a row and nothing else
+        pair.sim.host("one").spawn("begin", ask(pair.one, "create_transaction", create_request(stream)))
+        await asyncio.wait_for(pair.life.over.wait(), 60)
+        await pair.kill_one()
+        found = await pair.other.context.directory.get("s", stream)
+        assert len(await pair.other.context.registry.all_of(found.uid)) == 2
+        await pair.becomes(pair.other, stream, first, State.ABORTED, 120)
+
+        async def none_left():
+            return not await pair.other.context.registry.all_of(found.uid)
+
+        await eventually(none_left, 60)
+        await check_world(pair.world, pair.other)
+
+    together(scenario)
+
+
+def create_request(stream):
+    return pb.CreateTxnRequest(streamInfo=info(stream), lease=LEASE)
