@@ -1,9 +1,9 @@
 """The coordination contract: small nodes that all processes of a cluster read, watch and change.
 
-Nothing that must be safe rests on it: it decides who bothers, and rows and logs decide what happens. Three
-outcomes of a change are kept apart: another one was first, the node is absent, and *unknown*. After an
-unknown one the caller reads the node and compares it with what was to be written. Every implementation passes
-the kit in ``headrace.testing.conformance.coordination``.
+Nothing that must be safe rests on it: it decides which process does the work; rows and logs decide what
+happens. Three outcomes of a change are kept apart: another one was first, the node is absent, and *unknown*.
+After an unknown one the caller reads the node and compares it with what was to be written. Every
+implementation passes the kit in ``headrace.testing.conformance.coordination``.
 """
 
 from __future__ import annotations

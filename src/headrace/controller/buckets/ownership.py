@@ -86,7 +86,7 @@ class Buckets:
         self._me = ""
         self._terms: dict[int, int] = {}
         self.departure = asyncio.Event()
-        """Set, and replaced, when another controller has gone: what it was about to ask for, nobody asks."""
+        """Set, and replaced, when another controller has gone: what it was about to post is posted by none."""
         self._changed = asyncio.Event()
         self._looked = asyncio.Event()
 
@@ -119,7 +119,7 @@ class Buckets:
             await self._ending.close()
 
     def publish(self, endpoint: Endpoint) -> None:
-        """Tell the others from now on that clients find this controller at ``endpoint``."""
+        """Show to the other members from now on that clients find this controller at ``endpoint``."""
         self._endpoint = endpoint
         self._changed.set()
 

@@ -3,7 +3,7 @@
 The *retention set* holds tail cuts of the past, ordered by time, each with the size of the stream up to it. A
 stream whose readers report positions has a *lower bound* too: what lies before it no subscriber needs. The
 policy's minimum is retained in any case; between minimum and maximum the bound decides; beyond the maximum
-data go, whoever needs them.
+data are dropped, also what a subscriber needs.
 
 Cuts may be large, and few of them are needed: a choice asks how single members lie to the bound, by yielding
 questions, and its driver answers.

@@ -68,7 +68,7 @@ def judge_writers(
             evicted[writer] = mark
     if not waiting:
         return Judgement(evicted, {}, participating)
-    # Someone is waited for: those who participate count as the writers of a later round.
+    # Some writer is waited for: those that participate count as the writers of a later round.
     return Judgement(evicted, waiting, {})
 
 

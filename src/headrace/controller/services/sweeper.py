@@ -1,7 +1,7 @@
 """Finds what was begun and not finished, on the buckets that were just claimed, and sees that it is finished.
 
 It looks again on all buckets when another controller has gone: that may have written a request, and not have
-lived to tell the owner.
+lived to post it to the owner.
 
 Groups, key-value tables and scopes that are being deleted belong to the bucket of their names, as streams do.
 """

@@ -1,8 +1,8 @@
 """Takes over the unfinished transactions of buckets that were just claimed.
 
-Open ones get a full lease from now, whatever is left of their old one: the clients had no owner to hear them.
-Decided ones are carried out. All of this happens again when another controller has gone: it may have begun,
-extended or decided one, and not have lived to tell the owner.
+Open ones get a full lease from now: their rows say how long it is, not when it began. Decided ones are carried
+out. All of this happens again when another controller has gone: it may have begun, extended or decided one,
+and not have lived to post that to the owner.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TxnAdoption:
             await self._look.run(bucket)
             self._done.add(bucket)
             try:
-                await departure.wait()  # until then, each controller tells of what it begins and decides
+                await departure.wait()  # until then, each controller posts what it begins and decides
             finally:
                 self._done.discard(bucket)
 

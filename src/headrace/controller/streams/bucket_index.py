@@ -1,7 +1,7 @@
 """Which streams of a bucket there is background work for: an index, so that no service reads every stream.
 
 A row is written after the stream's own row says that there will be such work (that of a stream in creation,
-an update in progress), and before anybody relies on it. So a row for which the stream's row says nothing is
+an update in progress), and before anything relies on it. So a row for which the stream's row says nothing is
 stale, and is removed under the version it was read with *before* the stream was: a stream that gets such work
 meanwhile writes it anew.
 """
@@ -36,7 +36,7 @@ class BucketIndex:
         self._count = bucket_count
 
     async def add(self, kind: bytes, scope: str, stream: str, now_ms: int) -> None:
-        """There is work from now on. A row that is there is written anew, so that nobody removes it."""
+        """There is work from now on. A row that is there is written anew, so that it is not removed."""
         write = Write(bucket_key(kind, scope, stream), encode_bucket_member(BucketRow(now_ms)))
         await self._store.update(self._table(scope, stream), [write])
 

@@ -16,7 +16,7 @@ from typing import Final
 from headrace.controller.transactions.registry import Txn
 
 Expire = Callable[[Txn, int], None]
-"""Told the transaction and the version its entry was armed for. Must not wait."""
+"""Called with the transaction and the version its entry was armed for. Must not wait."""
 
 _SWEEP_MIN: Final = 1024
 

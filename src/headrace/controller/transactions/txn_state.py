@@ -109,7 +109,7 @@ def extend_lease(row: TxnRow, lease_ms: int) -> TxnRow:
 
 
 def expiry_delay_ms(row: TxnRow, now_ms: int, *, grace_ms_min: int, prepared_ms_max: int) -> int | None:
-    """Return how long from now until the transaction is given up if nothing is heard; None: never.
+    """Return how long from now until the transaction is given up unless its row changes; None: never.
 
     One client pings once per lease and may be late: an expired lease is worth another one, or a minimum.
     """

@@ -236,7 +236,7 @@ class BatchCommits:
         """Hand the transactions of a decided batch to the commit order, then say so."""
         while (unmerged := await self._hand_over(stream, mark.txn_ids)) is None:
             pass  # another controller does it; each round has read the rows again
-        for txn in unmerged[:1]:  # whoever merges one reads all that are decided
+        for txn in unmerged[:1]:  # a merge of one reads all that are decided
             self._look_after(stream, txn)
         while True:
             view = await self._context.sinks.read(stream.uid, mark.sink)

@@ -75,7 +75,7 @@ async def write_series(store: MetadataStore, stream: Stream, addition: Addition,
         if version == ABSENT:
             await _check_not_deleted(store, stream)
         raise
-    if version == ABSENT:  # its deletion may have found none: whoever begins a series looks again
+    if version == ABSENT:  # its deletion may have found none: the one that begins a series looks again
         await _check_not_deleted(store, stream)
     return versions[0]
 

@@ -345,7 +345,7 @@ class Transactions:
         self._supervisor.spawn("expiry", self._give_up(txn, version))
 
     async def _give_up(self, txn: Txn, version: int) -> None:
-        """Abort a transaction whose time is over, unless it was heard of meanwhile."""
+        """Abort a transaction whose lease has ended, unless its row has changed meanwhile."""
         if not self._context.buckets.is_member():
             return  # paused for too long: others have taken over, and armed it anew
         try:

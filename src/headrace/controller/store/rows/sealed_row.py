@@ -1,7 +1,7 @@
 """A segment that takes no more appends: since which stream epoch, and how long it became.
 
-The row is written before the segment is sealed, so that whoever finds it sealed learns what follows it. The
-length is added once the segment is sealed; from then on the row never changes.
+The row is written before the segment is sealed, so that a caller that finds it sealed finds what follows it.
+The length is added once the segment is sealed; from then on the row never changes.
 
 Source: ``docs/formats/controller-rows.md``, "Z: sealed segment".
 """
