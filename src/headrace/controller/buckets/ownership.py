@@ -86,7 +86,7 @@ class Buckets:
         self._me = ""
         self._terms: dict[int, int] = {}
         self.departure = asyncio.Event()
-        """Set, and replaced, when another controller has gone: what it was about to post is posted by none."""
+        """Set, and replaced, when another controller has gone: what it was about to post is lost."""
         self._changed = asyncio.Event()
         self._looked = asyncio.Event()
 
