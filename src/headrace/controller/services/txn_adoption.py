@@ -1,8 +1,8 @@
 """Takes over the unfinished transactions of buckets that were just claimed.
 
 Open ones get a full lease from now: their rows say how long it is, not when it began. Decided ones are
-carried out. All of this happens again when another controller has gone: it may have begun, extended or decided one,
-and not have lived to post that to the owner.
+carried out. All of this happens again when another controller has gone: it may have begun, extended or
+decided one, and not have lived to post that to the owner.
 """
 
 from __future__ import annotations
