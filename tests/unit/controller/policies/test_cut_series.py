@@ -1,5 +1,6 @@
 """Which cuts of a stream are remembered, and which answers for a time."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,6 +156,7 @@ def test_a_length_that_was_looked_at_earlier_does_not_go_back():
     assert series.row.last().offsets == ((0, 5), (1, 6))
 
 
+@pytest.mark.slow
 def test_ten_days_of_a_busy_stream_stay_within_the_bounds():
     series = Series(levels_of(10_000))
     for index in range(10 * 8640 // 10):
@@ -167,6 +169,7 @@ def test_ten_days_of_a_busy_stream_stay_within_the_bounds():
     assert series.find(START_MS + 5 * DAY_MS).time_ms > START_MS + 5 * DAY_MS - 600_000
 
 
+@pytest.mark.slow
 def test_large_cuts_are_bounded_by_their_bytes():
     series = Series()
     offsets = {(1 << 32) + index: 1 << 40 for index in range(2000)}

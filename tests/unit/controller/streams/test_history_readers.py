@@ -253,6 +253,7 @@ def young(record, offset):
     "question",
     ["successors", "between", "valid", "relate", "passed", "segments", "ends"],
 )
+@pytest.mark.slow
 async def test_a_question_costs_the_same_whatever_lies_before(question):
     costs = []
     for count in (10, 100_000):
@@ -305,6 +306,7 @@ async def test_a_segment_of_an_earlier_release_ends_where_a_few_epochs_say():
     assert store.rows_read <= 20
 
 
+@pytest.mark.slow
 async def test_what_is_cached_is_bounded_however_far_a_walk_goes():
     store, records = await long_stream(100_000)
     rows = HistoryRows(store, rows_max=100, bytes_max=20_000)

@@ -5,6 +5,7 @@ import asyncio
 from headrace.controller.store.contract import Write
 from headrace.controller.store.layout import details_table, sealed_key
 from headrace.controller.store.rows.sealed_row import SealedRow, decode_sealed
+from headrace.coordination.memory import MemoryCoordinator
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.calls import (
     State,
@@ -152,6 +153,7 @@ async def test_a_roll_that_another_controller_finishes_seals_nothing_that_is_act
     assert await commit(service, txn) == pb.TxnStatus.SUCCESS
     async with asyncio.timeout(10):
         await stalled.wait()
+        service.world.coordinator = MemoryCoordinator()  # the other one believes that it is the owner, too
         async with service.world.running() as other:
 
             async def finished():
