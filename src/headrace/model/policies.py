@@ -15,6 +15,9 @@ from headrace.limits import INT64_MAX
 SEGMENTS_MAX: Final = 10_000
 """Active at a time in one stream: an epoch and a plan to replace it must fit into one row of 1 MiB."""
 
+SCALING_NUMBER_MAX: Final = (1 << 31) - 1
+"""Of rates and factors, in the protocol and in rows."""
+
 TAGS_MAX: Final = 127
 TAG_CHARS_MAX: Final = 255
 
@@ -55,6 +58,8 @@ class ScalingPolicy:
             raise InvalidArgumentError(f"a target rate of {self.target_rate} cannot be met")
         if self.target_rate < 0 or self.scale_factor < 0:
             raise InvalidArgumentError("rates and factors are not negative")
+        if max(self.target_rate, self.scale_factor) > SCALING_NUMBER_MAX:
+            raise InvalidArgumentError(f"rates and factors are at most {SCALING_NUMBER_MAX}")
 
     @classmethod
     def fixed(cls, segments: int) -> ScalingPolicy:
@@ -96,6 +101,8 @@ class RetentionPolicy:
     maximum: int = INT64_MAX
 
     def __post_init__(self) -> None:
+        if max(self.minimum, self.maximum) > INT64_MAX:
+            raise InvalidArgumentError(f"what is retained is at most {INT64_MAX} bytes or ms")
         if self.kind is not RetentionKind.NONE and not 0 <= self.minimum <= self.maximum:
             raise InvalidArgumentError(f"retention from {self.minimum} to {self.maximum} is impossible")
 
@@ -133,3 +140,5 @@ class StreamConfiguration:
             )
         if self.timestamp_timeout_ms < 0 or self.rollover_size_bytes < 0:
             raise InvalidArgumentError("times and sizes are not negative")
+        if max(self.timestamp_timeout_ms, self.rollover_size_bytes) > INT64_MAX:
+            raise InvalidArgumentError(f"times and sizes are at most {INT64_MAX}")

@@ -39,6 +39,12 @@ def test_rates_are_per_segment_and_carry_their_unit_in_the_kind():
         lambda: StreamConfiguration(tags=frozenset({"x" * 256})),
         lambda: StreamConfiguration(tags=frozenset({""})),
         lambda: StreamConfiguration(rollover_size_bytes=-1),
+        lambda: ScalingPolicy.by_event_rate(1 << 31),
+        lambda: ScalingPolicy.by_data_rate(1, 1 << 31),
+        lambda: RetentionPolicy.by_size(0, 1 << 63),
+        lambda: RetentionPolicy.by_time(1 << 63),
+        lambda: StreamConfiguration(timestamp_timeout_ms=1 << 63),
+        lambda: StreamConfiguration(rollover_size_bytes=1 << 63),
     ],
 )
 def test_what_cannot_be_kept_is_refused(make):
