@@ -35,6 +35,9 @@ from headrace.model.segment_id import epoch_of, make_segment_id, number_of
 
 COMPLETED: Final = -1
 _UNBOUNDED_TEXT: Final = "UNBOUNDED"
+_SHOWN_CHARS: Final = 40
+"""Of a text that is refused."""
+
 _TEXT_BYTES_MAX: Final = (
     64 << 20
 )  # a decompression bomb must not fill memory; a cut of a million segments fits
@@ -117,8 +120,10 @@ class StreamCut:
             packed = base64.b64decode(text.encode("ascii"), validate=True)
             unpacker = zlib.decompressobj(wbits=31)
             body = unpacker.decompress(packed, _TEXT_BYTES_MAX).decode("utf-8")
-        except (binascii.Error, zlib.error, UnicodeError) as error:
-            raise InvalidArgumentError(f"not a stream cut: {error}") from None
+        except (binascii.Error, zlib.error, UnicodeError):
+            raise InvalidArgumentError(
+                f"not a stream cut: {text[:_SHOWN_CHARS]!r} is no text of one"
+            ) from None
         if not unpacker.eof:
             raise InvalidArgumentError("not a stream cut: it is cut short or far too long")
         fields = body.split(":", 4)

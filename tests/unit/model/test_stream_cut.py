@@ -136,3 +136,11 @@ def test_cuts_of_different_segments_need_their_ranges():
         cut_of(_2=0).relation_to(cut_of(_0=5, _1=5))
     with pytest.raises(InvalidArgumentError):
         cut_of(_0=0).relation_to(UNBOUNDED)
+
+
+@pytest.mark.parametrize("text", ["head", "garbage", "\N{SNOWMAN}", "!" * 1000])
+def test_a_refused_text_is_shown_shortened(text):
+    with pytest.raises(InvalidArgumentError) as refused:
+        StreamCut.from_text(text)
+    assert text[:8] in str(refused.value)
+    assert len(str(refused.value)) < 100
