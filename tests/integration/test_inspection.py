@@ -635,7 +635,7 @@ async def test_a_running_server_tells_its_statistics(tmp_path, capfd):
         assert main(["inspect", "cache", "--rest", rest, "--container", "9"]) == 2
         server.kill()
     assert main(["inspect", "cache", "--rest", rest]) == 3
-    assert "is the server running?" in capfd.readouterr().err
+    assert "is the server running" in capfd.readouterr().err
 
 
 # ------------------------------------------------------------------------------------------ manners

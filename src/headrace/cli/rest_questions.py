@@ -38,7 +38,9 @@ def ask_rest(address: str, path: str, what: str) -> Any:
         # Another protocol, such as that of the ports beside it; or nothing at all.
         raise ConnectionLostError(f"{address} does not answer like a server of ours: {error}") from None
     except urllib.error.URLError as error:
-        raise UnreachableError(f"{address}: {error.reason}; is the server running?") from None
+        raise UnreachableError(
+            f"{address}: {error.reason}; is the server running, and is that its REST address?"
+        ) from None
     except (HTTPException, OSError, ValueError, RecursionError) as error:
         why = str(error) or type(error).__name__
         raise ConnectionLostError(f"{address}: {why}; is the server running?") from None

@@ -95,7 +95,7 @@ class Sweeper:
             self._unfinished[bucket] = []
         for scope in await self._context.scopes.all():
             await self._sweep_scope(scope, buckets)
-        _log.info("unfinished workflows are found", buckets=len(buckets))
+        _log.info("unfinished workflows were looked for", buckets=len(buckets))
 
     async def _sweep_scope(self, scope: Scope, buckets: frozenset[int]) -> None:
         bucket = self._context.buckets.bucket_of(scope.name, "")
