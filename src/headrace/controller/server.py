@@ -199,6 +199,7 @@ class Controller:
     def statistics(self) -> dict[str, object]:
         """Describe the controller: workflows, transactions, streams and epochs in memory."""
         return {
+            "buckets": self.context.buckets.statistics(),
             "workflows": self.engine.statistics(),
             "transactions": self.transactions.statistics(),
             "streams": self.context.directory.statistics(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from headrace import __version__
@@ -55,6 +56,15 @@ _FIRST_LOOK_S: Final = 10.0
 _ID_BYTES: Final = 8
 
 OnRelease = Callable[[frozenset[int]], None]
+
+
+@dataclass(slots=True)
+class BucketStatistics:
+    """Gauges of now: ``owned`` are numbers of buckets, out of ``buckets``; ``controllers`` are alive."""
+
+    controllers: int
+    buckets: int
+    owned: list[int]
 
 
 class Buckets:
@@ -140,6 +150,9 @@ class Buckets:
     def owned(self) -> list[int]:
         """Return the buckets for which :meth:`owns` holds."""
         return [bucket for bucket in self._terms if self.owns(bucket)]
+
+    def statistics(self) -> BucketStatistics:
+        return BucketStatistics(len(self._members.live), self.count, sorted(self.owned()))
 
     def term(self, bucket: int) -> int:
         """Return the number of this ownership of ``bucket``: higher than those of all owners before.

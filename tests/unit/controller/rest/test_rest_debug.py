@@ -128,3 +128,10 @@ async def test_requests_that_were_set_aside_are_listed_by_every_controller(world
                 "data": "ff",
             },
         ]
+
+
+async def test_the_statistics_say_which_buckets_have_this_owner(controller):
+    async with client_of(controller) as web:
+        found = (await web.get("/debug/statistics")).json()["controller"]["buckets"]
+    count = controller.context.buckets.count
+    assert found == {"controllers": 1, "buckets": count, "owned": list(range(count))}
