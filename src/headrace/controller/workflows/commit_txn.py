@@ -44,10 +44,11 @@ from headrace.errors import SegmentSealedError, StreamBusyError
 async def commit_batch(context: ControllerContext, stream: Stream) -> bool:
     """Finish the batch in the stream's row, or the next one that waits; return False if there is none."""
     if stream.row.commit is None:
-        chosen = await _choose(context, stream)
+        free = stream.row
+        chosen = await _choose(context, stream, free)
         if chosen is None:
             return False
-        await stream.update(begin_commit(chosen))
+        await stream.update(begin_commit(chosen, free))
     # Another controller may finish the batch at any time: the steps are those of the row that names it.
     epochs = stream.epochs()
     row, batch = epochs.row, epochs.row.commit
@@ -66,13 +67,13 @@ async def commit_batch(context: ControllerContext, stream: Stream) -> bool:
     return True
 
 
-async def _choose(context: ControllerContext, stream: Stream) -> CommitBatch | None:
+async def _choose(context: ControllerContext, stream: Stream, free: StreamRow) -> CommitBatch | None:
     txns = await context.registry.next_batch(stream.uid, context.config.commit_batch_max)
     txns = await _without_finished(context, stream, txns)
     if not txns:
         return None
     epoch = epoch_of_txn(txns[0].txn_id)
-    roll = None if stream.row.epoch.reference == epoch else Roll(context.clock.now_ms())
+    roll = None if free.epoch.reference == epoch else Roll(context.clock.now_ms())
     return CommitBatch(epoch, tuple(txn.txn_id for txn in txns), roll)
 
 
@@ -130,17 +131,17 @@ async def _roll(
     return lengths
 
 
-def begin_commit(batch: CommitBatch) -> Transition:
-    """ACTIVE -> COMMITTING_TXN with ``batch``; a batch that is there already is finished first."""
+def begin_commit(batch: CommitBatch, free: StreamRow) -> Transition:
+    """ACTIVE -> COMMITTING_TXN with ``batch``, which was chosen while the row was ``free``.
+
+    If the row has changed, another controller may have merged the batch: another one has to be chosen.
+    """
 
     def transition(row: StreamRow) -> StreamRow:
-        if row.commit is not None:
+        if row is not free or row.commit is not None:
             return row
         if row.state not in {StreamState.ACTIVE, StreamState.SEALING}:
             raise StreamBusyError(f"the stream is {row.state.name}")
-        rolls = row.epoch.reference != batch.txn_epoch
-        if rolls != (batch.roll is not None):
-            raise StreamBusyError("the stream was scaled while the batch was chosen")
         state = StreamState.SEALING if row.state is StreamState.SEALING else StreamState.COMMITTING_TXN
         return replace(row, state=state, commit=batch)
 

@@ -76,7 +76,7 @@ async def scale_stream(context: ControllerContext, stream: Stream) -> None:
         )
         ended = dict.fromkeys(plan.sealed, SealedRow(plan.base_epoch + 1))
         await stream.archive([row.epoch], ended)
-        await stream.update(reveal_scale)
+        await stream.update(reveal_scale(plan))
     await stream.seal(plan.sealed, plan.base_epoch + 1)
     await stream.update(finish_scale(plan))
 
@@ -91,10 +91,17 @@ def begin_scale(row: StreamRow) -> StreamRow:
     return replace(row, state=state, scale=replace(row.scale, phase=ScalePhase.STARTED))
 
 
-def reveal_scale(row: StreamRow) -> StreamRow:
-    if row.scale is None or row.scale.phase is not ScalePhase.STARTED:
-        return row
-    return replace(row, scale=replace(row.scale, phase=ScalePhase.REVEALED))
+def reveal_scale(plan: ScalePlan) -> Transition:
+    """Let clients see the epoch to come, whose segments exist."""
+
+    def transition(row: StreamRow) -> StreamRow:
+        if row.scale is None or row.scale.base_epoch != plan.base_epoch:
+            return row  # of a later plan the segments may not exist
+        if row.scale.phase is not ScalePhase.STARTED:
+            return row
+        return replace(row, scale=replace(row.scale, phase=ScalePhase.REVEALED))
+
+    return transition
 
 
 def finish_scale(plan: ScalePlan) -> Transition:

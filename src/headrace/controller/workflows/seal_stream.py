@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.stream_row import NO_WANTS, StreamRow, StreamState, Wants
-from headrace.controller.streams.stream import Stream
+from headrace.controller.streams.stream import Stream, Transition
 from headrace.controller.workflows.commit_txn import commit_batch
 from headrace.controller.workflows.transactions import Transactions
 
@@ -24,8 +24,9 @@ async def seal_stream(context: ControllerContext, transactions: Transactions, st
         return
     while stream.row.commit is not None or await transactions.settle(stream):
         await commit_batch(context, stream)
-    await stream.seal(stream.row.epoch.segment_ids(), None)
-    await stream.update(finish_seal)
+    epoch = stream.row.epoch
+    await stream.seal(epoch.segment_ids(), None)
+    await stream.update(finish_seal(epoch.epoch))
 
 
 def begin_seal(row: StreamRow) -> StreamRow:
@@ -36,8 +37,14 @@ def begin_seal(row: StreamRow) -> StreamRow:
     return replace(row, state=StreamState.SEALING, scale=None, wants=wants)
 
 
-def finish_seal(row: StreamRow) -> StreamRow:
-    """SEALING -> SEALED; a deletion that waited for it begins."""
-    if row.state is not StreamState.SEALING or row.commit is not None:
-        return row
-    return replace(row, state=StreamState.SEALED, deleting=row.wants.delete, wants=NO_WANTS)
+def finish_seal(epoch: int) -> Transition:
+    """SEALING -> SEALED; a deletion that waited for it begins. The segments of ``epoch`` are sealed: if a
+    commit has rolled the stream since, there are others.
+    """
+
+    def transition(row: StreamRow) -> StreamRow:
+        if row.state is not StreamState.SEALING or row.commit is not None or row.epoch.epoch != epoch:
+            return row
+        return replace(row, state=StreamState.SEALED, deleting=row.wants.delete, wants=NO_WANTS)
+
+    return transition

@@ -37,7 +37,7 @@ async def resume_update(context: ControllerContext, stream: Stream) -> None:
         await stream.update(plan_update_scale(context.clock.now_ms()))
     if stream.row.updating is not None and stream.row.scale is not None and needs_rescale(stream.row):
         await scale_stream(context, stream)
-    await stream.update(finish_update)
+    await stream.update(finish_update(row.updating))
 
 
 def begin_update(config: StreamConfiguration) -> Transition:
@@ -68,7 +68,12 @@ def plan_update_scale(now_ms: int) -> Transition:
     return transition
 
 
-def finish_update(row: StreamRow) -> StreamRow:
-    if row.updating is None:
-        return row
-    return replace(row, state=StreamState.ACTIVE, config=row.updating, updating=None)
+def finish_update(config: StreamConfiguration) -> Transition:
+    """UPDATING -> ACTIVE with ``config``, unless a later update is in the row, or one still has to rescale."""
+
+    def transition(row: StreamRow) -> StreamRow:
+        if row.updating != config or needs_rescale(row):
+            return row
+        return replace(row, state=StreamState.ACTIVE, config=config, updating=None)
+
+    return transition

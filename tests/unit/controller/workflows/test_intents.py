@@ -1,5 +1,7 @@
 """Requests for a stream in any state: accepted at once, waiting in its row, joined or refused."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from headrace.controller.workflows.seal_stream import begin_seal, finish_seal
 from headrace.controller.workflows.truncate_stream import finish_truncate
 from headrace.controller.workflows.update_stream import finish_update
 from headrace.errors import HeadraceError, StreamBusyError, StreamNotSealedError, StreamSealedError
-from headrace.model.policies import StreamConfiguration
+from headrace.model.policies import ScalingPolicy, StreamConfiguration
 
 CONFIG = StreamConfiguration()
 ONE, OTHER = (StreamConfiguration(tags=frozenset({tag})) for tag in "xy")
@@ -33,7 +35,11 @@ def active():
 
 
 def committing():
-    return begin_commit(BATCH)(active())
+    return begin(active())
+
+
+def begin(row):
+    return begin_commit(BATCH, row)(row)
 
 
 def apply(row, *transitions):
@@ -49,7 +55,7 @@ def test_a_request_for_a_free_stream_begins_with_one_write():
     assert apply(row, intents.accept_truncate(CUT, None, wait=False)).state is StreamState.TRUNCATING
     sealing = apply(row, intents.accept_seal(wait=False))
     assert sealing.state is StreamState.SEALING
-    assert apply(sealing, finish_seal, intents.accept_delete).deleting
+    assert apply(sealing, finish_seal(0), intents.accept_delete).deleting
 
 
 def test_a_request_for_a_busy_stream_waits_in_its_row_and_begins_in_its_turn():
@@ -66,12 +72,12 @@ def test_a_request_for_a_busy_stream_waits_in_its_row_and_begins_in_its_turn():
     row = apply(row, end_commit(BATCH, None), intents.begin_wanted)
     assert row.updating == ONE
     assert not intents.update_is_over(row, ONE)
-    row = apply(row, finish_update, intents.begin_wanted)
+    row = apply(row, finish_update(ONE), intents.begin_wanted)
     assert intents.update_is_over(row, ONE)
     assert row.truncating == CUT
     row = apply(row, finish_truncate(CUT), intents.begin_wanted)
     assert row.state is StreamState.SEALING
-    row = apply(row, finish_seal)
+    row = apply(row, finish_seal(0))
     assert row.deleting
     assert row.wants == NO_WANTS
 
@@ -101,7 +107,7 @@ def test_nothing_is_written_for_what_is_so_already_or_was_checked_for_another_he
 def test_what_can_never_happen_is_refused_before_anything_is_written():
     for sealed in (
         apply(active(), begin_seal),
-        apply(active(), begin_seal, finish_seal),
+        apply(active(), begin_seal, finish_seal(0)),
         apply(committing(), intents.accept_seal(wait=False)),
     ):
         with pytest.raises(StreamSealedError):
@@ -127,6 +133,20 @@ def test_a_seal_drops_changes_that_wait_and_their_callers_are_refused():
         intents.truncation_is_over(row, CUT)
 
 
+def test_a_late_step_changes_nothing_that_came_after_what_it_was_part_of():
+    updating = apply(active(), intents.accept_update(OTHER, wait=False))
+    assert finish_update(ONE)(updating) is updating
+    rescaling = apply(
+        active(), intents.accept_update(replace(CONFIG, scaling=ScalingPolicy(segments_min=2)), wait=False)
+    )
+    assert finish_update(rescaling.updating)(rescaling) is rescaling
+    base = active()
+    merged = apply(begin(base), end_commit(BATCH, None))
+    assert begin_commit(BATCH, base)(merged) is merged
+    rolled = replace(apply(active(), begin_seal), epoch=replace(active().epoch, epoch=2))
+    assert finish_seal(0)(rolled) is rolled
+
+
 STEPS = [
     *(intents.accept_update(config, wait=wait) for config in (ONE, OTHER) for wait in (False, True)),
     *(intents.accept_truncate(CUT, None, wait=wait) for wait in (False, True)),
@@ -134,16 +154,24 @@ STEPS = [
     *(intents.accept_seal(wait=wait) for wait in (False, True)),
     intents.accept_delete,
     intents.begin_wanted,
-    begin_commit(BATCH),
+    begin,
     end_commit(BATCH, None),
-    finish_update,
+    finish_update(ONE),
+    finish_update(OTHER),
     finish_truncate(CUT),
     finish_truncate(LATER),
     begin_seal,
-    finish_seal,
+    finish_seal(0),
     begin_delete,
 ]
-ENDS = [end_commit(BATCH, None), finish_update, finish_truncate(CUT), finish_truncate(LATER), finish_seal]
+ENDS = [
+    end_commit(BATCH, None),
+    finish_update(ONE),
+    finish_update(OTHER),
+    finish_truncate(CUT),
+    finish_truncate(LATER),
+    finish_seal(0),
+]
 
 
 @given(st.lists(st.sampled_from(range(len(STEPS))), max_size=30))

@@ -35,9 +35,9 @@ def scale_request(sealed, ranges):
     )
 
 
-async def two_with_a_late_one(world):
+async def two_with_a_late_one(world, segments=None):
     """Make a stream; let one controller start a scale and be late; the other one completes it."""
-    gate = Gate(world.segments, ".#epoch.1")
+    gate = Gate(segments or world.segments, ".#epoch.1")
     late = world.controller(segments=gate, buckets=1)
     await late.start()
     await late.handlers["create_scope"](pb.ScopeInfo(scope="s"))
@@ -45,7 +45,7 @@ async def two_with_a_late_one(world):
     await ask(late, "scale", scale_request([0], [(0.0, 0.5), (0.5, 1.0)]))
     await gate.arrived.wait()
     world.coordinator = MemoryCoordinator()  # both believe that they own everything
-    other = world.controller(buckets=1)
+    other = world.controller(segments=segments, buckets=1)
     await other.start()
     stream = await other.context.directory.get("s", "t")
     other.engine.wake(stream)
@@ -91,6 +91,27 @@ async def test_nothing_is_left_in_front_of_a_head_and_what_is_needed_stays():
     await let_go(late, other, gate)
     present = {name for name in world.segments.segments if name.startswith("s/t/")}
     assert present == {f"s/t/{each & 0xFFFFFFFF}.#epoch.{each >> 32}" for each in newest}
+
+
+@simulated
+async def test_successors_of_a_later_scale_are_not_revealed_before_they_exist():
+    world = World()
+    later = Gate(world.segments, ".#epoch.2")
+    late, other, gate = await two_with_a_late_one(world, later)
+    first = (await other.context.directory.get("s", "t")).row.epoch.segment_ids()[0]
+    await ask(other, "scale", scale_request([first], [(0.0, 0.25), (0.25, 0.5)]))
+    await later.arrived.wait()
+    gate.open.set()
+    await asyncio.sleep(10)
+    asked = pb.SegmentId(streamInfo=info(), segmentId=first)
+    assert not (await ask(other, "get_segments_immediately_following", asked)).segments
+    later.open.set()
+
+    async def completed():
+        return len((await ask(other, "get_segments_immediately_following", asked)).segments) == 2
+
+    await eventually(completed)
+    await let_go(late, other, gate)
 
 
 class SlowReads:
