@@ -24,8 +24,8 @@ async def create_segments(
     """Create every segment that does not exist, unless the stream needs it no more.
 
     A controller that was paused may create what another one has created, used and deleted meanwhile. Numbers
-    of segments are used once, so that a new segment of a stream that is gone, or in front of its head,
-    belongs to nothing, and is deleted again.
+    of segments are used once, so that a new segment of a stream that is gone or going, or in front of its
+    head or the next one, belongs to nothing, and is deleted again.
 
     Raises:
         NoSuchStreamError: the stream is gone; so are the segments.
@@ -37,6 +37,9 @@ async def create_segments(
     except NoSuchStreamError:
         await context.segments.delete(by_name)
         raise
-    if row.truncation is not None:
-        before = SegmentsBefore(await stream.cuts().place(dict(row.truncation)))
+    head = row.truncation if row.truncating is None else row.truncating
+    if row.deleting:
+        await context.segments.delete(by_name)
+    elif head is not None:
+        before = SegmentsBefore(await stream.cuts().place(dict(head)))
         await context.segments.delete([name for name, each in by_name.items() if before.holds(each)])

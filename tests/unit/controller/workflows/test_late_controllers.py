@@ -10,21 +10,42 @@ from tests.unit.controller.mortality import simulated
 
 
 class Gate:
-    """Segment stores that block creations of one epoch until the gate is open."""
+    """Segment stores that block calls for some segments, creations at first, until the gate is open."""
 
-    def __init__(self, target, mark):
+    def __init__(self, target, mark, call="create_segment"):
         self._target = target
         self._mark = mark
+        self._call = call
+        self.arrived, self.open = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        method = getattr(self._target, name)
+
+        async def call(segment, **options):
+            if self._mark in segment:
+                self.arrived.set()
+                await self.open.wait()
+            return await method(segment, **options)
+
+        return call if name == self._call else method
+
+
+class AfterDeletions:
+    """Segment stores that block after deletions of the stream, once armed, until the gate is open."""
+
+    def __init__(self, target):
+        self._target = target
+        self.armed = False
         self.arrived, self.open = asyncio.Event(), asyncio.Event()
 
     def __getattr__(self, name):
         return getattr(self._target, name)
 
-    async def create_segment(self, segment, **options):
-        if self._mark in segment:
+    async def delete_segments(self, segments):
+        await self._target.delete_segments(segments)
+        if self.armed and any(name.startswith("s/t/") for name in segments):
             self.arrived.set()
             await self.open.wait()
-        return await self._target.create_segment(segment, **options)
 
 
 def scale_request(sealed, ranges):
@@ -35,9 +56,12 @@ def scale_request(sealed, ranges):
     )
 
 
-async def two_with_a_late_one(world, segments=None):
-    """Make a stream; let one controller start a scale and be late; the other one completes it."""
-    gate = Gate(segments or world.segments, ".#epoch.1")
+async def two_with_a_late_one(world, segments=None, late_segments=None):
+    """Make a stream; let one controller start a scale and be late; the other one completes it.
+
+    Each reaches the segment stores in the given way, if there is one.
+    """
+    gate = Gate(late_segments or world.segments, ".#epoch.1")
     late = world.controller(segments=gate, buckets=1)
     await late.start()
     await late.handlers["create_scope"](pb.ScopeInfo(scope="s"))
@@ -96,8 +120,8 @@ async def test_nothing_is_left_in_front_of_a_head_and_what_is_needed_stays():
 @simulated
 async def test_successors_of_a_later_scale_are_not_revealed_before_they_exist():
     world = World()
-    later = Gate(world.segments, ".#epoch.2")
-    late, other, gate = await two_with_a_late_one(world, later)
+    later = world.segments = Gate(world.segments, ".#epoch.2")
+    late, other, gate = await two_with_a_late_one(world)
     first = (await other.context.directory.get("s", "t")).row.epoch.segment_ids()[0]
     await ask(other, "scale", scale_request([first], [(0.0, 0.25), (0.25, 0.5)]))
     await later.arrived.wait()
@@ -112,6 +136,51 @@ async def test_successors_of_a_later_scale_are_not_revealed_before_they_exist():
 
     await eventually(completed)
     await let_go(late, other, gate)
+
+
+@simulated
+async def test_nothing_is_left_of_a_stream_that_is_just_being_deleted():
+    world = World()
+    deletions, seals = AfterDeletions(world.segments), Gate(world.segments, "s/t/", "seal_segment")
+    late, other, gate = await two_with_a_late_one(world, deletions, seals)
+    assert (await ask(other, "seal_stream", info())).status == pb.UpdateStreamStatus.SUCCESS
+    deletions.armed = True
+    deleting = asyncio.ensure_future(ask(other, "delete_stream", info()))
+    await deletions.arrived.wait()
+    gate.open.set()
+    await seals.arrived.wait()
+    deletions.open.set()
+    assert (await deleting).status == pb.DeleteStreamStatus.SUCCESS
+    seals.open.set()
+    await let_go(late, other, gate)
+    assert not world.segments.of_users()
+
+
+@simulated
+async def test_nothing_is_left_in_front_of_a_head_that_is_just_being_moved():
+    world = World()
+    deletions = AfterDeletions(world.segments)
+    late, other, gate = await two_with_a_late_one(world, deletions)
+    ids = (await other.context.directory.get("s", "t")).row.epoch.segment_ids()
+    await ask(other, "scale", scale_request(ids, [(0.0, 1.0)]))
+
+    async def completed():
+        return (await other.context.directory.get("s", "t")).row.epoch.epoch == 2
+
+    await eventually(completed)
+    deletions.armed = True
+    newest = (await other.context.directory.get("s", "t")).row.epoch.segment_ids()
+    cut = pb.StreamCut(streamInfo=info(), cut=dict.fromkeys(newest, 0))
+    truncating = asyncio.ensure_future(ask(other, "truncate_stream", cut))
+    await deletions.arrived.wait()
+    gate.open.set()
+    await asyncio.sleep(0.01)
+    await late.stop()
+    deletions.open.set()
+    assert (await truncating).status == pb.UpdateStreamStatus.SUCCESS
+    await other.stop()
+    present = [name for name in world.segments.of_users() if name.startswith("s/t/")]
+    assert present == [f"s/t/{each & 0xFFFFFFFF}.#epoch.{each >> 32}" for each in newest]
 
 
 class SlowReads:
