@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 from headrace.controller.context import ControllerContext
@@ -41,10 +42,12 @@ async def delete_stream(context: ControllerContext, stream: Stream) -> None:
     """
     mark = await context.directory.find(stream.scope, MARK_PREFIX + stream.name)
     await stream.refresh()  # if it is gone, the stream of watermarks belongs to a later namesake
-    doomed = [stream] if mark is None else [mark, stream]
     await stream.update(begin_delete)
+    doomed = [stream]
     if mark is not None:
-        await mark.update(begin_delete_mark)
+        with contextlib.suppress(NoSuchStreamError):  # another controller has got that far
+            await mark.update(begin_delete_mark)
+            doomed = [mark, stream]
     highest = {each.name: max(segment.number for segment in each.row.epoch.segments) for each in doomed}
     await context.numbering.remember(STREAM, stream.scope, highest, context.clock.now_ms())
     for each in doomed:

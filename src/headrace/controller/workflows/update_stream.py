@@ -69,7 +69,7 @@ def plan_update_scale(now_ms: int) -> Transition:
 
 
 def finish_update(config: StreamConfiguration) -> Transition:
-    """UPDATING -> ACTIVE with ``config``, unless a later update is in the row, or one still has to rescale."""
+    """UPDATING -> ACTIVE with ``config``, unless a later one is in the row or has to rescale it."""
 
     def transition(row: StreamRow) -> StreamRow:
         if row.updating != config or needs_rescale(row):

@@ -1,7 +1,10 @@
 """A controller is so late with a step that another one has gone on, and beyond."""
 
 import asyncio
+from dataclasses import replace
 
+from headrace.controller.store.contract import Write
+from headrace.controller.workflows.delete_stream import delete_stream
 from headrace.coordination.memory import MemoryCoordinator
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.calls import ask, eventually, info
@@ -224,3 +227,33 @@ async def test_a_late_deletion_spares_the_watermarks_of_a_later_stream():
     mark = await other.context.directory.get("s", "_MARKt")
     assert not mark.row.deleting
     assert mark.segment(mark.row.epoch.segment_ids()[0]) in world.segments.segments
+
+
+class LosingMarks:
+    """A directory that finds streams of watermarks just before they are gone."""
+
+    def __init__(self, target, store):
+        self._target = target
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._target, name)
+
+    async def find(self, scope, name):
+        found = await self._target.find(scope, name)
+        if name.startswith("_MARK"):
+            await self._store.update(found.table, [Write(found.key, None, found.version)])
+        return found
+
+
+@simulated
+async def test_a_deletion_ends_though_the_watermarks_are_deleted_meanwhile():
+    world = World()
+    async with world.running() as controller:
+        await ask(controller, "create_scope", pb.ScopeInfo(scope="s"))
+        await ask(controller, "create_stream", stream_config())
+        assert (await ask(controller, "seal_stream", info())).status == pb.UpdateStreamStatus.SUCCESS
+        stream = await controller.context.directory.get("s", "t")
+        directory = LosingMarks(controller.context.directory, world.store)
+        await delete_stream(replace(controller.context, directory=directory), stream)
+        assert await controller.context.directory.find("s", "t") is None
