@@ -120,14 +120,14 @@ class Transactions:
             await stream.refresh()
             # A seal that began meanwhile may have looked for open transactions before this one had a row.
             check_open(stream)
+            present = await context.registry.find(stream.uid, txn_id)
+            if present is None or present.row.state is TxnState.ABORTING:
+                raise StreamBusyError(f"transaction {txn_id:032x} expired before it was complete")
         except HeadraceError:
             await self.abort_open(stream, txn)
-            raise
-        present = await context.registry.find(stream.uid, txn_id)
-        if present is None or present.row.state is TxnState.ABORTING:
-            # It took longer than the lease: the abort may have looked for segments too early.
+            # Another controller may have aborted it, and looked for its segments too early.
             await context.segments.delete(shadows)
-            raise StreamBusyError(f"transaction {txn_id:032x} expired before it was complete")
+            raise
         return txn
 
     # ---------------------------------------------------------------------------------- decide

@@ -3,11 +3,13 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from headrace.controller.store.contract import Write
 from headrace.controller.workflows.delete_stream import delete_stream
 from headrace.coordination.memory import MemoryCoordinator
 from headrace.rpc.generated import controller_pb2 as pb
-from tests.unit.controller.calls import ask, eventually, info
+from tests.unit.controller.calls import LEASE, ask, eventually, info
 from tests.unit.controller.conftest import World, stream_config
 from tests.unit.controller.mortality import simulated
 
@@ -257,3 +259,26 @@ async def test_a_deletion_ends_though_the_watermarks_are_deleted_meanwhile():
         directory = LosingMarks(controller.context.directory, world.store)
         await delete_stream(replace(controller.context, directory=directory), stream)
         assert await controller.context.directory.find("s", "t") is None
+
+
+@simulated
+@pytest.mark.parametrize("deleted", [False, True], ids=["sealed", "deleted"])
+async def test_nothing_is_left_of_a_transaction_whose_stream_was_sealed_before_it_was_complete(deleted):
+    world = World()
+    gate = Gate(world.segments, "#transaction.")
+    late = world.controller(segments=gate, buckets=1)
+    await late.start()
+    await late.handlers["create_scope"](pb.ScopeInfo(scope="s"))
+    await ask(late, "create_stream", stream_config())
+    world.coordinator = MemoryCoordinator()  # both believe that they own everything
+    other = world.controller(buckets=1)
+    await other.start()
+    request = pb.CreateTxnRequest(streamInfo=info(), lease=LEASE)
+    beginning = asyncio.ensure_future(ask(late, "create_transaction", request))
+    await gate.arrived.wait()
+    assert (await ask(other, "seal_stream", info())).status == pb.UpdateStreamStatus.SUCCESS
+    if deleted:
+        assert (await ask(other, "delete_stream", info())).status == pb.DeleteStreamStatus.SUCCESS
+    await let_go(late, other, gate)
+    await asyncio.gather(beginning, return_exceptions=True)
+    assert not [name for name in world.segments.of_users() if "#transaction" in name]
