@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 Look = Callable[[frozenset[int]], Awaitable[None]]
+
+
+LOOK_AGAIN_S: Final = 900.0
+"""A row whose event was dropped waits for its owner no longer than this."""
+
+
+async def until_due(departure: asyncio.Event) -> None:
+    """Return when another look is due: another controller has gone, or the last look is long ago.
+
+    The time is the same for all buckets, so that they share a look.
+    """
+    delay_s = LOOK_AGAIN_S - asyncio.get_running_loop().time() % LOOK_AGAIN_S
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(delay_s):
+            await departure.wait()
 
 
 class _Claim:

@@ -82,9 +82,10 @@ class Events:
     def notify(self, event: RequestEvent) -> None:
         """Post an event whose subject is in a row, in the background, until it is posted.
 
-        Nothing is posted if this controller owns the bucket: the caller has begun the work here. That, and a
-        post that this process does not live to make, is safe since the row is the promise: the bucket's next
-        owner finds it when it sweeps the rows. So whatever happens here, the caller's decision stands.
+        Nothing is posted if this controller owns the bucket: the caller has begun the work here. That, a post
+        that this process does not live to make, and one that is dropped, is safe since the row is the
+        promise: the bucket's owner finds it when it sweeps the rows next. So whatever happens here, the
+        caller's decision stands.
         """
         if self._buckets.owns_stream(event.scope, event.stream):
             return

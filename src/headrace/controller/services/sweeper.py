@@ -1,7 +1,7 @@
 """Finds what was begun and not finished, on the buckets that were just claimed, and sees that it is finished.
 
-It looks again on all buckets when another controller has gone: that may have written a request, and not have
-lived to post it to the owner.
+It looks again on all buckets when another controller has gone, which may have written a request and not have
+lived to post it to the owner; and now and then in any case, for requests whose events were dropped.
 
 Groups, key-value tables and scopes that are being deleted belong to the bucket of their names, as streams do.
 """
@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from headrace.controller.buckets.shared_look import SharedLook
+from headrace.controller.buckets.shared_look import SharedLook, until_due
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.contract import Row
 from headrace.controller.store.layout import KEY_VALUE_TABLE, READER_GROUP, RETENTION, STREAM, member_name
@@ -51,7 +51,7 @@ Work = Callable[[], Awaitable[object]]
 
 
 class Sweeper:
-    """A ``BucketWork``: one look at all members of all scopes per claim, and per controller that goes."""
+    """A ``BucketWork``: one look at all members of all scopes per claim; again when it is due."""
 
     name = "sweeper"
 
@@ -84,7 +84,7 @@ class Sweeper:
                     group.create_task(self._finish(slots, work))
             self._done.add(bucket)
             try:
-                await departure.wait()  # until then, each controller looks after what it begins
+                await until_due(departure)  # until then, each controller looks after what it begins
             finally:
                 self._done.discard(bucket)
 

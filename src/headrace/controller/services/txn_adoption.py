@@ -1,8 +1,9 @@
 """Takes over the unfinished transactions of buckets that were just claimed.
 
 Open ones get a full lease from now: their rows say how long it is, not when it began. Decided ones are
-carried out. All of this happens again when another controller has gone: it may have begun, extended or
-decided one, and not have lived to post that to the owner.
+carried out. All of this happens again when another controller has gone, which may have begun, extended or
+decided one and not have lived to post that to the owner; and now and then in any case, for those whose events
+were dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from headrace.controller.buckets.shared_look import SharedLook
+from headrace.controller.buckets.shared_look import SharedLook, until_due
 from headrace.controller.context import ControllerContext
 from headrace.controller.transactions.registry import Txn
 from headrace.controller.workflows.transactions import Transactions
@@ -23,7 +24,7 @@ _TRANSIENT: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
 
 
 class TxnAdoption:
-    """A ``BucketWork``: one look at all transactions per claim, and per controller that goes."""
+    """A ``BucketWork``: one look at all transactions per claim; again when it is due."""
 
     name = "transactions"
 
@@ -43,7 +44,7 @@ class TxnAdoption:
             await self._look.run(bucket)
             self._done.add(bucket)
             try:
-                await departure.wait()  # until then, each controller posts what it begins and decides
+                await until_due(departure)  # until then, each controller posts what it begins and decides
             finally:
                 self._done.discard(bucket)
 

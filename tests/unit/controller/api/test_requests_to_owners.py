@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from headrace.controller.buckets.shared_look import LOOK_AGAIN_S
+from headrace.controller.events import queue
 from headrace.controller.events.event import request_segment
 from headrace.errors import ContainerOfflineError
 from headrace.limits import INT64_MIN
@@ -145,6 +147,18 @@ async def test_a_call_is_accepted_although_its_event_cannot_be_posted_yet():
             return await both.segments() == 2
 
         await both.until(scaled)
+
+
+@simulated
+async def test_the_owner_finds_a_request_whose_event_was_dropped(monkeypatch):
+    async with pair(World()) as both:
+        await both.create()
+        monkeypatch.setattr(queue, "NOTIFYING_MAX", 0)
+        assert await both.scale() == pb.ScaleResponse.STARTED
+        await asyncio.sleep(2 * LOOK_AGAIN_S)
+        assert await both.segments() == 2
+        await idle(both.owner)
+        await check_world(both.world, both.owner)
 
 
 @simulated
