@@ -8,7 +8,7 @@ Source: protocol, "Scaling policy and automatic scaling".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.controller.store.rows.epoch_row import SegmentRecord
@@ -33,7 +33,7 @@ GROWN_FACTOR: Final = 2
 SPLIT_AGAIN_MS: Final = 6 * 3_600_000
 """A piece with almost all the load of what it was split from has a hot key, which no split divides. After
 three such splits in succession, it is split again only when its load has doubled, or after six hours: the
-keys may have changed."""
+keys may have changed. If another piece of the same split is hot too, the load has grown for all of them."""
 
 MARKS_MAX: Final = 1000
 """Cold segments, and pieces, of one stream that are remembered; the oldest mark makes way."""
@@ -77,6 +77,7 @@ def decide(
 
 def _split(row: StreamRow, marks: LoadMarksRow, index: int, report: SegmentReport, now_ms: int) -> AutoScale:
     segment, segments = row.epoch.segments[index], row.epoch.segments
+    marks = _without_blame(marks, segment.segment_id)
     pieces = min(max(2, report.pieces), max(2, row.config.scaling.scale_factor))
     pieces = min(pieces, SEGMENTS_MAX - len(segments) + 1)
     in_vain = _splits_in_vain(marks.splits.get(segment.segment_id), report.permille, now_ms)
@@ -99,6 +100,16 @@ def _splits_in_vain(parent: SplitMark | None, permille: int, now_ms: int) -> int
     if now_ms - parent.time_ms > SPLIT_AGAIN_MS:
         return min(parent.in_vain, IN_VAIN_MAX - 1)
     return parent.in_vain + 1
+
+
+def _without_blame(marks: LoadMarksRow, segment_id: int) -> LoadMarksRow:
+    """Return the marks with no splits in vain for the other pieces of the split that made this hot segment."""
+    splits = {
+        key: replace(mark, in_vain=0)
+        for key, mark in marks.splits.items()
+        if mark.in_vain and key != segment_id and epoch_of(key) == epoch_of(segment_id)
+    }
+    return LoadMarksRow(marks.cold, {**marks.splits, **splits}) if splits else marks
 
 
 def _with_splits(row: StreamRow, marks: LoadMarksRow, created: list[int], mark: SplitMark) -> LoadMarksRow:

@@ -152,6 +152,26 @@ def test_a_split_that_divides_the_load_is_followed_by_others():
     assert decide(stream(), LoadMarksRow({}, {1: mark}), 1, hot(permille=4000), NOW).sealed == (1,)
 
 
+@pytest.mark.parametrize("minutes", [2, 60])
+def test_a_load_that_grows_evenly_is_split_as_often_as_it_doubles(minutes):
+    """Each time, a piece is hot with the load of what it was split from; so are its siblings."""
+    row, marks, now = stream(1), NONE, NOW
+    for load in (1100, 2200, 4400, 8800):
+        for _ in range(2):  # a segment that stays hot is reported again
+            for segment in row.epoch.segments:
+                permille = int(load * (segment.key_range.high - segment.key_range.low))
+                if permille <= 1000:
+                    continue
+                found = decide(row, marks, segment.segment_id, hot(2, permille, now), now)
+                marks = found.marks
+                if found.sealed:
+                    plan = plan_scale(row, found.sealed, found.ranges, now)
+                    row = replace(row, epoch=scaled_epoch(row.epoch, plan))
+            now += 30_000
+        now += minutes * 60_000
+    assert len(row.epoch.segments) == 16, "each has 550 thousandths of its target"
+
+
 def test_marks_are_bounded_and_those_of_replaced_segments_go():
     many = LoadMarksRow(
         {key: ColdMark(NOW + 1 + key) for key in range(2000)},
