@@ -111,7 +111,7 @@ class LoadSampler:
             target_rate = values.get(attr.SCALE_POLICY_RATE, 0)
             if known is None or (known.kind, known.target_rate) != (kind, target_rate):
                 if target_rate > 0 and find_stream_segment(state.name) is not None:
-                    metered[state.segment_id] = self._meter(state, kind, target_rate, now)
+                    metered[state.segment_id] = self._meter(state, kind, target_rate, now, now_ms)
                 continue
             known.state = state
             known.in_flight += merged.get(state.segment_id, ())
@@ -136,10 +136,13 @@ class LoadSampler:
                 inactive -= 1
         return inactive
 
-    def _meter(self, state: SegmentState, kind: int, target_rate: int, now: float) -> _Metered:
+    def _meter(self, state: SegmentState, kind: int, target_rate: int, now: float, now_ms: int) -> _Metered:
         target = float(target_rate * (KIB if kind == ScalingKind.KILOBYTES_PER_SECOND else 1))
-        meter = TrafficMeter(self._config, target, now)
-        events = state.attributes.durable.get(attr.EVENT_COUNT, 0)
+        values = state.attributes.durable
+        # Before a restart, an eviction or a change of the policy it may have had a meter already.
+        age_ms = now_ms - values.get(attr.CREATION_TIME, 0)
+        meter = TrafficMeter(self._config, target, now, may_be_marked=age_ms >= 1000 * self._config.cold_s)
+        events = values.get(attr.EVENT_COUNT, 0)
         return _Metered(state, kind, target_rate, meter, state.durable_length, events)
 
     def _judge(self, known: _Metered, now: float, now_ms: int) -> Load | None:

@@ -59,8 +59,17 @@ class TrafficMeter:
         "_windows",
     )
 
-    def __init__(self, config: ScalingConfig, target: float, now: float) -> None:
-        """``target``: the rate that the segment should have at most, per second."""
+    def __init__(
+        self, config: ScalingConfig, target: float, now: float, *, may_be_marked: bool = False
+    ) -> None:
+        """Begin to meter.
+
+        Args:
+            config: windows and factors.
+            target: the rate that the segment should have at most, per second.
+            now: the time.
+            may_be_marked: whether a former meter may have reported the segment cold or silent.
+        """
         self._config = config
         self._target = target
         self._windows = (config.fast_s, config.medium_s, config.slow_s)
@@ -69,7 +78,7 @@ class TrafficMeter:
         self._seen = 0.0
         self._peak = 0.0
         """The highest slow rate since the segment was warm, or reported cold."""
-        self._marked: Load | None = None
+        self._marked: Load | None = Load.COLD if may_be_marked else None
         """COLD or SILENT, if that was reported last."""
         self._hot_since = self._hot_at = -math.inf
         """When it became hot, and was last."""

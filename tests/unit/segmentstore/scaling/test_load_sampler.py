@@ -140,6 +140,25 @@ async def test_an_evicted_segment_that_comes_back_goes_on(world):
     assert (world.sampler.statistics().metered, world.sampler.statistics().inactive) == (1, 0)
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["evicted", "restarted"])
+async def test_a_segment_that_a_former_meter_called_silent_is_reported_warm(world, restarts):
+    await world.bench.container.create(SEGMENT, KIB_PER_S | {attr.CREATION_TIME: LoopClock().now_ms()})
+    await world.pass_time(6)
+    if not restarts:
+        await world.bench.evict(SEGMENT)
+    await world.pass_time(700)
+    if restarts:
+        world.sampler = LoadSampler(world, world.reports, LoopClock(), CONFIG)
+    await world.pass_time(300, world.appends(2000))
+    assert world.reports.loads() == [Load.SILENT, Load.WARM]
+
+
+async def test_a_new_segment_is_not_reported_warm(world):
+    await world.bench.container.create(SEGMENT, KIB_PER_S | {attr.CREATION_TIME: LoopClock().now_ms()})
+    await world.pass_time(300, world.appends(2000))
+    assert world.reports.loads() == []
+
+
 @pytest.mark.parametrize("policy", [KIB_PER_S, EVENTS_PER_S], ids=["bytes", "events"])
 @pytest.mark.parametrize(("rate", "loads"), [(0.8, set()), (3.0, {Load.HOT})])
 async def test_a_transaction_counts_over_its_lifetime(world, policy, rate, loads):
