@@ -8,7 +8,8 @@ from typing import Final
 from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, KIB, MIB
 
-_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+_QUANTITY: Final = re.compile(r"([0-9]{1,1000}(?:\.[0-9]{1,1000})?)\s*([A-Za-z]*)")
+"""Python makes no number of more than some thousand digits."""
 
 _SIZES: Final = {
     "": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": 1024 * GIB,

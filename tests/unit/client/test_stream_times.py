@@ -1,6 +1,6 @@
 """What is asked for by a datetime or a number."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
@@ -25,4 +25,10 @@ def test_a_time_is_milliseconds_since_1970(time, time_ms):
 @pytest.mark.parametrize("time", [-1, 1 << 63, datetime(1969, 1, 1, tzinfo=UTC), datetime.min])  # noqa: DTZ901
 def test_a_time_that_nothing_happened_at_is_refused(time):
     with pytest.raises(InvalidArgumentError):
+        asked_ms(time)
+
+
+@pytest.mark.parametrize("time", ["2026-11-25", 1.5, None, date(2026, 11, 25)])
+def test_what_is_of_another_type_is_refused(time):
+    with pytest.raises(InvalidArgumentError, match=type(time).__name__):
         asked_ms(time)

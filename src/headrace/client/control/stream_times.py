@@ -60,6 +60,8 @@ def asked_ms(time: datetime | int) -> int:
     Raises:
         InvalidArgumentError: it is before 1970, or no time that a computer knows.
     """
+    if not isinstance(time, datetime | int):
+        raise InvalidArgumentError(f"a time is a datetime or a whole number of ms, not {type(time).__name__}")
     try:
         number = time if isinstance(time, int) else milliseconds_of(time)
     except (OverflowError, OSError, ValueError) as error:

@@ -77,8 +77,8 @@ class EventWriter(RoutedWriter):
             PreconditionError: the writer, or an earlier one with its id, has noted a later time.
             HeadraceError: as :meth:`flush`, or why it is not noted.
         """
-        if not INT64_MIN < time <= INT64_MAX:
-            raise InvalidArgumentError(f"{time} is no time: it has more than 64 bits")
+        if not isinstance(time, int) or not INT64_MIN < time <= INT64_MAX:
+            raise InvalidArgumentError(f"{time!r} is no time: it is a signed number of 64 bits")
         await self.flush()
         position = await self._durable_position()
         self._has_noted = True
