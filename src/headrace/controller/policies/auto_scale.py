@@ -103,7 +103,7 @@ def _splits_in_vain(parent: SplitMark | None, permille: int, now_ms: int) -> int
 
 
 def _without_blame(marks: LoadMarksRow, segment_id: int) -> LoadMarksRow:
-    """Return the marks with no splits in vain for the other pieces of the split that made this hot segment."""
+    """The segment is hot: return the marks with no splits in vain for the other pieces of its split."""
     splits = {
         key: replace(mark, in_vain=0)
         for key, mark in marks.splits.items()

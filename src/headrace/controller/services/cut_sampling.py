@@ -3,7 +3,7 @@
 Every period the segment stores are asked which segments have changed: nothing is asked about idle ones. Of a
 stream with a changed segment a complete cut is made, of the segments of one version of its row, and added to
 its series. All lengths were read before the time of the sample is: what is acknowledged after that time lies
-at or behind the cut.
+at or behind the cut, also if the clock is set back meanwhile.
 
 A sample that fails is taken again with the next period. Series are written under the version of their row,
 so two controllers that both believe to own a bucket disturb each other, and spoil nothing.
@@ -36,6 +36,14 @@ _WAITING_MAX: Final = 100_000
 StreamName = tuple[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _RoundStart:
+    """When a round began, by the clock and by the loop."""
+
+    clock_ms: int
+    loop_s: float
+
+
 @dataclass(slots=True)
 class CutSamplingStatistics:
     """Gauges of now and counts since creation."""
@@ -56,6 +64,8 @@ class CutSampling:
         self._levels = levels_of(self._config.period_ms)
         self._marker = 0
         self._owned: set[int] = set()
+        self._round: _RoundStart | None = None
+        self._former_round: _RoundStart | None = None
         self._waiting: dict[StreamName, dict[int, int]] = {}
         """Streams to sample, with the lengths of their changed segments."""
         self._series: OrderedDict[bytes, tuple[SeriesRow, int]] = OrderedDict()
@@ -75,6 +85,8 @@ class CutSampling:
     async def sample_once(self) -> None:
         """Take one sample of each stream that changed since the last call, as far as the bound allows."""
         self._rounds += 1
+        start = _RoundStart(self._context.clock.now_ms(), asyncio.get_running_loop().time())
+        self._former_round, self._round = self._round, start
         await self._look()
         chosen = list(self._waiting)[: self._config.samples_per_round_max]
         for start in range(0, len(chosen), _SAMPLED_AT_ONCE):
@@ -132,7 +144,7 @@ class CutSampling:
         if full_size_bytes(offsets) > CUT_BYTES_MAX:
             self._too_large += 1
             return
-        sample = CutSample(self._context.clock.now_ms(), offsets)  # after the lengths were read
+        sample = CutSample(self._now_ms(), offsets)  # after the lengths were read
         addition = add_sample(series, sample, self._levels)
         if addition is None:
             return
@@ -140,6 +152,16 @@ class CutSampling:
         version = await write_series(self._context.store, stream, addition, version)
         self._samples += 1
         self._keep(stream.uid, addition.row, version)
+
+    def _now_ms(self) -> int:
+        """Return a time not before any at which something may have been acknowledged that was just read: of a
+        clock that was set back since the former round, the time it would show otherwise.
+        """
+        now_ms = self._context.clock.now_ms()
+        if self._former_round is None:
+            return now_ms
+        elapsed_s = asyncio.get_running_loop().time() - self._former_round.loop_s
+        return max(now_ms, self._former_round.clock_ms + int(1000 * elapsed_s))
 
     async def _find(self, name: StreamName, lengths: dict[int, int]) -> Stream | None:
         """Return the stream; as it is known if its segments are the changed ones, else as it is now."""

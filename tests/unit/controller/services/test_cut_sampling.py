@@ -1,5 +1,7 @@
 """Where streams were at a time: sampled by the owner of their bucket, answered by any controller."""
 
+import asyncio
+
 import grpc
 import pytest
 
@@ -123,6 +125,22 @@ async def test_idle_and_internal_streams_and_shadows_are_left_alone(service):
     now = await later(service)
     assert await cut_at(service, now) == ({0: 5}, now, False)
     assert transaction_segment_name(segment_name("s", "t", 0), 7) not in service.world.segments.segments
+
+
+async def test_a_clock_that_is_set_back_makes_no_sample_older_than_what_it_holds(service):
+    await service.create_stream()
+    write(service, 10)
+    await later(service)
+    await asyncio.sleep(0.05)
+    service.world.clock.now += 50
+    acknowledged_ms = service.world.clock.now
+    write(service, 5)
+    service.world.clock.now -= 3_600_000
+    await service.controller.cut_sampling.sample_once()
+    cut, _, _ = await cut_at(service, acknowledged_ms - 1)
+    assert cut[0] <= 10, "what was acknowledged later lies behind it"
+    cut, _, _ = await cut_at(service, acknowledged_ms + 3_600_000)
+    assert cut == {0: 15}
 
 
 async def test_another_controller_goes_on_with_the_series(world):
