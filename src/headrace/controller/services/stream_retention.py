@@ -95,12 +95,12 @@ class StreamRetention:
             await self._context.bucket_index.remove(member)
             return
         policy, now_ms = stream.row.config.retention, self._context.clock.now_ms()
-        if policy.kind is RetentionKind.NONE or now_ms - member.since_ms < self._period_ms:
-            return
+        if policy.kind is RetentionKind.NONE or 0 <= now_ms - member.since_ms < self._period_ms:
+            return  # it is too early, unless the clock went back since
         if stream.row.state in {StreamState.CREATING, StreamState.SEALING, StreamState.SEALED}:
             return
         self.statistics.streams += 1
-        present = await self._with_tail_cut(stream, policy, now_ms)
+        present = await self._with_tail_cut(stream, policy)
         if not present.members:
             return
         cut = await self._choose(stream, policy, present, now_ms)
@@ -110,15 +110,18 @@ class StreamRetention:
 
     # ---------------------------------------------------------------------------------- the set
 
-    async def _with_tail_cut(self, stream: Stream, policy: RetentionPolicy, now_ms: int) -> RetentionSet:
-        """Return the set, with a tail cut of now if it is time for one."""
+    async def _with_tail_cut(self, stream: Stream, policy: RetentionPolicy) -> RetentionSet:
+        """Return the set, with a tail cut of now if it is time for one, or if the clock went back."""
         uid = stream.uid
         for attempt in range(_ATTEMPTS_MAX):
             present = await self._context.retention_sets.read(uid)
             members = list(present.members)
-            if members and now_ms - members[-1].time_ms < self._period_ms * _YOUNG:
+            last_ms = members[-1].time_ms if members else 0
+            if members and 0 <= self._context.clock.now_ms() - last_ms < self._period_ms * _YOUNG:
                 return present
             tail = await self._read_tail(stream)
+            # After the lengths: nothing in front of the cut is younger.
+            time_ms = max(self._context.clock.now_ms(), last_ms + 1)
             if tail is None:
                 return present
             latest = await self._context.retention_sets.find_cut(uid, members[-1]) if members else None
@@ -132,7 +135,7 @@ class StreamRetention:
                 return present  # nothing was written: its time would say more than is known
             base = latest if latest is not None else dict(stream.row.truncation or ())
             size_bytes = await self._bytes_between(stream, base, tail)
-            added = SetMember(now_ms, size_bytes + (members[-1].size_bytes if members else 0))
+            added = SetMember(time_ms, size_bytes + (members[-1].size_bytes if members else 0))
             members.append(added)
             remaining = [members[index] for index in thinned(members, policy.kind, MEMBERS_MAX)]
             try:

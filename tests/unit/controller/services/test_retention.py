@@ -185,6 +185,43 @@ async def test_sizes_are_counted_over_scales_and_transactions_epochs(world):
         assert [each.size_bytes for each in await members(controller)] == [127, 130]
 
 
+async def test_what_is_written_while_a_cut_is_taken_is_retained_as_long_as_the_rest(world, monkeypatch):
+    async with world.running() as controller:
+        await make_stream(controller, by_periods(2))
+        ask_stores = world.segments.segment_infos
+
+        async def slow_infos(segments):
+            world.clock.now += PERIOD_MS // 2  # calls are repeated, and data written meanwhile
+            await write(world, controller, 100)
+            return await ask_stores(segments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(world.segments, "segment_infos", slow_infos)
+            await period(world, controller)
+        written_ms = world.clock.now
+        world.clock.now = written_ms + PERIOD_MS - 1
+        await period(world, controller)
+        assert await head(controller) is None, "the data are younger than two periods"
+        world.clock.now = written_ms + PERIOD_MS
+        await period(world, controller)
+        assert await head(controller) == {0: 100}
+
+
+async def test_cuts_are_taken_though_the_clock_was_ahead_once(world):
+    async with world.running() as controller:
+        world.clock.now += 1000 * PERIOD_MS
+        await make_stream(controller, by_size(150))
+        await write(world, controller, 100)
+        await period(world, controller)
+        world.clock.now -= 1000 * PERIOD_MS
+        for _ in range(2):
+            await write(world, controller, 100)
+            await period(world, controller)
+        assert await head(controller) == {0: 100}
+        times = [each.time_ms for each in await members(controller)]
+        assert times == sorted(set(times))
+
+
 async def test_an_idle_stream_gets_no_further_cuts(world):
     async with world.running() as controller:
         await make_stream(controller, by_size(1000))
