@@ -239,12 +239,16 @@ def _retention_from_document(document: Document | None, *, with_maximum: bool) -
     match name:
         case "LIMITED_SIZE_MB":
             kind, minimum, maximum = RetentionKind.SIZE, value * MEGABYTE, maximum * MEGABYTE
+            is_given = document.get("value") is not None
         case "LIMITED_DAYS":
             kind = RetentionKind.TIME
             minimum = value * DAY_MS or _period_ms(document, "timeBasedRetention")
             maximum = maximum * DAY_MS or _period_ms(document, "maxTimeBasedRetention")
+            is_given = value or document.get("timeBasedRetention") is not None
         case _:
             raise InvalidFieldError("type", f"type = {name!r} is none of LIMITED_DAYS, LIMITED_SIZE_MB")
+    if not is_given:  # taken for 0, all data would be dropped
+        raise InvalidFieldError("value", f"how much {name} retains is missing")
     if not with_maximum or maximum <= 0 or maximum < minimum:
         maximum = INT64_MAX
     maximum = min(maximum, INT64_MAX)
