@@ -5,22 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.controller.settings.cut_series import CutSeriesConfig
+from headrace.controller.settings.retention import RetentionConfig
 from headrace.controller.settings.watermarks import WatermarkConfig
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.settings import internal, tunable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionConfig:
-    """How often retention policies are enforced."""
-
-    period_s: float = tunable(
-        60.0,
-        low=0.05,
-        high=86_400.0,
-        simulate=(0.5, 5.0),
-        help="A stream with a policy is looked at this often; what it retains is exact up to this time.",
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.controller.config import ControllerConfig, RetentionConfig
+from headrace.controller.config import ControllerConfig
+from headrace.controller.settings.retention import RetentionConfig
 from headrace.limits import INT64_MAX
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.testing.simulation import Simulation
