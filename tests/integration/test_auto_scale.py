@@ -13,8 +13,6 @@ pytestmark = pytest.mark.cluster
 
 FAST = {
     "SAMPLE_S": "0.1",
-    "FAST_S": "0.3",
-    "MEDIUM_S": "0.5",
     "SLOW_S": "0.8",
     "HOT_S": "0.3",
     "COLD_S": "1.5",

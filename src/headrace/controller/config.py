@@ -26,31 +26,25 @@ class ControllerConfig:
         simulate=(1, 4),
         help="Parts into which streams are divided, each with one owner. Fixed once data exist.",
     )
-    page_rows_max: int = tunable(
-        1000, low=1, high=10_000, simulate=(1, 3), help="Entries of one page of a listing."
-    )
+    page_rows_max: int = internal(1000, simulate=(1, 3), help="Entries of one page of a listing.")
     streams_cached_max: int = tunable(
         20_000, low=16, high=1_000_000, simulate=(16,), help="Streams whose rows are cached."
     )
-    workflow_timeout_s: float = tunable(
-        120.0, low=0.1, high=3600.0, help="A call waits this long for a workflow; the workflow goes on."
+    workflow_timeout_s: float = internal(
+        120.0, help="A call waits this long for a workflow; the workflow goes on."
     )
-    lease_ms_min: int = tunable(10_000, low=1, high=600_000, help="Shortest lease of a transaction.")
+    lease_ms_min: int = internal(10_000, help="Shortest lease of a transaction.")
     lease_ms_max: int = tunable(
         600_000, low=1_000, high=86_400_000, help="Longest lease of a transaction; raise it for slow batches."
     )
-    lease_grace_ms_min: int = tunable(
+    lease_grace_ms_min: int = internal(
         30_000,
-        low=0,
-        high=600_000,
         help="An expired transaction is aborted after one more lease or this, whichever is longer.",
     )
     txn_lifetime_ms_max: int = tunable(
         86_400_000, low=1_000, high=30 * 86_400_000, help="Leases extend no transaction beyond this age."
     )
-    commit_batch_max: int = tunable(
-        100, low=1, high=1000, simulate=(1, 2), help="Transactions merged by one step."
-    )
+    commit_batch_max: int = internal(100, simulate=(1, 2), help="Transactions merged by one step.")
     prepared_ms_max: int = tunable(
         86_400_000, low=1_000, high=30 * 86_400_000, help="An undecided batch is aborted after this."
     )

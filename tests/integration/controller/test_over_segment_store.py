@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from headrace.controller.config import ControllerConfig
-from headrace.controller.settings.retention import RetentionConfig
 from headrace.controller.server import Controller
+from headrace.controller.settings.retention import RetentionConfig
 from headrace.controller.store.tables import TableStore
 from headrace.errors import NoSuchSegmentError, SegmentSealedError
 from headrace.limits import INT64_MIN

@@ -18,24 +18,12 @@ class ScalingConfig:
         high=60.0,
         help="Counters of segments are read this often. Shorter: a faster reaction, more work on the loop.",
     )
-    fast_s: float = tunable(
-        10.0,
-        low=0.1,
-        high=3600.0,
-        help="A segment is hot if its rate over this window is above 5 times its target. Shorter: a large "
-        "step is answered sooner, and a burst is taken for one.",
-    )
-    medium_s: float = tunable(
-        25.0,
-        low=0.1,
-        high=3600.0,
-        help="Likewise above twice its target.",
-    )
     slow_s: float = tunable(
         50.0,
         low=0.1,
         high=3600.0,
-        help="Likewise above its target. Longer: less is split for a load that comes and goes.",
+        help="A segment is hot if its rate over this window is above its target, over half of it above twice "
+        "that, over a fifth above 5 times that. Longer: less is split for a load that comes and goes.",
     )
     hot_s: float = tunable(
         15.0,
@@ -58,7 +46,7 @@ class ScalingConfig:
         help="A new segment is not reported hot for this long, a hot one not again. Longer: fewer steps "
         "that are wrong, more time until a large one is complete.",
     )
-    fast_factor: float = internal(5.0, help="Multiple of the target that makes a segment hot at once.")
+    fast_factor: float = internal(5.0, help="Multiple of the target that is hot over the fast window.")
     medium_factor: float = internal(2.0, help="Likewise over the medium window.")
     cold_factor: float = internal(0.5, help="Fraction of the target below which a segment is cold.")
     queue_max: int = internal(1000, help="Reports that wait for the controller.")
@@ -66,10 +54,20 @@ class ScalingConfig:
     timeout_s: float = internal(30.0, help="How long the controller may take for one report.")
     retry_s: float = internal(0.5, help="Pause after a report that was not taken.")
 
+    @property
+    def fast_s(self) -> float:
+        """The window over which a large step is seen soon."""
+        return self.slow_s / 5
+
+    @property
+    def medium_s(self) -> float:
+        """The window between."""
+        return self.slow_s / 2
+
     def check(self) -> None:
         """Raises InvalidArgumentError unless the windows grow, and hold a sample."""
-        windows = [self.sample_s, self.fast_s, self.medium_s, self.slow_s, self.cold_s]
-        if windows != sorted(windows):
+        if not self.sample_s <= self.fast_s or self.slow_s > self.cold_s:
             raise InvalidArgumentError(
-                "sample_s, fast_s, medium_s, slow_s and cold_s must not shrink in this order"
+                "slow_s is five times sample_s at least, and at most cold_s: they are "
+                f"{self.slow_s}, {self.sample_s} and {self.cold_s}"
             )

@@ -12,9 +12,7 @@ from headrace.segmentstore.scaling.config import ScalingConfig
 from headrace.segmentstore.scaling.load_sampler import LoadSampler
 from tests.unit.segmentstore.container.container_bench import Bench, append
 
-CONFIG = ScalingConfig(
-    sample_s=0.3, fast_s=1.0, medium_s=2.5, slow_s=5.0, hot_s=1.5, cold_s=60.0, cool_down_s=3.0
-)
+CONFIG = ScalingConfig(sample_s=0.3, slow_s=5.0, hot_s=1.5, cold_s=60.0, cool_down_s=3.0)
 """Ten times as fast as the defaults: a *decisecond* below is what a second is to them."""
 SEGMENT = segment_name("s", "t", 0)
 KIB_PER_S = {attr.SCALE_POLICY_TYPE: 1, attr.SCALE_POLICY_RATE: 10}
