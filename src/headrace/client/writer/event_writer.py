@@ -77,7 +77,8 @@ class EventWriter(RoutedWriter):
             PreconditionError: the writer, or an earlier one with its id, has noted a later time.
             HeadraceError: as :meth:`flush`, or why it is not noted.
         """
-        if not isinstance(time, int) or not INT64_MIN < time <= INT64_MAX:
+        given: object = time
+        if not isinstance(given, int) or not INT64_MIN < given <= INT64_MAX:
             raise InvalidArgumentError(f"{time!r} is no time: it is a signed number of 64 bits")
         await self.flush()
         position = await self._durable_position()

@@ -244,7 +244,7 @@ def _retention_from_document(document: Document | None, *, with_maximum: bool) -
             kind = RetentionKind.TIME
             minimum = value * DAY_MS or _period_ms(document, "timeBasedRetention")
             maximum = maximum * DAY_MS or _period_ms(document, "maxTimeBasedRetention")
-            is_given = value or document.get("timeBasedRetention") is not None
+            is_given = value > 0 or document.get("timeBasedRetention") is not None
         case _:
             raise InvalidFieldError("type", f"type = {name!r} is none of LIMITED_DAYS, LIMITED_SIZE_MB")
     if not is_given:  # taken for 0, all data would be dropped

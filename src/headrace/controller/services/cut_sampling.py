@@ -85,8 +85,8 @@ class CutSampling:
     async def sample_once(self) -> None:
         """Take one sample of each stream that changed since the last call, as far as the bound allows."""
         self._rounds += 1
-        start = _RoundStart(self._context.clock.now_ms(), asyncio.get_running_loop().time())
-        self._former_round, self._round = self._round, start
+        now = _RoundStart(self._context.clock.now_ms(), asyncio.get_running_loop().time())
+        self._former_round, self._round = self._round, now
         await self._look()
         chosen = list(self._waiting)[: self._config.samples_per_round_max]
         for start in range(0, len(chosen), _SAMPLED_AT_ONCE):
