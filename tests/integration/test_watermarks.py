@@ -52,14 +52,16 @@ async def write(writer, time, count=20):
 async def test_events_are_read_in_windows_of_the_times_that_writers_noted(client, stream):
     await client.create_stream("test", stream, PATIENT)
     async with client.event_writer("test", stream) as one, client.event_writer("test", stream) as other:
-        for time in (10, 20, 30):
-            await asyncio.gather(write(one, time), write(other, time + 5))
+        await asyncio.gather(one.note_time(0), other.note_time(0))  # from now on each waits for the other
+        for time in (0, 10, 20, 30):
+            if time:
+                await asyncio.gather(write(one, time), write(other, time + 5))
             await marks_up_to(client, stream, time)
     found = await marks_up_to(client, stream, 30)
-    assert [(each.lower, each.upper) for each in found][:3] == [(10, 15), (20, 25), (30, 35)]
-    assert found[2].offsets() == (await client.tail_cut("test", stream)).offsets
+    assert [(each.lower, each.upper) for each in found] == [(0, 0), (10, 15), (20, 25), (30, 35)]
+    assert found[-1].offsets() == (await client.tail_cut("test", stream)).offsets
     windows = client.time_windows("test", stream)
-    assert await windows.advance(await client.head_cut("test", stream)) == TimeWindow(None, 15)
+    assert await windows.advance(await client.head_cut("test", stream)) == TimeWindow(0, 15)
     async with client.event_reader("test", stream, end="tail") as reader:
         async for event in reader:
             window = await windows.advance(reader.position())
