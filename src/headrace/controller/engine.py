@@ -207,6 +207,8 @@ class WorkflowEngine:
         """Another controller may have been at work; and what is known of the stream may be why it failed."""
         try:
             await stream.refresh()
+        except NoSuchStreamError:
+            stream.gone = True  # deleted, here or by another controller
         except HeadraceError as error:
             _log.warning("stream could not be read again", stream=stream.full_name, error=str(error))
 

@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from headrace.rpc.generated import controller_pb2 as pb
-from tests.unit.controller.calls import info
+from tests.unit.controller.calls import idle_controller, info
 from tests.unit.controller.conftest import stream_config
 
 Create, Update, Delete = pb.CreateStreamStatus, pb.UpdateStreamStatus, pb.DeleteStreamStatus
@@ -193,3 +193,11 @@ async def list_streams_with_token(service, token):
             scope=pb.ScopeInfo(scope="s"), continuationToken=pb.ContinuationToken(token=token)
         )
     )
+
+
+async def test_a_deletion_leaves_nothing_to_warn_of(service, caplog):
+    await service.create_stream()
+    await service.stub.sealStream(info())
+    assert (await service.stub.deleteStream(info())).status == Delete.SUCCESS
+    await idle_controller(service.controller)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
