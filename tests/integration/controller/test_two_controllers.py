@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from collections import defaultdict
 
 import pytest
 
@@ -15,72 +14,20 @@ from headrace.client import (
     StreamCut,
     TransactionStatus,
 )
-from headrace.controller.config import ControllerConfig, RetentionConfig
-from headrace.controller.settings.cut_series import CutSeriesConfig
-from headrace.controller.settings.watermarks import WatermarkConfig
 from headrace.errors import NoSuchStreamError, StreamSealedError
 from headrace.model.key_space import FULL_RANGE, split_evenly
 from headrace.model.names import segment_name
 from headrace.model.segment_report import Load, SegmentReport
 from headrace.rpc.generated import controller_pb2 as pb
-from tests.integration.sharing_controllers import sharing
+from tests.integration.controller.keyed_events import KeyedEvents, read
+from tests.integration.controller.sharing_controllers import QUICK, sharing
 from tests.unit.controller.calls import eventually
 
 pytestmark = pytest.mark.slow
 
-QUICK = ControllerConfig(
-    lease_ms_min=1,
-    lease_grace_ms_min=0,
-    retention=RetentionConfig(period_s=0.1),
-    cut_series=CutSeriesConfig(period_s=0.1),
-    watermarks=WatermarkConfig(period_s=0.1),
-)
 SESSION_S = 1.0
 HALVES = [KeyRange(0.0, 0.5), KeyRange(0.5, 1.0)]
 WATERMARKS = pb.ControllerToBucketMappingRequest.WatermarkingService
-
-
-class KeyedEvents:
-    """Events whose order per key is checked: written until told to stop."""
-
-    def __init__(self, client, stream, keys=6):
-        self._client = client
-        self.stream = stream
-        self._keys = [f"key-{number}" for number in range(keys)]
-        self._stopping = asyncio.Event()
-        self.written = 0
-
-    async def write(self):
-        async with self._client.event_writer("s", self.stream) as writer:
-            while not self._stopping.is_set():
-                for key in self._keys:
-                    writer.write(f"{key} {self.written}".encode(), key)
-                await writer.flush()
-                self.written += 1
-
-    async def grow(self, rounds=20):
-        """Wait until so many more rounds are acknowledged."""
-        goal = self.written + rounds
-
-        async def has_grown():
-            return self.written >= goal
-
-        await eventually(has_grown, 30)
-
-    def stop(self):
-        self._stopping.set()
-
-    async def check(self, client):
-        found = defaultdict(list)
-        for event in await read(client, self.stream):
-            key, number = event.decode().split()
-            found[key].append(int(number))
-        assert found == {key: list(range(self.written)) for key in self._keys}
-
-
-async def read(client, stream):
-    async with client.event_reader("s", stream, end="tail") as reader:
-        return [event.data async for event in reader]
 
 
 async def write(client, stream, *events):

@@ -13,7 +13,10 @@ from dataclasses import replace
 import grpc
 
 from headrace.client import ClientConfig, connect
+from headrace.controller.config import ControllerConfig, RetentionConfig
 from headrace.controller.server import Controller, GrpcServer
+from headrace.controller.settings.cut_series import CutSeriesConfig
+from headrace.controller.settings.watermarks import WatermarkConfig
 from headrace.controller.store.tables import TableStore
 from headrace.model.buckets import bucket_of
 from headrace.model.endpoint import Endpoint
@@ -27,6 +30,14 @@ from tests.unit.controller.calls import eventually
 
 HOST = "127.0.0.1"
 PATIENT = ClientConfig(control_attempts=100)
+QUICK = ControllerConfig(
+    lease_ms_min=1,
+    lease_grace_ms_min=0,
+    retention=RetentionConfig(period_s=0.1),
+    cut_series=CutSeriesConfig(period_s=0.1),
+    watermarks=WatermarkConfig(period_s=0.1),
+)
+"""What runs now and then runs often, and leases are as short as a caller wants."""
 
 
 class Reach:
@@ -70,7 +81,7 @@ class Reach:
 class SharingController:
     """One controller, with what is its own."""
 
-    def __init__(self, cluster, number):
+    def __init__(self, cluster, number, port):
         self._coordinator = cluster.coordinator
         self._sessions = []
         runtime = cluster.runtime
@@ -81,6 +92,7 @@ class SharingController:
         )
         self.name = f"controller {number}"
         self.endpoint = None
+        self._port = port
         self._grpc = None
         self._over = False
 
@@ -94,7 +106,7 @@ class SharingController:
 
     async def start(self):
         await self.controller.start()
-        self._grpc = GrpcServer(self.controller, asyncio.get_running_loop(), HOST, 0)
+        self._grpc = GrpcServer(self.controller, asyncio.get_running_loop(), HOST, self._port)
         self.endpoint = Endpoint(HOST, self._grpc.bind())
         self.controller.publish(self.endpoint)
         self._grpc.start()
@@ -132,9 +144,9 @@ class Cluster:
         self.members = []
         self._clients = AsyncExitStack()
 
-    async def add(self):
-        """Start one more controller and return it."""
-        member = SharingController(self, len(self.members) + 1)
+    async def add(self, port=0):
+        """Start one more controller and return it; ``port`` may be that of one that has ended."""
+        member = SharingController(self, len(self.members) + 1, port)
         await member.start()
         self.members.append(member)
         return member
