@@ -63,6 +63,8 @@ class GrpcServer:
         self._authorizer = authorizer
         self._listens_at = Endpoint(host, port)
         self._is_bound = False
+        self.is_over = False
+        """Whether it was stopped: no call is served any more."""
         self._calls: set[futures.Future[Any]] = set()
         self._threads = futures.ThreadPoolExecutor(THREADS_MAX, "grpc")
         self._server: Any = grpc.server(
@@ -105,6 +107,7 @@ class GrpcServer:
         there: they could not end.
         """
         self._server.stop(grace_s).wait()
+        self.is_over = True
         for call in list(self._calls):
             call.cancel()
         self._threads.shutdown()
@@ -127,6 +130,8 @@ class GrpcServer:
                     authorize(self._authorizer, call, request, context.invocation_metadata())
                 future = asyncio.run_coroutine_threadsafe(handler(request), loop)
                 self._calls.add(future)
+                if self.is_over:
+                    future.cancel()  # its thread was late: nobody else cancels it
                 try:
                     return future.result(CALL_TIMEOUT_S)
                 finally:

@@ -85,6 +85,36 @@ async def test_stopping_leaves_calls_that_never_end_and_no_thread(server):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("grpc_")]
 
 
+class LateAuthorizer:
+    """Holds the thread of a call before its handler is begun."""
+
+    def __init__(self):
+        self.arrived = threading.Event()
+        self.go_on = threading.Event()
+
+    def check(self, *_):
+        self.arrived.set()
+        self.go_on.wait()
+
+
+async def test_a_call_whose_thread_is_late_does_not_hold_up_a_stop():
+    services = [controller_pb2.DESCRIPTOR.services_by_name["ControllerService"]]
+    late, loop = LateAuthorizer(), asyncio.get_running_loop()
+    running = GrpcServer(handlers_of(Calls()), services, loop, "127.0.0.1", 0, late)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{running.start()}") as channel:
+        stub = controller_pb2_grpc.ControllerServiceStub(channel)
+        call = asyncio.ensure_future(stub.checkScopeExists(pb.ScopeInfo(scope="forever")))
+        await asyncio.to_thread(late.arrived.wait)
+        stopping = asyncio.ensure_future(asyncio.to_thread(running.stop, 0.0))
+        async with asyncio.timeout(30):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await call
+            while not running.is_over:  # noqa: ASYNC110 - it is another thread that says so
+                await asyncio.sleep(0.001)
+            late.go_on.set()
+            await stopping
+
+
 async def test_a_taken_port_is_an_error(server):
     running, _, _ = server
     port = running._server.add_insecure_port("127.0.0.1:0")
