@@ -126,10 +126,10 @@ class SharingController:
     async def stop(self):
         """Stop cleanly. Idempotent."""
         if self._grpc is not None:
-            server, self._grpc = self._grpc, None
-            await asyncio.to_thread(server.stop, 0.0 if self._over else 0.5)
+            await asyncio.to_thread(self._grpc.stop, 0.0 if self._over else 0.5)
             await self.controller.stop()
             await self._tables.close()
+            self._grpc = None
 
 
 class Cluster:

@@ -70,7 +70,7 @@ class Work:
         while not self.stopping:
             name = f"passing-{count}"
             count += 1
-            assert await client.create_stream("s", name)
+            await client.create_stream("s", name)  # a repeated call may find what the first one made
             async with client.event_writer("s", name) as writer:
                 for _ in range(3):
                     await writer.write(b"x", "key")
@@ -116,7 +116,7 @@ class Trouble:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", seeds(1))
 async def test_nothing_is_lost_or_doubled_while_controllers_come_and_go(seed):
     chance = random.Random(seed)
