@@ -1,30 +1,15 @@
-"""Time windows of the real Java client, unpatched.
+"""Time windows of the real Java client; ``java_programs.py`` says what they need."""
 
-Needs ``java`` (17) and the jars of the client with what it depends on, in the folder that
-``JAVA_CLIENT_JARS`` names: for instance those of ``io.pravega:pravega-client:0.13.0``, brought there by
-``mvn dependency:copy-dependencies``. Without them the tests are skipped.
-"""
-
-import os
-import shutil
-import subprocess
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from headrace.client import ScalingPolicy, StreamConfiguration
 from headrace.client.blocking import connect
 from headrace.testing import LocalServer
+from tests.interop.java_programs import needs_java_client, run_program
 
-JARS = os.environ.get("JAVA_CLIENT_JARS", "")
-PROGRAM = Path(__file__).parent / "java" / "TimeWindows.java"
-OPENED = ("java.base/java.lang", "java.base/sun.nio.ch", "java.base/java.nio")
-
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(not JARS or shutil.which("java") is None, reason="no Java client is given"),
-]
+pytestmark = [pytest.mark.cluster, needs_java_client]
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +26,8 @@ def windows(server, scope, kind):
         client.create_scope(scope)
         config = StreamConfiguration(scaling=ScalingPolicy.fixed(2), timestamp_timeout_ms=600_000)
         client.create_stream(scope, kind, config)
-    opened = [f"--add-opens={each}=ALL-UNNAMED" for each in OPENED]
-    command = ["java", *opened, "-cp", f"{JARS}/*", str(PROGRAM), server.uri, scope, kind]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("WINDOW ")]
+    printed = run_program("TimeWindows", server.uri, scope, kind)
+    lines = [words[1:] for words in printed if words[:1] == ["WINDOW"]]
     return [tuple(None if word == "null" else int(word) for word in line) for line in lines]
 
 

@@ -241,6 +241,52 @@ async def test_keys_that_are_not_ascii_are_hashed_by_the_wheel_with_zeros_behind
         assert await placed(client, scope, "keys") == expected
 
 
+QUICK = {
+    "SAMPLE_S": "0.1",
+    "SLOW_S": "0.8",
+    "HOT_S": "0.3",
+    "COLD_S": "60",
+    "COOL_DOWN_S": "0.5",
+}
+
+
+async def test_a_stream_that_splits_by_itself_is_read_whole_and_in_order_per_key():
+    environment = {f"HEADRACE_SCALING__{name}": value for name, value in QUICK.items()}
+    async with LocalServer(None, "--in-memory", environment=environment) as server:
+        manager = wheel.StreamManager(server.uri)
+        manager.create_scope("s")
+        policy = wheel.StreamScalingPolicy.auto_scaling_policy_by_event_rate(100, 2, 1)
+        manager.create_stream_with_policy("s", "load", policy)
+        writer = manager.create_writer("s", "load")
+        group = manager.create_reader_group("group", "s", "load")
+        reader = group.create_reader("reader")
+        written, by_key = 0, collections.defaultdict(list)
+
+        def write(numbers):
+            for number in numbers:
+                writer.write_event(f"{number % 20}:{number}", f"key-{number % 20}")
+            writer.flush()
+
+        async def read():
+            while (part := await reader.get_segment_slice_async()) is None:
+                pass
+            for event in part:
+                key, _, number = bytes(event.data()).decode().partition(":")
+                by_key[int(key)].append(int(number))
+            reader.release_segment(part)
+
+        async with asyncio.timeout(60), connect(server.uri) as client:
+            while len(await client.current_segments("s", "load")) < 4:
+                await asyncio.to_thread(write, range(written, written + 60))
+                written += 60
+                await asyncio.sleep(0.1)  # some 500 events per second
+                await read()
+            while sum(map(len, by_key.values())) < written:
+                await read()
+        reader.reader_offline()
+        assert by_key == {key: list(range(key, written, 20)) for key in range(20)}
+
+
 def test_unknown_and_duplicate_things_are_refused(manager, scope):
     with pytest.raises(Exception, match=r"(?i)stream"):
         manager.create_stream("no-such-scope", "stream", 1)
