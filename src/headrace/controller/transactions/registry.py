@@ -58,7 +58,7 @@ class Registry:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._streams: dict[bytes, dict[int, Txn]] = {}
-        self._removal_waiters: dict[bytes, list[asyncio.Future[None]]] = {}
+        self._removal_waiters: dict[bytes, dict[asyncio.Future[None], None]] = {}
         self.is_owned: Callable[[str, str], bool] = lambda scope, stream: True  # noqa: ARG005
         """Whether this controller finishes the transactions of a stream; the context sets it."""
         self._strangers: OrderedDict[tuple[bytes, int], None] = OrderedDict()
@@ -169,14 +169,13 @@ class Registry:
         await self._store.update(txns_table(uid), [Write(txn_key(uid, txn_id), None) for txn_id in ids])
         for txn_id in ids:
             self._drop(uid, txn_id)
-        for waiter in self._removal_waiters.pop(uid, []):
+        for waiter in self._removal_waiters.pop(uid, {}):
             if not waiter.done():
                 waiter.set_result(None)
 
     async def wait_removed(self, uid: bytes, txn_ids: Iterable[int]) -> None:
         """Wait until none of these transactions, which were just read, is unfinished any more."""
         waiting = set(txn_ids)
-        removed: asyncio.Future[None] | None = None
         evicted = self._evicted
         while waiting:
             if evicted != self._evicted:  # what is not known need not be removed
@@ -187,11 +186,7 @@ class Registry:
                 waiting &= self._streams.get(uid, {}).keys()
             if not waiting:
                 return
-            if removed is None or removed.done():
-                removed = asyncio.get_running_loop().create_future()
-                self._removal_waiters.setdefault(uid, []).append(removed)
-            await asyncio.wait([removed], timeout=_REMOVED_ELSEWHERE_S)
-            if not removed.done() and await self.find(uid, min(waiting)) is None:
+            if not await self._something_is_removed(uid) and await self.find(uid, min(waiting)) is None:
                 await self.find_many(uid, list(waiting))  # another controller is at work
 
     def trim(self) -> None:
@@ -206,6 +201,19 @@ class Registry:
         return {state.name: counts[state] for state in TxnState}
 
     # ---------------------------------------------------------------------------------- inside
+
+    async def _something_is_removed(self, uid: bytes) -> bool:
+        """Return whether this controller removes transactions of the stream soon."""
+        removed = asyncio.get_running_loop().create_future()
+        waiters = self._removal_waiters.setdefault(uid, {})
+        waiters[removed] = None
+        try:
+            await asyncio.wait([removed], timeout=_REMOVED_ELSEWHERE_S)
+        finally:
+            waiters.pop(removed, None)
+            if not waiters and self._removal_waiters.get(uid) is waiters:
+                del self._removal_waiters[uid]
+        return removed.done()
 
     async def _scan(
         self, shard: bytes, of_stream: bytes = b"", is_wanted: Callable[[TxnRow], bool] | None = None

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 
 from headrace.controller.store.layout import txns_table
 from headrace.controller.transactions import registry as registry_module
@@ -50,3 +51,28 @@ async def test_of_transactions_that_others_finish_a_bounded_number_is_remembered
     registry.is_owned = lambda scope, stream: False
     registry.trim()
     assert registry.statistics()["OPEN"] == 3
+
+
+async def test_nothing_is_left_of_waiting_for_transactions_that_others_finish(monkeypatch):
+    monkeypatch.setattr(registry_module, "_REMOVED_ELSEWHERE_S", 0.001)
+    store = MemoryStore()
+    await store.create_table(txns_table(UID))
+    registry, other = Registry(store), Registry(store)
+
+    async def wait_for(number):
+        await registry.add(UID, number, open_txn("s", "t", 30_000, 0, 100_000))
+        waiting = asyncio.ensure_future(registry.wait_removed(UID, [number]))
+        await asyncio.sleep(0)
+        await other.remove(UID, [number])
+        await waiting
+
+    await wait_for(0)
+    before = count_futures()
+    for number in range(1, 50):
+        await wait_for(number)
+    assert count_futures() < before + 10
+
+
+def count_futures():
+    gc.collect()
+    return sum(type(each) is asyncio.Future for each in gc.get_objects())
