@@ -102,10 +102,10 @@ class Sweeper:
         if bucket in buckets:
             match scope.row.state:
                 case ScopeState.CLOSED:
-                    self._unfinished[bucket].append(lambda: self._deletion.delete(scope.name))
+                    self._unfinished[bucket].append(lambda: self._deletion.resume(scope))
                 case ScopeState.DELETING:
                     with contextlib.suppress(ScopeNotEmptyError, NoSuchScopeError):
-                        await self._context.scopes.delete(scope.name)
+                        await self._context.scopes.delete(scope.name, scope.row.uid)
                 case _:
                     pass
         token = b""

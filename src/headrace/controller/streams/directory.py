@@ -115,11 +115,15 @@ class Directory:
         scope = await self._scopes.find(scope_name)
         if scope is None:
             raise NoSuchScopeError(f"scope {scope_name!r} does not exist")
+        return await self.page_in(scope, token, count)
+
+    async def page_in(self, scope: Scope, token: bytes, count: int) -> tuple[list[tuple[str, Row]], bytes]:
+        """Like :meth:`page`, of this very scope: not of a later one of its name."""
         while True:
             try:
                 page = await self._store.scan(scope.table, token, count)
             except NoSuchTableError:
-                raise NoSuchScopeError(f"scope {scope_name!r} does not exist") from None
+                raise NoSuchScopeError(f"scope {scope.name!r} does not exist") from None
             streams = [(member_name(key), row) for key, row in page.rows if key[:1] == STREAM]
             if streams or not page.rows:
                 return streams, page.token

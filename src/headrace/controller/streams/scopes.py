@@ -78,25 +78,25 @@ class Scopes:
         if not await self._write(scope, replace(scope.row, state=ScopeState.ACTIVE)):
             raise ScopeExistsError(f"scope {name!r} exists")
 
-    async def close(self, name: str) -> bool:
-        """Take nothing new into the scope any more; return False if it does not exist."""
+    async def close(self, name: str) -> Scope | None:
+        """Take nothing new into the scope any more and return it; None if it does not exist."""
         scope = await self.find(name)
         while scope is not None and scope.row.state in {ScopeState.ACTIVE, ScopeState.CREATING}:
             await self._store.create_table(scope.table)  # a half-created scope is one that has no table
             if await self._write(scope, replace(scope.row, state=ScopeState.CLOSED)):
-                return True
+                return scope
             scope = await self.find(name)
-        return scope is not None
+        return scope
 
-    async def delete(self, name: str) -> None:
-        """Delete an empty scope.
+    async def delete(self, name: str, uid: bytes | None = None) -> None:
+        """Delete an empty scope: the one with ``uid``, if that is given.
 
         Raises:
             NoSuchScopeError: it does not exist.
             ScopeNotEmptyError: something is in it; nothing changed.
         """
         scope = await self.find(name)
-        if scope is None:
+        if scope is None or uid not in {None, scope.row.uid}:
             raise NoSuchScopeError(f"scope {name!r} does not exist")
         if name == SYSTEM_SCOPE:
             raise ScopeNotEmptyError("the scope of the system is never empty")

@@ -62,11 +62,11 @@ class Subscribers:
 
         await self._change(stream, change)
 
-    async def remove(self, stream: Stream, name: str) -> None:
-        """The group holds the stream's data no more."""
+    async def remove(self, stream: Stream, name: str, group_id: bytes) -> None:
+        """The group holds the stream's data no more; a later one of its name may."""
 
         async def change(row: SubscribersRow) -> SubscribersRow:
-            if name not in row.subscribers:
+            if name not in row.subscribers or row.subscribers[name].group_id != group_id:
                 return row
             return SubscribersRow({each: value for each, value in row.subscribers.items() if each != name})
 

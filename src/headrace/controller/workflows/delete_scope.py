@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 
 from headrace.controller.context import ControllerContext
+from headrace.controller.streams.scopes import Scope
 from headrace.controller.workflows.key_value_tables import KeyValueTables
 from headrace.controller.workflows.reader_groups import ReaderGroups
-from headrace.controller.workflows.stream_requests import delete_whole_stream
+from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.errors import (
     InvalidArgumentError,
-    NoSuchKeyValueTableError,
     NoSuchReaderGroupError,
     NoSuchScopeError,
     ScopeNotEmptyError,
@@ -41,8 +41,14 @@ class ScopeDeletion:
         """
         if scope == SYSTEM_SCOPE:
             raise InvalidArgumentError("the scope of the system is not deleted")
-        if not await self._context.scopes.close(scope):
-            return
+        closed = await self._context.scopes.close(scope)
+        if closed is not None:
+            await self.resume(closed)
+
+    async def resume(self, scope: Scope) -> None:
+        """Delete a scope that was closed, and no later one of its name: another controller may be faster, and
+        the name be used again.
+        """
         while True:
             # A scope whose table is gone already has no members to delete; its row may still be there.
             with contextlib.suppress(NoSuchScopeError):
@@ -50,31 +56,29 @@ class ScopeDeletion:
                 await self._delete_streams(scope)
                 await self._delete_tables(scope)
             try:
-                await self._context.scopes.delete(scope)
+                await self._context.scopes.delete(scope.name, scope.row.uid)
             except ScopeNotEmptyError:
                 continue
             except NoSuchScopeError:
                 pass
             return
 
-    async def _delete_groups(self, scope: str) -> None:
-        while members := (await self._groups.rows.page(scope, b"", _PAGE_ROWS))[0]:
-            for group in members:
-                try:
-                    await self._groups.delete(scope, group.name, None)
-                except NoSuchReaderGroupError:
-                    continue
+    async def _delete_groups(self, scope: Scope) -> None:
+        while groups := (await self._groups.rows.page_in(scope, b"", _PAGE_ROWS))[0]:
+            for group in groups:
+                with contextlib.suppress(NoSuchReaderGroupError):
+                    await self._groups.delete_member(group)
 
-    async def _delete_streams(self, scope: str) -> None:
-        while streams := (await self._context.directory.page(scope, b"", _PAGE_ROWS))[0]:
+    async def _delete_streams(self, scope: Scope) -> None:
+        directory = self._context.directory
+        while streams := (await directory.page_in(scope, b"", _PAGE_ROWS))[0]:
             # Streams of watermarks go with their owners; one whose owner is gone goes by itself.
             for name, _ in sorted(streams, key=lambda each: each[0].startswith("_")):
-                await delete_whole_stream(self._context, scope, name)
+                stream = await directory.find_in(scope, name)
+                if stream is not None:
+                    await StreamRequests(self._context).delete_whole(stream)
 
-    async def _delete_tables(self, scope: str) -> None:
-        while members := (await self._tables.rows.page(scope, b"", _PAGE_ROWS))[0]:
-            for table in members:
-                try:
-                    await self._tables.delete(scope, table.name)
-                except NoSuchKeyValueTableError:
-                    continue
+    async def _delete_tables(self, scope: Scope) -> None:
+        while tables := (await self._tables.rows.page_in(scope, b"", _PAGE_ROWS))[0]:
+            for table in tables:
+                await self._tables.delete_member(table)

@@ -78,9 +78,14 @@ class KeyValueTables:
         table = await self.rows.find(scope, name)
         if table is None:
             raise NoSuchKeyValueTableError(f"key-value table {scope}/{name} does not exist")
+        await self.delete_member(table)
+
+    async def delete_member(self, table: Table) -> None:
+        """Delete a table as it was read."""
         doomed = replace(table.row, state=TableState.DELETING)
         if table.row != doomed and not await self.rows.write(table, doomed):
-            raise StreamBusyError(f"key-value table {scope}/{name} is changed by another caller")
+            full_name = f"{table.scope.name}/{table.name}"
+            raise StreamBusyError(f"key-value table {full_name} is changed by another caller")
         await self.resume(table)
 
     async def resume(self, table: Table) -> None:

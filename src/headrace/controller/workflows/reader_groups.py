@@ -24,7 +24,7 @@ from headrace.controller.store.rows.group_row import (
 from headrace.controller.streams.members import NEW, Member, Members
 from headrace.controller.streams.subscribers import Subscribers
 from headrace.controller.workflows.create_stream import finish_creation, new_stream_row
-from headrace.controller.workflows.stream_requests import delete_whole_stream
+from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.errors import (
     MetadataConflictError,
     NoSuchReaderGroupError,
@@ -116,9 +116,14 @@ class ReaderGroups:
         group = await self.rows.find(scope, name)
         if group is None or (group_id is not None and group.row.group_id != group_id):
             raise NoSuchReaderGroupError(f"reader group {scope}/{name} does not exist")
+        await self.delete_member(group)
+
+    async def delete_member(self, group: Group) -> None:
+        """Delete a group as it was read."""
         doomed = replace(group.row, state=GroupState.DELETING)
         if group.row != doomed and not await self.rows.write(group, doomed):
-            raise StreamBusyError(f"reader group {scope}/{name} is changed by another caller")
+            full_name = f"{group.scope.name}/{group.name}"
+            raise StreamBusyError(f"reader group {full_name} is changed by another caller")
         await self.resume(group)
 
     async def resume(self, group: Group) -> None:
@@ -173,8 +178,20 @@ class ReaderGroups:
         if group.row.updating is not None:
             streams |= group.row.updating.subscriptions()
         await self._unsubscribe(group, streams)
-        await delete_whole_stream(self._context, group.scope.name, READER_GROUP_PREFIX + group.name)
+        stream = await self._context.directory.find_in(group.scope, READER_GROUP_PREFIX + group.name)
+        if not await self._is_present(group):
+            return  # another controller was faster, and the stream may be that of a later group
+        if stream is not None:
+            await StreamRequests(self._context).delete_whole(stream)
         await self.rows.remove(group)
+
+    async def _is_present(self, group: Group) -> bool:
+        present = await self.rows.find(group.scope.name, group.name)
+        return (
+            present is not None
+            and present.row.group_id == group.row.group_id
+            and present.scope.row.uid == group.scope.row.uid
+        )
 
     async def _finish(self, group: Group, row: GroupRow) -> None:
         """Write the last step, unless another controller did."""
@@ -182,6 +199,7 @@ class ReaderGroups:
             return
         present = await self.rows.find(group.scope.name, group.name)
         if present is None or present.row.group_id != group.row.group_id:
+            await self._unsubscribe(group, row.config.subscriptions())
             raise NoSuchReaderGroupError(f"reader group {group.scope.name}/{group.name} does not exist")
         group.row, group.version = present.row, present.version
 
@@ -196,4 +214,5 @@ class ReaderGroups:
         for scope, name in sorted(streams):
             stream = await self._context.directory.find(scope, name)
             if stream is not None:
-                await self.subscribers.remove(stream, f"{group.scope.name}/{group.name}")
+                full_name = f"{group.scope.name}/{group.name}"
+                await self.subscribers.remove(stream, full_name, group.row.group_id)

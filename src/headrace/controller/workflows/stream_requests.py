@@ -66,12 +66,7 @@ class StreamRequests:
 
     async def seal(self, scope: str, name: str) -> None:
         """Seal the stream; one that is sealed stays as it is."""
-        stream = await self._complete(scope, name)
-        await self._accept(stream, intents.accept_seal(wait=self._is_busy(stream)))
-        try:
-            await self._wait(stream, "seal", intents.seal_is_over)
-        except NoSuchStreamError:
-            return  # it was sealed, and deleted at once
+        await self._seal(await self._complete(scope, name))
 
     async def delete(self, scope: str, name: str) -> None:
         """Delete a stream that is sealed, is being sealed, or was never complete.
@@ -80,14 +75,34 @@ class StreamRequests:
             StreamNotSealedError: it is none of these; nothing changed.
         """
         check_not_requests(scope, name)
-        stream = await self._context.directory.get(scope, name)
+        await self._delete(await self._context.directory.get(scope, name))
+
+    async def delete_whole(self, stream: Stream) -> None:
+        """Seal and delete a stream as it was read, if it still exists: not a later one of its name."""
+        try:
+            if stream.row.state is not StreamState.CREATING:
+                await self._seal(stream)
+            await self._delete(stream)
+        except NoSuchStreamError:
+            return
+        except StreamNotSealedError as error:
+            raise StreamBusyError(str(error)) from None
+
+    # ---------------------------------------------------------------------------------- inside
+
+    async def _seal(self, stream: Stream) -> None:
+        await self._accept(stream, intents.accept_seal(wait=self._is_busy(stream)))
+        try:
+            await self._wait(stream, "seal", intents.seal_is_over)
+        except NoSuchStreamError:
+            return  # it was sealed, and deleted at once
+
+    async def _delete(self, stream: Stream) -> None:
         await self._accept(stream, intents.accept_delete)
         try:
             await self._wait(stream, "deletion", lambda _: False)
         except NoSuchStreamError:
             return
-
-    # ---------------------------------------------------------------------------------- inside
 
     async def _complete(self, scope: str, name: str) -> Stream:
         """Return a stream that is not being created any more."""
@@ -111,17 +126,3 @@ class StreamRequests:
             return
         self._context.wake(stream)
         await self._context.engine.wait(stream, what, is_over)
-
-
-async def delete_whole_stream(context: ControllerContext, scope: str, name: str) -> None:
-    """Seal and delete a stream, if it exists."""
-    requests = StreamRequests(context)
-    try:
-        stream = await context.directory.get(scope, name)
-        if stream.row.state is not StreamState.CREATING:
-            await requests.seal(scope, name)
-        await requests.delete(scope, name)
-    except NoSuchStreamError:
-        return
-    except StreamNotSealedError as error:
-        raise StreamBusyError(str(error)) from None

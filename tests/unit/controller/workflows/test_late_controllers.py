@@ -1,14 +1,19 @@
 """A controller is so late with a step that another one has gone on, and beyond."""
 
 import asyncio
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from headrace.controller.store.contract import Write
+from headrace.controller.store.rows.scope_row import ScopeState
+from headrace.controller.store.rows.stream_row import StreamState
 from headrace.controller.workflows.delete_stream import delete_stream
 from headrace.coordination.memory import MemoryCoordinator
 from headrace.rpc.generated import controller_pb2 as pb
+from tests.unit.controller.api.test_reader_group_calls import ID
+from tests.unit.controller.api.test_reader_group_calls import config as group_config
 from tests.unit.controller.calls import LEASE, ask, eventually, info
 from tests.unit.controller.conftest import World, stream_config
 from tests.unit.controller.mortality import simulated
@@ -206,6 +211,11 @@ class SlowReads:
             await self.open.wait()
         return await self._target.get(table, key)
 
+    def skip(self):
+        """Let the read that waits go on; the next one waits."""
+        self.open.set()
+        self.arrived, self.open = asyncio.Event(), asyncio.Event()
+
 
 @simulated
 async def test_a_late_deletion_spares_the_watermarks_of_a_later_stream():
@@ -282,3 +292,74 @@ async def test_nothing_is_left_of_a_transaction_whose_stream_was_sealed_before_i
     await let_go(late, other, gate)
     await asyncio.gather(beginning, return_exceptions=True)
     assert not [name for name in world.segments.of_users() if "#transaction" in name]
+
+
+async def two_owners(world, **of_late):
+    """Return a controller that will be late, and another one; both believe that they own everything."""
+    late = world.controller(buckets=1, **of_late)
+    await late.start()
+    await late.handlers["create_scope"](pb.ScopeInfo(scope="s"))
+    await ask(late, "create_stream", stream_config())
+    world.coordinator = MemoryCoordinator()
+    other = world.controller(buckets=1)
+    await other.start()
+    return late, other
+
+
+@simulated
+async def test_a_late_deletion_of_a_scope_spares_a_later_scope_of_that_name():
+    world = World()
+    gate = AfterDeletions(world.segments)
+    late, other = await two_owners(world, segments=gate)
+    request = pb.ScopeInfo(scope="s")
+    gate.armed = True
+    deleting = asyncio.ensure_future(ask(late, "delete_scope_recursive", request))
+    await gate.arrived.wait()
+    assert (await ask(other, "delete_scope_recursive", request)).status == pb.DeleteScopeStatus.SUCCESS
+    await other.handlers["create_scope"](pb.ScopeInfo(scope="s"))
+    assert (await ask(other, "create_stream", stream_config())).status == pb.CreateStreamStatus.SUCCESS
+    await let_go(late, other, gate)
+    assert (await deleting).status == pb.DeleteScopeStatus.SUCCESS
+    stream = await other.context.directory.get("s", "t")
+    assert stream.row.state is StreamState.ACTIVE
+    assert (await other.context.scopes.get("s")).row.state is ScopeState.ACTIVE
+
+
+@simulated
+async def test_a_late_deletion_of_a_group_spares_a_later_group_of_that_name():
+    world = World()
+    gate = SlowReads(world.store, b"s_RGg")
+    late, other = await two_owners(world, store=gate)
+    await ask(late, "create_reader_group", group_config(retention=1))
+    gate.armed = True
+    request = pb.ReaderGroupInfo(scope="s", readerGroup="g", readerGroupId=ID)
+    deleting = asyncio.ensure_future(ask(late, "delete_reader_group", request))
+    await gate.arrived.wait()
+    assert (await ask(other, "delete_reader_group", request)).status == pb.DeleteReaderGroupStatus.SUCCESS
+    later = group_config(retention=1, group_id=str(uuid.UUID(int=8)))
+    answer = await ask(other, "create_reader_group", later)
+    assert answer.status == pb.CreateReaderGroupResponse.SUCCESS
+    await let_go(late, other, gate)
+    await asyncio.gather(deleting, return_exceptions=True)
+    stream = await other.context.directory.get("s", "_RGg")
+    assert stream.row.state is StreamState.ACTIVE
+    subscribed = await other.context.directory.get("s", "t")
+    assert await other.groups.subscribers.names(subscribed) == ["s/g"]
+
+
+@simulated
+async def test_a_late_creation_of_a_group_holds_no_data_for_a_group_that_is_gone():
+    world = World()
+    gate = SlowReads(world.store, b"st")
+    late, other = await two_owners(world, store=gate)
+    creating = asyncio.ensure_future(ask(late, "create_reader_group", group_config(retention=1)))
+    gate.armed = True
+    await gate.arrived.wait()
+    gate.skip()
+    await gate.arrived.wait()
+    request = pb.ReaderGroupInfo(scope="s", readerGroup="g", readerGroupId=ID)
+    assert (await ask(other, "delete_reader_group", request)).status == pb.DeleteReaderGroupStatus.SUCCESS
+    await let_go(late, other, gate)
+    await asyncio.gather(creating, return_exceptions=True)
+    subscribed = await other.context.directory.get("s", "t")
+    assert await other.groups.subscribers.names(subscribed) == []
