@@ -62,6 +62,20 @@ def test_a_bucket_has_ended_its_work_before_another_member_begins_it():
     run(scenario, "a")
 
 
+def test_a_bucket_whose_claim_is_gone_is_given_up_and_claimed_again():
+    async def scenario(cluster):
+        outsider = await cluster.coordinator.open()
+        node = await outsider.read("buckets/3")
+        await outsider.delete("buckets/3", node.version)
+        await asyncio.sleep(1)
+        assert [what for what, _, bucket in cluster.log if bucket == 3] == ["begin", "end", "begin"]
+        assert [what for what, _, bucket in cluster.log if bucket == 4] == ["begin"]
+        await cluster.shared()
+        await outsider.close()
+
+    run(scenario, "a")
+
+
 def test_each_owner_of_a_bucket_has_a_higher_term():
     async def scenario(cluster):
         terms = {}

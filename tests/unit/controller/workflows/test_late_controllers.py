@@ -11,6 +11,7 @@ from headrace.controller.store.rows.scope_row import ScopeState
 from headrace.controller.store.rows.stream_row import StreamState
 from headrace.controller.workflows.delete_stream import delete_stream
 from headrace.coordination.memory import MemoryCoordinator
+from headrace.limits import INT64_MIN
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.api.test_reader_group_calls import ID
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
@@ -363,3 +364,36 @@ async def test_a_late_creation_of_a_group_holds_no_data_for_a_group_that_is_gone
     await asyncio.gather(creating, return_exceptions=True)
     subscribed = await other.context.directory.get("s", "t")
     assert await other.groups.subscribers.names(subscribed) == []
+
+
+class SlowOutcomes:
+    """A store whose writes of outcomes wait until the gate is open."""
+
+    def __init__(self, target):
+        self._target = target
+        self.arrived, self.open = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._target, name)
+
+    async def update(self, table, writes):
+        if table.startswith("finished-"):
+            self.arrived.set()
+            await self.open.wait()
+        return await self._target.update(table, writes)
+
+
+@simulated
+@pytest.mark.parametrize("decision", ["commit_transaction", "abort_transaction"])
+async def test_a_decided_transaction_is_known_at_every_moment(decision):
+    world = World()
+    gate = SlowOutcomes(world.store)
+    late, other = await two_owners(world, store=gate)
+    begun = await ask(late, "create_transaction", pb.CreateTxnRequest(streamInfo=info(), lease=LEASE))
+    request = pb.TxnRequest(streamInfo=info(), txnId=begun.txnId, timestamp=INT64_MIN)
+    await ask(late, decision, request)
+    await gate.arrived.wait()
+    state = (await ask(other, "check_transaction_state", request)).state
+    assert state in {pb.TxnState.COMMITTING, pb.TxnState.ABORTING}
+    assert (await ask(other, decision, request)).status == pb.TxnStatus.SUCCESS
+    await let_go(late, other, gate)
