@@ -223,6 +223,20 @@ def later_of(cut: PlacedCut, other: PlacedCut) -> dict[int, int]:
     return dict(sorted(later.items()))
 
 
+def with_beginnings(cut: PlacedCut) -> dict[int, int]:
+    """Return the offsets of ``cut``, 0 for a future segment that no other entry in front leads to.
+
+    It is the same position. Clients take -1 there for a segment that was read to its end.
+    """
+    entries = RangeIndex(cut.entries())
+    begun = {
+        segment.segment_id: 0
+        for segment in cut.future
+        if all(other.segment_id >= segment.segment_id for other in entries.overlapping(segment.key_range))
+    }
+    return {**cut.offsets, **begun}
+
+
 def positions(cut: PlacedCut) -> list[SegmentRecord]:
     """Return where in the key space each entry of ``cut`` *is* the position, without overlaps.
 

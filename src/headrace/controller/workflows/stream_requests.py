@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from headrace.controller.context import ControllerContext
 from headrace.controller.events.event import check_not_requests
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
+from headrace.controller.streams.cuts import with_beginnings
 from headrace.controller.streams.stream import Stream, Transition, sorted_cut
 from headrace.controller.workflows import intents
 from headrace.controller.workflows.create_stream import create_stream
 from headrace.controller.workflows.truncate_stream import check_truncation
 from headrace.errors import NoSuchStreamError, StreamBusyError, StreamNotSealedError
 from headrace.model.policies import StreamConfiguration
+from headrace.model.stream_cut import COMPLETED
 
 
 class StreamRequests:
@@ -51,7 +53,10 @@ class StreamRequests:
             StreamBusyError: another truncation waits or runs.
             InvalidArgumentError: see ``check_truncation``. Nothing was changed.
         """
-        stream, wanted = await self._complete(scope, name), sorted_cut(cut)
+        stream = await self._complete(scope, name)
+        if COMPLETED in cut.values():
+            cut = with_beginnings(await stream.cuts().place(cut))
+        wanted = sorted_cut(cut)
         while True:
             head = stream.row.truncation
             # What needs no look at segments is refused first; the row may be another one after the look.

@@ -119,6 +119,18 @@ async def test_a_truncation_may_leave_segments_for_the_future(service):
     assert await head(service) == {one: 5, two: 5, three: -1}
 
 
+async def test_a_head_in_front_of_a_segment_is_its_beginning(service):
+    """To clients, -1 would mean that there is nothing to read, unless something in front leads there."""
+    zero, one, two, three, four, five = await history(service)
+    assert await truncate(service, {zero: -1}) == pb.UpdateStreamStatus.SUCCESS
+    assert await head(service) == {zero: 0}
+    assert await truncate(service, {zero: -1}) == pb.UpdateStreamStatus.SUCCESS
+    assert await truncate(service, {one: 5, two: -1, three: -1}) == pb.UpdateStreamStatus.SUCCESS
+    assert await head(service) == {one: 5, two: 0, three: -1}
+    assert await truncate(service, {four: 1, five: -1}) == pb.UpdateStreamStatus.SUCCESS
+    assert await head(service) == {four: 1, five: 0}
+
+
 async def test_cuts_are_valid_when_a_reader_can_be_there(service):
     zero, one, two, three, four, five = await history(service)
     for cut in ({zero: 1}, {one: 0, two: 9}, {three: 0}, {four: 1, five: 2}, {four: 1, five: -1}):
