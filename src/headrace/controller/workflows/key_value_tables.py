@@ -98,6 +98,9 @@ class KeyValueTables:
                     key_length=row.primary_key_bytes + row.secondary_key_bytes,
                     rollover_bytes=row.rollover_bytes,
                 )
+                if not await self._is_needed(table):
+                    await self._context.segments.delete_tables(segments_of(table))
+                    return
                 await self.rows.write(table, replace(row, state=TableState.ACTIVE))
             case TableState.DELETING:
                 highest = {table.name: row.first_number + row.partitions - 1}
@@ -108,6 +111,17 @@ class KeyValueTables:
                 await self.rows.remove(table)
             case TableState.ACTIVE:
                 return
+
+    async def _is_needed(self, table: Table) -> bool:
+        """Whether segments that were just created may stay: another controller may have deleted the table and
+        its segments before they were.
+        """
+        present = await self.rows.find(table.scope.name, table.name)
+        return (
+            present is not None
+            and present.row.first_number == table.row.first_number
+            and present.row.state is not TableState.DELETING
+        )
 
 
 def partition_ids(row: TableRow) -> list[int]:

@@ -15,6 +15,7 @@ from headrace.limits import INT64_MIN
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.api.test_reader_group_calls import ID
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
+from tests.unit.controller.api.test_table_calls import config as table_config
 from tests.unit.controller.calls import LEASE, ask, eventually, info
 from tests.unit.controller.conftest import World, stream_config
 from tests.unit.controller.mortality import simulated
@@ -397,3 +398,18 @@ async def test_a_decided_transaction_is_known_at_every_moment(decision):
     assert state in {pb.TxnState.COMMITTING, pb.TxnState.ABORTING}
     assert (await ask(other, decision, request)).status == pb.TxnStatus.SUCCESS
     await let_go(late, other, gate)
+
+
+@simulated
+async def test_nothing_is_left_of_a_key_value_table_that_was_deleted_before_it_was_complete():
+    world = World()
+    gate = Gate(world.segments, "s/kv", "create_table")
+    late, other = await two_owners(world, segments=gate)
+    creating = asyncio.ensure_future(ask(late, "create_key_value_table", table_config("kv")))
+    await gate.arrived.wait()
+    request = pb.KeyValueTableInfo(scope="s", kvtName="kv")
+    answer = await ask(other, "delete_key_value_table", request)
+    assert answer.status == pb.DeleteKVTableStatus.SUCCESS
+    await let_go(late, other, gate)
+    await asyncio.gather(creating, return_exceptions=True)
+    assert not [name for name in world.segments.tables if name.startswith("s/kv")]
