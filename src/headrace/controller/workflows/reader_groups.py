@@ -200,6 +200,9 @@ class ReaderGroups:
         present = await self.rows.find(group.scope.name, group.name)
         if present is None or present.row.group_id != group.row.group_id:
             await self._unsubscribe(group, row.config.subscriptions())
+            if present is not None and present.row.state is not GroupState.DELETING:
+                # Its subscriptions may have been taken for this group.
+                await self._subscribe(present, present.row.config.subscriptions(), present.row.generation)
             raise NoSuchReaderGroupError(f"reader group {group.scope.name}/{group.name} does not exist")
         group.row, group.version = present.row, present.version
 

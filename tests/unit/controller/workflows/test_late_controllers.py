@@ -367,6 +367,33 @@ async def test_a_late_creation_of_a_group_holds_no_data_for_a_group_that_is_gone
     assert await other.groups.subscribers.names(subscribed) == []
 
 
+@simulated
+async def test_a_late_creation_of_a_group_leaves_a_later_group_its_subscription():
+    world = World()
+    gate = SlowReads(world.store, b"st")
+    late, other = await two_owners(world, store=gate)
+    creating = asyncio.ensure_future(ask(late, "create_reader_group", group_config(retention=1)))
+    gate.armed = True
+    await gate.arrived.wait()
+    gate.skip()
+    await gate.arrived.wait()
+    request = pb.ReaderGroupInfo(scope="s", readerGroup="g", readerGroupId=ID)
+    assert (await ask(other, "delete_reader_group", request)).status == pb.DeleteReaderGroupStatus.SUCCESS
+    later = str(uuid.UUID(int=8))
+    answer = await ask(other, "create_reader_group", group_config(retention=1, group_id=later))
+    assert answer.status == pb.CreateReaderGroupResponse.SUCCESS
+    await let_go(late, other, gate)
+    await asyncio.gather(creating, return_exceptions=True)
+    report = pb.SubscriberStreamCut(
+        subscriber="s/g",
+        generation=0,
+        readerGroupId=later,
+        streamCut=pb.StreamCut(streamInfo=info(), cut={0: 0}),
+    )
+    answer = await ask(other, "update_subscriber_stream_cut", report)
+    assert answer.status == pb.UpdateSubscriberStatus.SUCCESS
+
+
 class SlowOutcomes:
     """A store whose writes of outcomes wait until the gate is open."""
 
