@@ -33,8 +33,6 @@ ATTEMPTS = 20
 """To kill the server while the scale lasts."""
 QUICK = {
     "HEADRACE_SCALING__SAMPLE_S": "0.1",
-    "HEADRACE_SCALING__FAST_S": "0.3",
-    "HEADRACE_SCALING__MEDIUM_S": "0.5",
     "HEADRACE_SCALING__SLOW_S": "0.8",
     "HEADRACE_SCALING__HOT_S": "0.3",
     "HEADRACE_SCALING__COLD_S": "600",

@@ -53,6 +53,7 @@ FOREIGN = (
     "ReaderGroup",
     "KeyValueTable",
     "NoSuchTable",
+    "Node",
     "Chunk",
     "Precondition",
     "Protocol",
