@@ -27,7 +27,7 @@ from headrace.client.connections.pool import ConnectionPool
 from headrace.client.reader.event_framing import find_frames, payload_column, payloads
 from headrace.client.services import ClientServices
 from headrace.client.writer.event_frames import frame_column, frame_list
-from headrace.client.writer.routed_writer import RoutedWriter
+from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.routing import key_positions
 from headrace.client.writer.segment_map import SegmentMap, SegmentRange
 from headrace.model.key_space import FULL_RANGE, key_position, split_evenly
@@ -185,7 +185,16 @@ async def measure_writer(port: int, count: int, rounds: int) -> None:
             ("lists", 10_000, lambda writer: writer.write_many(listed, listed_keys)),
             ("single calls", 1000, lambda writer: [writer.write(event, key) for key in listed_keys[:1000]]),
         ):
-            writer = RoutedWriter("s", "t", services, WriterConfig(), SegmentMap(segments))
+            writer = EventWriter(
+                "s",
+                "t",
+                services,
+                WriterConfig(),
+                SegmentMap(segments),
+                calls=host,
+                times=host,
+                writer_id=None,
+            )
             cpu_s, wall_s = await time_writer(writer, write, count // step, rounds)
             assert writer.statistics().events_durable == rounds * (count // step) * step
             await writer.close()
