@@ -21,6 +21,8 @@ cache_bytes = "32 MiB"
 [container]
 unstored_bytes_max = "8 MiB"
 checkpoint_bytes = "16 MiB"
+[container.storage_writer]
+flush_age_s = 1
 [chunk_files]
 written_cache_bytes = "1 MiB"
 """

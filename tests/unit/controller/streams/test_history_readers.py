@@ -284,6 +284,7 @@ async def test_a_question_costs_the_same_whatever_lies_before(question):
     assert costs[0] == costs[1] <= 12
 
 
+@pytest.mark.slow
 async def test_an_epoch_by_its_time_costs_a_few_rows_of_many():
     store, records = await long_stream(100_000)
     epochs = EpochReader(HistoryRows(store), row_of(records[-1]), absence)
