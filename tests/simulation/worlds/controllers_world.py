@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headrace.controller.config import ControllerConfig
 from headrace.controller.server import Controller
+from headrace.controller.store.layout import SHARDS, txns_table
 from headrace.errors import HeadraceError, RequestError
 from headrace.testing.coordination_faults import CoordinationFaults, FaultyCoordinator
 from headrace.testing.host import HostDownError, SimulatedHost
@@ -41,6 +42,8 @@ _ask: Any = calls.ask
 
 _ANSWER_S: Final = 60.0
 _PATIENCE: Final = 400
+_SETTLED_S: Final = 1_200.0
+"""Longer than the time between two sweeps."""
 _LEASES_S: Final = 90.0
 """Longer than any transaction that a dead controller began: a lease of clients, and as long again."""
 _SKEW_MS: Final = 20_000
@@ -170,19 +173,25 @@ class ControllersWorld:
                 host.boot()
                 self._start_on(host)
         await asyncio.sleep(_LEASES_S)
-        deadline_s = self.sim.loop.elapsed_s() + 900
-        while busy := self._busy():
+        deadline_s = self.sim.loop.elapsed_s() + _SETTLED_S
+        while busy := await self._busy():
             assert self.sim.loop.elapsed_s() < deadline_s, busy
             await asyncio.sleep(0.1)
 
-    def _busy(self) -> dict[str, object]:
-        """Return what each controller still does, and which have not started."""
+    async def _busy(self) -> dict[str, object]:
+        """Return what each controller still does, which have not started, and transactions that do not end.
+
+        One whose row was written by a controller that was dead already is seen by the next sweep only.
+        """
         missing: dict[str, object] = {
             host.name: "starts" for host in self._hosts if host.name not in self.controllers
         }
         owned = sorted(
             bucket for each in self.controllers.values() for bucket in each.context.buckets.owned()
         )
+        for table in {txns_table(bytes([shard])) for shard in range(SHARDS)}:
+            if (page := await self.rows.scan(table, b"", 1)).rows:
+                missing["transactions"] = str(page.rows)
         if not self._divided and owned != list(range(self._config.buckets)):
             missing["buckets"] = f"{owned} are owned of {self._config.buckets}"
         return missing | {
