@@ -3,7 +3,7 @@
 Open ones get a full lease from now: their rows say how long it is, not when it began. Decided ones are
 carried out. All of this happens again when another controller has gone, which may have begun, extended or
 decided one and not have lived to post that to the owner; and now and then in any case, for those whose events
-were dropped.
+were dropped. What is watched already keeps its deadline then.
 """
 
 from __future__ import annotations

@@ -62,6 +62,13 @@ class Pair:
 
         await eventually(reached, within_s)
 
+    async def becomes_sealed(self, stream):
+        async def sealed():
+            found = await self.other.context.directory.get("s", stream)
+            return found.row.state is StreamState.SEALED
+
+        await eventually(sealed, 60)
+
     async def kill_one(self):
         self.sim.host("one").kill()
         self.life.end()
@@ -109,12 +116,7 @@ def test_a_workflow_that_was_stopped_midway_is_finished_by_the_survivor():
         pair.sim.host("one").spawn("seal", ask(pair.one, "seal_stream", info(stream)))
         await asyncio.wait_for(pair.life.over.wait(), 60)
         pair.sim.host("one").kill()
-
-        async def sealed():
-            found = await pair.other.context.directory.get("s", stream)
-            return found.row.state is StreamState.SEALED
-
-        await eventually(sealed, 60)
+        await pair.becomes_sealed(stream)
         await check_world(pair.world, pair.other)
 
     together(scenario)
@@ -265,12 +267,7 @@ def test_a_request_whose_writer_died_before_it_told_the_owner_is_carried_out():
         pair.sim.host("one").spawn("seal", ask(pair.one, "seal_stream", info(stream)))
         await asyncio.wait_for(pair.life.over.wait(), 60)
         await pair.kill_one()
-
-        async def sealed():
-            found = await pair.other.context.directory.get("s", stream)
-            return found.row.state is StreamState.SEALED
-
-        await eventually(sealed, 60)
+        await pair.becomes_sealed(stream)
         await check_world(pair.world, pair.other)
 
     together(scenario)
@@ -300,3 +297,17 @@ def test_a_transaction_whose_creator_died_before_it_told_the_owner_expires():
 
 def create_request(stream):
     return pb.CreateTxnRequest(streamInfo=info(stream), lease=LEASE)
+
+
+def test_a_long_lease_runs_out_although_its_owner_looks_again_and_again():
+    async def scenario(pair):
+        stream = pair.stream_of(pair.other)
+        await pair.create(pair.one, stream)
+        txn = await pair.begin(pair.other, stream, lease=599_999)
+        await asyncio.sleep(1_190)  # looks come every 900 s, and when a controller has gone
+        await pair.kill_one()
+        assert await pair.state(pair.other, stream, txn) == State.OPEN
+        await asyncio.sleep(20)
+        assert await pair.state(pair.other, stream, txn) == State.ABORTED
+
+    together(scenario)
