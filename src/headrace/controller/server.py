@@ -12,9 +12,9 @@ from typing import Final
 
 from headrace.controller.api.auth import Authorizer
 from headrace.controller.api.batch_commit_calls import BatchCommitCalls
+from headrace.controller.api.call_front import CallFront, Handler, handlers_of
 from headrace.controller.api.cluster_calls import ClusterCalls
 from headrace.controller.api.grpc_service import GrpcServer as _GrpcServer
-from headrace.controller.api.grpc_service import Handler, handlers_of
 from headrace.controller.api.reader_group_calls import ReaderGroupCalls
 from headrace.controller.api.scale_calls import ScaleCalls
 from headrace.controller.api.scope_calls import ScopeCalls
@@ -215,16 +215,11 @@ class GrpcServer(_GrpcServer):
     """All services of one controller on one port."""
 
     def __init__(
-        self,
-        controller: Controller,
-        loop: asyncio.AbstractEventLoop,
-        host: str,
-        port: int,
-        authorizer: Authorizer | None = None,
+        self, controller: Controller, host: str, port: int, authorizer: Authorizer | None = None
     ) -> None:
         services = [
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
             stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
         ]
-        super().__init__(controller.handlers, services, loop, host, port, authorizer)
+        super().__init__(CallFront(controller.handlers, authorizer), services, host, port)

@@ -1,13 +1,12 @@
 """The controller of a standalone process: on the segment store's loop, with its metadata in the store's
 tables.
 
-gRPC has threads of its own and hands every call over to the loop, so that its parsing never competes with
-appends for the interpreter longer than one call takes.
+Every call is parsed, decided and answered on that loop: handing it over between threads would cost more than
+the call.
 """
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 from headrace.controller.rest.server import RestServer
@@ -62,12 +61,11 @@ class ControlPlane:
         """Serve control calls. Raises OSError if an address is taken."""
         try:
             await self._controller.start()
-            loop = asyncio.get_running_loop()
-            self._grpc = GrpcServer(self._controller, loop, self._config.host, self._config.controller_port)
+            self._grpc = GrpcServer(self._controller, self._config.host, self._config.controller_port)
             with naming_port("controller_port", self._config.host, self._config.controller_port):
                 self.grpc_port = self._grpc.bind()
             self._controller.publish(self._config.advertised("controller", self.grpc_port))
-            self._grpc.start()
+            await self._grpc.start()
         except BaseException:
             await self.stop()
             raise
@@ -83,6 +81,6 @@ class ControlPlane:
             await rest.stop()
         if self._grpc is not None:
             grpc, self._grpc = self._grpc, None
-            await asyncio.get_running_loop().run_in_executor(None, grpc.stop)
+            await grpc.stop()
         await self._controller.stop()
         await self._tables.close()

@@ -106,10 +106,10 @@ class SharingController:
 
     async def start(self):
         await self.controller.start()
-        self._grpc = GrpcServer(self.controller, asyncio.get_running_loop(), HOST, self._port)
+        self._grpc = GrpcServer(self.controller, HOST, self._port)
         self.endpoint = Endpoint(HOST, self._grpc.bind())
         self.controller.publish(self.endpoint)
-        self._grpc.start()
+        await self._grpc.start()
 
     async def die(self):
         """End without a word: nothing of it has any effect from now on, its port is closed."""
@@ -126,7 +126,7 @@ class SharingController:
     async def stop(self):
         """Stop cleanly. Idempotent."""
         if self._grpc is not None:
-            await asyncio.to_thread(self._grpc.stop, 0.0 if self._over else 0.5)
+            await self._grpc.stop(0.0 if self._over else 0.5)
             await self.controller.stop()
             await self._tables.close()
             self._grpc = None

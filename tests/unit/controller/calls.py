@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from headrace.controller.api.grpc_service import snake_case
+from headrace.controller.api.call_front import snake_case
 from headrace.errors import HeadraceError
 from headrace.limits import INT64_MIN
 from headrace.rpc.convert import txn_id_from_message

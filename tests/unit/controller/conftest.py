@@ -125,8 +125,8 @@ def stream_config(stream="t", segments=1, scope="s", tags=(), **fields):
 @asynccontextmanager
 async def serve(world, **settings):
     async with world.running(**settings) as controller:
-        server = GrpcServer(controller, asyncio.get_running_loop(), "127.0.0.1", 0)
-        port = server.start()
+        server = GrpcServer(controller, "127.0.0.1", 0)
+        port = await server.start()
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
                 yield Service(
@@ -138,7 +138,7 @@ async def serve(world, **settings):
                     port,
                 )
         finally:
-            await asyncio.get_running_loop().run_in_executor(None, server.stop)
+            await server.stop()
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
-import asyncio
-
 import grpc
 import pytest
 
 from headrace.controller.api.auth import ROOT, RULES, Permission, need_of
-from headrace.controller.api.grpc_service import snake_case
+from headrace.controller.api.call_front import snake_case
 from headrace.controller.server import GrpcServer
 from headrace.errors import PermissionDeniedError, UnauthenticatedError
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2_grpc, stream_time_pb2
@@ -72,8 +70,8 @@ def test_calls_need_what_the_protocol_says(call, request_, need):
 
 async def test_a_server_with_a_doorkeeper_lets_in_whom_it_knows_to_what_he_may(world):
     async with world.running() as controller:
-        server = GrpcServer(controller, asyncio.get_running_loop(), "127.0.0.1", 0, Doorkeeper())
-        port = server.start()
+        server = GrpcServer(controller, "127.0.0.1", 0, Doorkeeper())
+        port = await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = controller_pb2_grpc.ControllerServiceStub(channel)
             known = (("authorization", "Basic known"),)
@@ -91,4 +89,4 @@ async def test_a_server_with_a_doorkeeper_lets_in_whom_it_knows_to_what_he_may(w
             assert await code(stub.createScope, scope, known) is grpc.StatusCode.PERMISSION_DENIED
             assert await code(stub.sealStream, info(), known) is grpc.StatusCode.PERMISSION_DENIED
             assert await code(stub.getControllerServerList, pb.ServerRequest()) is grpc.StatusCode.OK
-        await asyncio.get_running_loop().run_in_executor(None, server.stop)
+        await server.stop()

@@ -1,10 +1,10 @@
 import asyncio
-import threading
 
 import grpc
 import pytest
 
-from headrace.controller.api.grpc_service import GrpcServer, handlers_of, snake_case
+from headrace.controller.api.call_front import CallFront, handlers_of, snake_case
+from headrace.controller.api.grpc_service import GrpcServer
 from headrace.errors import StreamBusyError
 from headrace.rpc.generated import controller_pb2, controller_pb2_grpc
 from headrace.rpc.generated import controller_pb2 as pb
@@ -15,6 +15,8 @@ class Calls:
 
     def __init__(self):
         self.entered = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.finished = asyncio.Event()
 
     async def check_scope_exists(self, request):
         self.entered.set()
@@ -23,6 +25,9 @@ class Calls:
                 raise StreamBusyError("later")
             case "bug":
                 raise KeyError("oops")
+            case "slow":
+                await self.go_on.wait()
+                self.finished.set()
             case "forever":
                 await asyncio.Event().wait()
         return pb.ExistsResponse(exists=True)
@@ -32,11 +37,11 @@ class Calls:
 async def server():
     services = [controller_pb2.DESCRIPTOR.services_by_name["ControllerService"]]
     calls = Calls()
-    running = GrpcServer(handlers_of(calls), services, asyncio.get_running_loop(), "127.0.0.1", 0)
-    port = running.start()
+    running = GrpcServer(CallFront(handlers_of(calls)), services, "127.0.0.1", 0)
+    port = await running.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield running, controller_pb2_grpc.ControllerServiceStub(channel), calls
-    await asyncio.get_running_loop().run_in_executor(None, running.stop)
+    await running.stop()
 
 
 @pytest.mark.parametrize(
@@ -74,52 +79,34 @@ async def test_calls_that_nobody_serves_are_unimplemented(server):
     assert "createScope" in refused.value.details()
 
 
-async def test_stopping_leaves_calls_that_never_end_and_no_thread(server):
+async def test_stopping_leaves_calls_that_never_end(server):
     running, stub, calls = server
     hanging = asyncio.ensure_future(stub.checkScopeExists(pb.ScopeInfo(scope="forever")))
     await calls.entered.wait()
     async with asyncio.timeout(120):
-        await asyncio.get_running_loop().run_in_executor(None, running.stop, 0.05)
+        await running.stop(0.05)
     with pytest.raises(grpc.aio.AioRpcError):
         await hanging
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("grpc_")]
 
 
-class LateAuthorizer:
-    """Holds the thread of a call before its handler is begun."""
-
-    def __init__(self):
-        self.arrived = threading.Event()
-        self.go_on = threading.Event()
-
-    def check(self, *_):
-        self.arrived.set()
-        self.go_on.wait()
-
-
-async def test_a_call_whose_thread_is_late_does_not_hold_up_a_stop():
-    services = [controller_pb2.DESCRIPTOR.services_by_name["ControllerService"]]
-    late, loop = LateAuthorizer(), asyncio.get_running_loop()
-    running = GrpcServer(handlers_of(Calls()), services, loop, "127.0.0.1", 0, late)
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{running.start()}") as channel:
-        stub = controller_pb2_grpc.ControllerServiceStub(channel)
-        call = asyncio.ensure_future(stub.checkScopeExists(pb.ScopeInfo(scope="forever")))
-        await asyncio.to_thread(late.arrived.wait)
-        stopping = asyncio.ensure_future(asyncio.to_thread(running.stop, 0.0))
-        async with asyncio.timeout(30):
-            with pytest.raises(grpc.aio.AioRpcError):
-                await call
-            while not running.is_over:  # noqa: ASYNC110 - it is another thread that says so
-                await asyncio.sleep(0.001)
-            late.go_on.set()
-            await stopping
+async def test_what_a_call_has_begun_goes_on_when_its_caller_leaves(server):
+    _, stub, calls = server
+    call = stub.checkScopeExists(pb.ScopeInfo(scope="slow"))
+    await calls.entered.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (await stub.checkScopeExists(pb.ScopeInfo(scope="a"))).exists  # it was told by now
+    calls.go_on.set()
+    async with asyncio.timeout(60):
+        await calls.finished.wait()
 
 
 async def test_a_taken_port_is_an_error(server):
     running, _, _ = server
-    port = running._server.add_insecure_port("127.0.0.1:0")
+    port = running.bind()
     services = [controller_pb2.DESCRIPTOR.services_by_name["ControllerService"]]
-    other = GrpcServer({}, services, asyncio.get_running_loop(), "127.0.0.1", port)
-    with pytest.raises((OSError, RuntimeError)):
-        other.start()
-    other.stop()
+    other = GrpcServer(CallFront({}), services, "127.0.0.1", port)
+    with pytest.raises(OSError, match=str(port)):
+        await other.start()
+    await other.stop()

@@ -1,0 +1,143 @@
+"""What stands between a control call's bytes and its handler: parsing, authorization, refusals. No network.
+
+A handler that refuses a call raises: the error becomes a status of the reply if there is one for it
+(:mod:`headrace.rpc.refusals`), else a status code. Any other exception is a bug of ours, is logged and
+answered as INTERNAL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from headrace.controller.api.auth import Authorizer, need_of
+from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.rpc.refusals import refusing_reply, tell_error
+from headrace.rpc.status import status_of
+from headrace.runtime.logs import logger
+from headrace.runtime.supervisor import Supervisor
+
+Handler = Callable[[Any], Coroutine[Any, Any, Any]]
+Metadata = Iterable[tuple[str, str | bytes]]
+
+CALL_TIMEOUT_S: Final = 300.0
+
+_log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A call that is answered with a status code instead of a reply."""
+
+    code: grpc.StatusCode
+    details: str
+    trailer: tuple[tuple[str, str | bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply, and what its trailing metadata say of the error that it stands for."""
+
+    reply: Any
+    trailer: tuple[tuple[str, str | bytes], ...] = ()
+
+
+class CallFront:
+    """Runs the handlers of one controller, on its loop."""
+
+    def __init__(self, handlers: Mapping[str, Handler], authorizer: Authorizer | None = None) -> None:
+        """``handlers`` maps calls in snake case to coroutine functions of one request.
+
+        Without an ``authorizer`` every call is allowed.
+        """
+        self._handlers = handlers
+        self._authorizer = authorizer
+        self._calls = Supervisor("control calls")
+
+    def serves(self, call: str) -> bool:
+        return call in self._handlers
+
+    async def answer(self, name: str, message: Any, data: bytes, metadata: Metadata) -> Answer | Refusal:
+        """Answer the call ``name`` of the protocol, whose requests are of the class ``message``.
+
+        A call whose caller leaves goes on: what it had begun is finished. Raises nothing.
+        """
+        try:
+            request = _parse(message, data)  # not by gRPC, which calls garbage a bug of ours
+            call = snake_case(name)
+            if self._authorizer is not None:
+                _authorize(self._authorizer, call, request, metadata)
+            running = self._calls.spawn(call, self._outcome(call, request))
+            reply = await asyncio.shield(running)
+            if isinstance(reply, HeadraceError):
+                raise reply
+            return Answer(reply)
+        except HeadraceError as error:
+            trailer = (tell_error(error),)
+            reply = refusing_reply(name, error)
+            if reply is not None:
+                return Answer(reply, trailer)
+            return Refusal(status_of(error), str(error), trailer)
+        except TimeoutError:
+            return _not_completed(name, f"it takes longer than {CALL_TIMEOUT_S:.0f} s")
+        except asyncio.CancelledError:
+            return _not_completed(name, "the controller stops")
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not look like an answer
+            _log.error("call failed", call=name, exc_info=error)
+            return Refusal(grpc.StatusCode.INTERNAL, f"{name} failed: {type(error).__name__}")
+
+    async def _outcome(self, call: str, request: Any) -> Any:
+        """Return the reply, or the error of ours that the handler raised: an outcome, not a failure."""
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await self._handlers[call](request)
+        except HeadraceError as error:
+            return error
+
+    async def stop(self) -> None:
+        """Abandon active calls and take no more. The next start finishes what a call had begun."""
+        await self._calls.stop()
+
+
+def _not_completed(name: str, why: str) -> Refusal:
+    return Refusal(grpc.StatusCode.UNAVAILABLE, f"{name} was not completed: {why}")
+
+
+def _parse(message: Any, data: bytes) -> Any:
+    """Raises InvalidArgumentError if ``data`` are no ``message``."""
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise InvalidArgumentError(f"the request is no {message.DESCRIPTOR.name}") from None
+
+
+def _authorize(authorizer: Authorizer, call: str, request: Any, metadata: Metadata) -> None:
+    """Raises UnauthenticatedError, PermissionDeniedError."""
+    need = need_of(call, request)
+    if need is not None:
+        authorization = next((str(value) for key, value in metadata if key == "authorization"), "")
+        authorizer.check(authorization, *need)
+
+
+@functools.cache
+def snake_case(name: str) -> str:
+    """``getURI`` -> ``get_uri``, ``listKeyValueTablesInScope`` -> ``list_key_value_tables_in_scope``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def handlers_of(*groups: object) -> dict[str, Handler]:
+    """Collect the public coroutine functions of call groups by name."""
+    found: dict[str, Handler] = {}
+    for group in groups:
+        for name, member in vars(type(group)).items():
+            if not name.startswith("_") and asyncio.iscoroutinefunction(member):
+                assert name not in found
+                found[name] = getattr(group, name)
+    return found
