@@ -1,7 +1,6 @@
 """Authorization of calls: the resources and permissions each of them needs, and the hook that decides.
 
-Authorization is off unless a server is given an ``Authorizer``. Internal streams are checked under what
-they serve: ``_RG<x>`` as reader group ``<x>``, ``_MARK<x>`` as stream ``<x>``.
+Authorization is off unless a server is given an ``Authorizer``.
 
 Source: protocol, "Authorization model".
 """
@@ -9,19 +8,11 @@ Source: protocol, "Authorization model".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import IntEnum
 from typing import Any, Final, Protocol
 
-from headrace.model.names import MARK_PREFIX, READER_GROUP_PREFIX
 from headrace.rpc.generated import controller_pb2 as pb
-
-
-class Permission(IntEnum):
-    """Ordered: permission to update includes permission to read."""
-
-    NONE = 0
-    READ = 1
-    READ_UPDATE = 2
+from headrace.security.permission import Permission
+from headrace.security.resources import ROOT, scope_resource, stream_resource, table_resource
 
 
 class Authorizer(Protocol):
@@ -39,26 +30,7 @@ class Authorizer(Protocol):
 Need = tuple[str, Permission]
 Rule = Callable[[Any], Need]
 
-ROOT: Final = "prn::/"
 _READ, _UPDATE = Permission.READ, Permission.READ_UPDATE
-
-
-def scope_resource(scope: str) -> str:
-    return f"prn::/scope:{scope}"
-
-
-def stream_resource(scope: str, stream: str) -> str:
-    if stream.startswith(READER_GROUP_PREFIX):
-        return group_resource(scope, stream.removeprefix(READER_GROUP_PREFIX))
-    return f"prn::/scope:{scope}/stream:{stream.removeprefix(MARK_PREFIX)}"
-
-
-def group_resource(scope: str, group: str) -> str:
-    return f"prn::/scope:{scope}/reader-group:{group}"
-
-
-def table_resource(scope: str, table: str) -> str:
-    return f"prn::/scope:{scope}/key-value-table:{table}"
 
 
 def need_of(call: str, request: Any) -> Need | None:

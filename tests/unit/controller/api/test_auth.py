@@ -1,12 +1,14 @@
 import grpc
 import pytest
 
-from headrace.controller.api.auth import ROOT, RULES, Permission, need_of
+from headrace.controller.api.auth import RULES, need_of
 from headrace.controller.api.call_front import snake_case
 from headrace.controller.server import GrpcServer
 from headrace.errors import PermissionDeniedError, UnauthenticatedError
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2_grpc, stream_time_pb2
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.security.permission import Permission
+from headrace.security.resources import ROOT
 from tests.unit.controller.calls import info
 
 READ, UPDATE = Permission.READ, Permission.READ_UPDATE
