@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 from typing import Final
 
-from headrace.controller.api.auth import Authorizer
+from headrace.controller.api.access import Gatekeeper
+from headrace.controller.api.auth import make_rules
 from headrace.controller.api.batch_commit_calls import BatchCommitCalls
 from headrace.controller.api.call_front import CallFront, Handler, handlers_of
 from headrace.controller.api.cluster_calls import ClusterCalls
@@ -215,11 +216,19 @@ class GrpcServer(_GrpcServer):
     """All services of one controller on one port."""
 
     def __init__(
-        self, controller: Controller, host: str, port: int, authorizer: Authorizer | None = None
+        self,
+        controller: Controller,
+        host: str,
+        port: int,
+        gatekeeper: Gatekeeper | None = None,
+        *,
+        readers_manage_groups: bool = True,
     ) -> None:
+        """Serve everybody; with a ``gatekeeper`` those to whom the rules allow it."""
         services = [
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
             stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
         ]
-        super().__init__(CallFront(controller.handlers, authorizer), services, host, port)
+        rules = make_rules(readers_manage_groups=readers_manage_groups)
+        super().__init__(CallFront(controller.handlers, gatekeeper, rules), services, host, port)

@@ -17,7 +17,9 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import DecodeError
 
-from headrace.controller.api.auth import Authorizer, need_of
+from headrace.controller.api.access import Caller, Gatekeeper, admit
+from headrace.controller.api.auth import Rule
+from headrace.controller.api.listings import LISTINGS, Listing
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.rpc.refusals import refusing_reply, tell_error
 from headrace.rpc.status import status_of
@@ -52,13 +54,20 @@ class Answer:
 class CallFront:
     """Runs the handlers of one controller, on its loop."""
 
-    def __init__(self, handlers: Mapping[str, Handler], authorizer: Authorizer | None = None) -> None:
-        """``handlers`` maps calls in snake case to coroutine functions of one request.
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        gatekeeper: Gatekeeper | None = None,
+        rules: Mapping[str, Rule] | None = None,
+    ) -> None:
+        """``handlers`` maps calls in snake case to coroutine functions of one request, ``rules`` to what
+        their callers need: a call without a rule is denied.
 
-        Without an ``authorizer`` every call is allowed.
+        Without a ``gatekeeper`` every call is allowed.
         """
         self._handlers = handlers
-        self._authorizer = authorizer
+        self._gatekeeper = gatekeeper
+        self._rules = rules or {}
         self._calls = Supervisor("control calls")
 
     def serves(self, call: str) -> bool:
@@ -72,13 +81,12 @@ class CallFront:
         try:
             request = _parse(message, data)  # not by gRPC, which calls garbage a bug of ours
             call = snake_case(name)
-            if self._authorizer is not None:
-                _authorize(self._authorizer, call, request, metadata)
-            running = self._calls.spawn(call, self._outcome(call, request))
-            reply = await asyncio.shield(running)
-            if isinstance(reply, HeadraceError):
-                raise reply
-            return Answer(reply)
+            caller = await self._admit(name, call, request, metadata)
+            listing = LISTINGS.get(call)
+            if caller is None or listing is None:
+                return Answer(await self._handle(call, request))
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return Answer(await self._list(call, request, listing, caller))
         except HeadraceError as error:
             trailer = (tell_error(error),)
             reply = refusing_reply(name, error)
@@ -92,6 +100,28 @@ class CallFront:
         except Exception as error:  # noqa: BLE001 - a bug of ours must not look like an answer
             _log.error("call failed", call=name, exc_info=error)
             return Refusal(grpc.StatusCode.INTERNAL, f"{name} failed: {type(error).__name__}")
+
+    async def _admit(self, name: str, call: str, request: Any, metadata: Metadata) -> Caller | None:
+        """Raises UnauthenticatedError, PermissionDeniedError."""
+        if self._gatekeeper is None:
+            return None
+        rule = self._rules.get(call)
+        return await admit(self._gatekeeper, metadata, name, None if rule is None else rule(request))
+
+    async def _list(self, call: str, request: Any, listing: Listing, caller: Caller) -> Any:
+        """Return the next page of which the caller may read something, or the last one."""
+        while True:
+            reply = await self._handle(call, request)
+            if not listing.keep_readable(reply, caller):
+                return reply
+            request.continuationToken.CopyFrom(reply.continuationToken)
+
+    async def _handle(self, call: str, request: Any) -> Any:
+        """Return the reply. Raises the handler's errors of ours."""
+        reply = await asyncio.shield(self._calls.spawn(call, self._outcome(call, request)))
+        if isinstance(reply, HeadraceError):
+            raise reply
+        return reply
 
     async def _outcome(self, call: str, request: Any) -> Any:
         """Return the reply, or the error of ours that the handler raised: an outcome, not a failure."""
@@ -116,14 +146,6 @@ def _parse(message: Any, data: bytes) -> Any:
         return message.FromString(data)
     except DecodeError:
         raise InvalidArgumentError(f"the request is no {message.DESCRIPTOR.name}") from None
-
-
-def _authorize(authorizer: Authorizer, call: str, request: Any, metadata: Metadata) -> None:
-    """Raises UnauthenticatedError, PermissionDeniedError."""
-    need = need_of(call, request)
-    if need is not None:
-        authorization = next((str(value) for key, value in metadata if key == "authorization"), "")
-        authorizer.check(authorization, *need)
 
 
 @functools.cache

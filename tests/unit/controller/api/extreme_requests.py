@@ -1,4 +1,4 @@
-"""Requests for every call of both services: a valid one, and the same with each field at its extremes."""
+"""Requests for every call of all services: a valid one, and the same with each field at its extremes."""
 
 import math
 import uuid
@@ -7,11 +7,12 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.limits import INT64_MAX, INT64_MIN
-from headrace.rpc.generated import batch_commit_pb2, controller_pb2
+from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2
 
 SERVICES = [
     controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
     batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
+    stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
 ]
 METHODS = {method.name: method for service in SERVICES for method in service.methods}
 

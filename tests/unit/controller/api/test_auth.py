@@ -1,94 +1,133 @@
-import grpc
-import pytest
+"""The table of what each call needs, against the protocol's."""
 
-from headrace.controller.api.auth import RULES, need_of
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+
+from headrace.controller.api.access import NOTHING
+from headrace.controller.api.auth import make_rules
 from headrace.controller.api.call_front import snake_case
-from headrace.controller.server import GrpcServer
-from headrace.errors import PermissionDeniedError, UnauthenticatedError
-from headrace.rpc.generated import batch_commit_pb2, controller_pb2_grpc, stream_time_pb2
+from headrace.controller.api.listings import LISTINGS
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.security.permission import Permission
 from headrace.security.resources import ROOT
+from tests.unit.controller.api.extreme_requests import METHODS, valid_request
 from tests.unit.controller.calls import info
 
 READ, UPDATE = Permission.READ, Permission.READ_UPDATE
+RULES = make_rules()
+STRICT = make_rules(readers_manage_groups=False)
+SCOPE, STREAM, TABLE = "prn::/scope:s", "prn::/scope:s/stream:t", "prn::/scope:s/key-value-table:k"
+GROUP = "prn::/scope:s/reader-group:g"
+
+TABLE_OF_THE_PROTOCOL = {
+    (ROOT, UPDATE): "createScope deleteScope deleteScopeRecursive getControllerToBucketMapping",
+    (ROOT, READ): "listScopes",
+    (SCOPE, READ): """checkScopeExists listStreamsInScope listStreamsInScopeForTag listKeyValueTablesInScope
+        getReaderGroupConfig createReaderGroup updateReaderGroup deleteReaderGroup""",
+    (SCOPE, UPDATE): "createStream createKeyValueTable",
+    (TABLE, UPDATE): "deleteKeyValueTable getCurrentSegmentsKeyValueTable",
+    (TABLE, READ): "getKeyValueTableConfiguration",
+    (STREAM, UPDATE): """updateStream truncateStream sealStream deleteStream scale getEpochSegments
+        createTransaction commitTransaction abortTransaction pingTransaction listSubscribers
+        updateSubscriberStreamCut noteTimestampFromWriter removeWriter getCurrentSegments getSegments
+        createTaggedTransaction commitTransactionBatch abortTransactionBatch""",
+    (STREAM, READ): """checkStreamExists getStreamConfiguration getSegmentsImmediatelyFollowing
+        getSegmentsImmediatlyFollowing getSegmentsBetween checkScale getURI isSegmentValid isStreamCutValid
+        checkTransactionState listCompletedTransactions getSinkWatermark getCutAt""",
+}
 
 
-class Doorkeeper:
-    """Knows one user, who may read one scope."""
-
-    def check(self, authorization, resource, permission):
-        if authorization != "Basic known":
-            raise UnauthenticatedError("who are you?")
-        if permission > READ or not resource.startswith("prn::/scope:s"):
-            raise PermissionDeniedError(f"not {resource}")
+def need_of(rules, call, request):
+    need = rules[call](request)
+    return need.permission, need.resources
 
 
-def test_every_call_has_its_rule_but_the_one_made_without_credentials():
-    names = [
-        snake_case(method.name)
-        for service in (
-            pb.DESCRIPTOR.services_by_name["ControllerService"],
-            batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
-            stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
-        )
-        for method in service.methods
-    ]
-    assert set(names) - {"get_controller_server_list"} == set(RULES)
+def test_every_call_has_its_rule():
+    assert {snake_case(name) for name in METHODS} == set(RULES) == set(STRICT)
+
+
+def test_calls_need_what_the_protocol_says():
+    seen = {"getControllerServerList", "getDelegationToken"}
+    for (resource, permission), names in TABLE_OF_THE_PROTOCOL.items():
+        for name in names.split():
+            request = valid_request(name, pb.TxnId())
+            assert need_of(RULES, snake_case(name), request) == (permission, (resource,)), name
+            seen.add(name)
+    assert seen == set(METHODS)
+    assert RULES["get_controller_server_list"](pb.ServerRequest()) is NOTHING
 
 
 @pytest.mark.parametrize(
-    ("call", "request_", "need"),
+    ("stream", "wanted"),
     [
-        ("create_scope", pb.ScopeInfo(scope="a"), (ROOT, UPDATE)),
-        ("check_scope_exists", pb.ScopeInfo(scope="a"), ("prn::/scope:a", READ)),
-        ("seal_stream", info(), ("prn::/scope:s/stream:t", UPDATE)),
-        ("get_uri", pb.SegmentId(streamInfo=info("_RGg")), ("prn::/scope:s/reader-group:g", READ)),
-        ("get_uri", pb.SegmentId(streamInfo=info("_MARKt")), ("prn::/scope:s/stream:t", READ)),
-        ("create_stream", pb.StreamConfig(streamInfo=info()), ("prn::/scope:s", UPDATE)),
-        ("create_stream", pb.StreamConfig(streamInfo=info("_RGg")), ("prn::/scope:s", READ)),
-        ("get_current_segments", info(), ("prn::/scope:s/stream:t", UPDATE)),
-        (
-            "get_current_segments",
-            pb.StreamInfo(scope="s", stream="t", accessOperation=pb.StreamInfo.NONE),
-            ("prn::/scope:s/stream:t", READ),
-        ),
-        (
-            "get_delegation_token",
-            pb.StreamInfo(scope="s", stream="t", accessOperation=pb.StreamInfo.READ),
-            ("prn::/scope:s/stream:t", READ),
-        ),
-        (
-            "delete_key_value_table",
-            pb.KeyValueTableInfo(scope="s", kvtName="k"),
-            ("prn::/scope:s/key-value-table:k", UPDATE),
-        ),
-        ("get_controller_server_list", pb.ServerRequest(), None),
+        ("_RGg", (READ, (SCOPE,))),
+        ("_MARKt", (READ, (SCOPE,))),
+        ("_other", (UPDATE, (SCOPE,))),
+        ("t", (UPDATE, (SCOPE,))),
     ],
 )
-def test_calls_need_what_the_protocol_says(call, request_, need):
-    assert need_of(call, request_) == need
+def test_streams_are_made_for_readers_with_permission_to_read(stream, wanted):
+    request = pb.StreamConfig(streamInfo=info(stream))
+    assert need_of(RULES, "create_stream", request) == wanted
 
 
-async def test_a_server_with_a_doorkeeper_lets_in_whom_it_knows_to_what_he_may(world):
-    async with world.running() as controller:
-        server = GrpcServer(controller, "127.0.0.1", 0, Doorkeeper())
-        port = await server.start()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            stub = controller_pb2_grpc.ControllerServiceStub(channel)
-            known = (("authorization", "Basic known"),)
+@pytest.mark.parametrize("call", ["get_current_segments", "get_segments"])
+def test_segments_are_shown_with_permission_to_read_to_who_only_looks(call):
+    looks = pb.StreamInfo(scope="s", stream="t", accessOperation=pb.StreamInfo.NONE)
+    request = looks if call == "get_current_segments" else pb.GetSegmentsRequest(streamInfo=looks)
+    assert need_of(RULES, call, request) == (READ, (STREAM,))
 
-            async def code(call, request, metadata=()):
-                try:
-                    await call(request, metadata=metadata)
-                except grpc.aio.AioRpcError as error:
-                    return error.code()
-                return grpc.StatusCode.OK
 
-            scope = pb.ScopeInfo(scope="s")
-            assert await code(stub.checkScopeExists, scope) is grpc.StatusCode.UNAUTHENTICATED
-            assert await code(stub.checkScopeExists, scope, known) is grpc.StatusCode.OK
-            assert await code(stub.createScope, scope, known) is grpc.StatusCode.PERMISSION_DENIED
-            assert await code(stub.sealStream, info(), known) is grpc.StatusCode.PERMISSION_DENIED
-            assert await code(stub.getControllerServerList, pb.ServerRequest()) is grpc.StatusCode.OK
-        await server.stop()
+@pytest.mark.parametrize(
+    ("stream", "access", "wanted"),
+    [
+        *[("t", access, UPDATE) for access in ("UNSPECIFIED", "WRITE", "READ_WRITE", "ANY", "NONE")],
+        ("t", "READ", READ),
+        *[("_RGg", access, READ) for access in ("UNSPECIFIED", "WRITE", "READ")],
+        *[("_MARKt", access, READ) for access in ("UNSPECIFIED", "READ_WRITE", "READ")],
+        ("_other", "WRITE", UPDATE),
+        ("k_kvtable", "UNSPECIFIED", UPDATE),
+        ("k_kvtable", "READ", READ),
+    ],
+)
+def test_a_token_needs_what_it_is_asked_for(stream, access, wanted):
+    request = pb.StreamInfo(scope="s", stream=stream, accessOperation=access)
+    resources = {
+        "t": (STREAM, "prn::/scope:s/key-value-table:t"),  # clients of tables ask under the bare name
+        "_RGg": (GROUP,),
+        "_MARKt": (STREAM,),
+        "_other": ("prn::/scope:s/stream:_other",),
+        "k_kvtable": (TABLE,),
+    }
+    assert need_of(RULES, "get_delegation_token", request) == (wanted, resources[stream])
+
+
+def test_groups_are_managed_by_readers_unless_that_is_switched_off():
+    token = pb.StreamInfo(scope="s", stream="_RGg")
+    for name in ("createReaderGroup", "updateReaderGroup", "deleteReaderGroup"):
+        request = valid_request(name, pb.TxnId())
+        assert need_of(STRICT, snake_case(name), request) == (UPDATE, (SCOPE,))
+    assert need_of(STRICT, "get_delegation_token", token) == (UPDATE, (GROUP,))
+    token.accessOperation = pb.StreamInfo.READ
+    assert need_of(STRICT, "get_delegation_token", token) == (READ, (GROUP,))
+    state = pb.StreamConfig(streamInfo=info("_RGg"))
+    assert need_of(STRICT, "create_stream", state) == (UPDATE, (SCOPE,))
+    marks = pb.StreamConfig(streamInfo=info("_MARKt"))
+    assert need_of(STRICT, "create_stream", marks) == (READ, (SCOPE,))
+
+
+def test_internal_streams_are_checked_under_what_they_serve():
+    for stream, resource in {"_RGg": GROUP, "_MARKt": STREAM, "k_kvtable": TABLE}.items():
+        request = pb.SegmentId(streamInfo=info(stream))
+        assert need_of(RULES, "get_uri", request) == (READ, (resource,))
+    requests = pb.SegmentId(streamInfo=pb.StreamInfo(scope="_system", stream="_requeststream"))
+    assert need_of(RULES, "get_uri", requests) == (READ, ("prn::/scope:_system/stream:_requeststream",))
+
+
+def test_every_paged_listing_shows_what_may_be_read():
+    paged = {
+        snake_case(name)
+        for name, method in METHODS.items()
+        if "continuationToken" in GetMessageClass(method.output_type).DESCRIPTOR.fields_by_name
+    }
+    assert paged == set(LISTINGS)
