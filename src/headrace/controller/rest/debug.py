@@ -12,10 +12,9 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from headrace.controller.events.request_format import decode_event
-from headrace.controller.rest.refusals import guarded, refusal
+from headrace.controller.rest.refusals import Handler, refusal
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.event_rows import FailedEventRow
@@ -27,8 +26,10 @@ FAILED_PATH = "/v1/debug/failed-events"
 _SHOWN_CHARS: Final = 40
 
 
-def debug_routes(controller: Controller, inside: ServerInside | None) -> list[Route]:
-    """Return the routes under ``/v1/debug``; ``inside`` describes the segment store, if one is here."""
+def debug_handlers(controller: Controller, inside: ServerInside | None) -> dict[str, Handler]:
+    """Return what answers a GET of each path under ``/v1/debug``; ``inside`` describes the segment store, if
+    one is here.
+    """
 
     async def show(request: Request) -> Response:
         found = inside.statistics() if inside is not None else {}
@@ -50,12 +51,7 @@ def debug_routes(controller: Controller, inside: ServerInside | None) -> list[Ro
         events = [_failed_document(bucket, row) for bucket, row in found.rows]
         return JSONResponse({"events": events, "dropped": found.dropped})
 
-    handlers = {PATH: show, FAILED_PATH: show_failed}
-    return [
-        Route(path + tail, guarded(handler), methods=["GET"])
-        for path, handler in handlers.items()
-        for tail in ("", "/")
-    ]
+    return {PATH: show, FAILED_PATH: show_failed}
 
 
 def _failed_document(bucket: int, row: FailedEventRow) -> dict[str, object]:

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from headrace.controller.rest.refusals import guarded, refusal
+from headrace.controller.rest.refusals import Handler, refusal
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 
@@ -85,8 +84,8 @@ _VIEWS: Final[dict[str, Callable[[Contributor], Any]]] = {
 }
 
 
-def health_routes(controller: Controller, inside: ServerInside | None = None) -> list[Route]:
-    """Return the routes under ``/v1/health``."""
+def health_handlers(controller: Controller, inside: ServerInside | None = None) -> dict[str, Handler]:
+    """Return what answers a GET of each path under ``/v1/health``; of two that fit, the first counts."""
 
     def find(name: str | None) -> tuple[Contributor, dict[str, Contributor]] | None:
         parts = contributors_of(controller, inside)
@@ -109,18 +108,14 @@ def health_routes(controller: Controller, inside: ServerInside | None = None) ->
         part, children = found
         return JSONResponse(part.document({name: child.document() for name, child in children.items()}))
 
-    def view_of(view: Callable[[Contributor], Any]) -> Callable[[Request], Any]:
+    def view_of(view: Callable[[Contributor], Any]) -> Handler:
         async def show(request: Request) -> Response:
             found = find(request.path_params.get("part"))
             return unknown(request) if found is None else JSONResponse(view(found[0]))
 
         return show
 
-    routes = []
-    for tail in ("", "/"):
-        for name, view in _VIEWS.items():
-            routes.append(Route(f"/v1/health/{name}{tail}", guarded(view_of(view))))
-            routes.append(Route(f"/v1/health/{name}/{{part}}{tail}", guarded(view_of(view))))
-        routes.append(Route(f"/v1/health{tail}", guarded(whole)))
-        routes.append(Route(f"/v1/health/{{part}}{tail}", guarded(whole)))
-    return routes
+    handlers: dict[str, Handler] = {}
+    for name, view in _VIEWS.items():
+        handlers[f"/v1/health/{name}"] = handlers[f"/v1/health/{name}/{{part}}"] = view_of(view)
+    return handlers | {"/v1/health": whole, "/v1/health/{part}": whole}

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from headrace.errors import (
+    AccessDeniedError,
     HeadraceError,
     InvalidArgumentError,
     NoSuchReaderGroupError,
@@ -25,6 +26,7 @@ from headrace.errors import (
     ScopeNotEmptyError,
     StreamExistsError,
     StreamNotSealedError,
+    UnauthenticatedError,
 )
 from headrace.runtime.logs import logger
 
@@ -32,6 +34,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 RETRY_AFTER_S: Final = 1
 
+_UNAUTHENTICATED: Final = 401
 _FAILURE: Final = 500
 _UNAVAILABLE: Final = 503
 
@@ -51,6 +54,8 @@ class BodyTooLargeError(InvalidArgumentError):
 
 
 _STATUS: Final[dict[type[HeadraceError], int]] = {
+    UnauthenticatedError: _UNAUTHENTICATED,
+    AccessDeniedError: 403,
     BodyTooLargeError: 413,
     InvalidArgumentError: 400,
     NoSuchScopeError: 404,
@@ -65,11 +70,16 @@ _STATUS: Final[dict[type[HeadraceError], int]] = {
 }
 
 
+_HEADERS: Final = {
+    _UNAUTHENTICATED: {"WWW-Authenticate": 'Basic realm="headrace"'},
+    _UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_S)},
+}
+
+
 def refusal(status: int, text: str, field: str = "") -> Response:
-    """Return the answer for something that is not done; 503 says when to try again."""
+    """Return the answer for something that is not done; 503 says when to try again, 401 which credentials."""
     document = {"error": text} | ({"field": field} if field else {})
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == _UNAVAILABLE else None
-    return JSONResponse(document, status, headers)
+    return JSONResponse(document, status, _HEADERS.get(status))
 
 
 def guarded(handler: Handler) -> Handler:

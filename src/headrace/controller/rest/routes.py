@@ -15,8 +15,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from headrace.controller.api.access import Gatekeeper
+from headrace.controller.rest.admission import admitting, shows
 from headrace.controller.rest.bodies import DropUnreadBodies, body_of
-from headrace.controller.rest.debug import debug_routes
+from headrace.controller.rest.debug import debug_handlers
 from headrace.controller.rest.documents import (
     Document,
     EventsPage,
@@ -27,7 +29,7 @@ from headrace.controller.rest.documents import (
     offsets_document,
     stream_document,
 )
-from headrace.controller.rest.health import health_routes
+from headrace.controller.rest.health import health_handlers
 from headrace.controller.rest.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
@@ -36,6 +38,7 @@ from headrace.controller.workflows.cuts_in_time import cut_at
 from headrace.errors import NoSuchScopeError, StreamSealedError
 from headrace.limits import INT64_MAX, NAME_CHARS_MAX
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name
+from headrace.security.resources import scope_resource, stream_resource
 
 _PAGE_ROWS: Final = 1000
 _SHOWN_CHARS: Final = 40
@@ -46,37 +49,63 @@ _USER_SCOPE: Final = re.compile(rf"[A-Za-z0-9.\-]{{1,{NAME_CHARS_MAX}}}\Z")
 class RestRoutes:
     """The handlers of one controller. They run on its loop."""
 
-    def __init__(self, controller: Controller, inside: ServerInside | None = None) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        inside: ServerInside | None = None,
+        gatekeeper: Gatekeeper | None = None,
+    ) -> None:
+        """Serve everybody; with a ``gatekeeper`` those to whom the rules allow it."""
         self._controller = controller
         self._inside = inside
+        self._gatekeeper = gatekeeper
         self._context = controller.context
 
     def application(self) -> ASGIApp:
-        """Return the application with all routes; a trailing slash is accepted everywhere."""
+        """Return the application with all routes."""
+        exceptions = {HTTPException: refuse_route}
+        return DropUnreadBodies(Starlette(routes=self.routes(), exception_handlers=exceptions))
+
+    def routes(self) -> list[Route]:
+        """Return all routes; a trailing slash is accepted everywhere."""
         scope, stream = "/v1/scopes/{scope}", "/v1/scopes/{scope}/streams/{stream}"
         group = "/v1/scopes/{scope}/readergroups/{group}"
-        table: list[tuple[str, dict[str, Handler]]] = [
-            ("/ping", {"GET": self.ping}),
-            ("/v1/scopes", {"GET": self.list_scopes, "POST": self.create_scope}),
-            (scope, {"GET": self.get_scope, "DELETE": self.delete_scope}),
-            (f"{scope}/streams", {"GET": self.list_streams, "POST": self.create_stream}),
-            (stream, {"GET": self.get_stream, "PUT": self.update_stream, "DELETE": self.delete_stream}),
-            (f"{stream}/state", {"PUT": self.seal_stream}),
-            (f"{stream}/scaling-events", {"GET": self.scaling_events}),
-            (f"{stream}/cut", {"GET": self.cut_at}),
-            (f"{stream}/truncation", {"PUT": self.truncate_stream}),
-            (f"{scope}/readergroups", {"GET": self.list_groups}),
-            (group, {"GET": self.get_group, "DELETE": self.delete_group}),
+        needs_metadata: dict[str, dict[str, Handler]] = {
+            "/v1/scopes": {"GET": self.list_scopes, "POST": self.create_scope},
+            scope: {"GET": self.get_scope, "DELETE": self.delete_scope},
+            f"{scope}/streams": {"GET": self.list_streams, "POST": self.create_stream},
+            stream: {"GET": self.get_stream, "PUT": self.update_stream, "DELETE": self.delete_stream},
+            f"{stream}/state": {"PUT": self.seal_stream},
+            f"{stream}/scaling-events": {"GET": self.scaling_events},
+            f"{stream}/cut": {"GET": self.cut_at},
+            f"{stream}/truncation": {"PUT": self.truncate_stream},
+            f"{scope}/readergroups": {"GET": self.list_groups},
+            group: {"GET": self.get_group, "DELETE": self.delete_group},
+        }
+        table: dict[str, dict[str, Handler]] = {"/ping": {"GET": self.ping}}
+        for path, handlers in needs_metadata.items():
+            table[path] = {verb: self._when_ready(handler) for verb, handler in handlers.items()}
+        for always in (
+            health_handlers(self._controller, self._inside),
+            debug_handlers(self._controller, self._inside),
+        ):
+            table |= {path: {"GET": handler} for path, handler in always.items()}
+        return [
+            Route(path + tail, guarded(self._by_verb(path, handlers)), methods=list(handlers))
+            for path, handlers in table.items()
+            for tail in ("", "/")
         ]
-        routes = []
-        for path, handlers in table:
-            for tail in ("", "/"):
-                whole = by_verb(handlers)
-                ready = whole if path == "/ping" else self._when_ready(whole)
-                routes.append(Route(path + tail, guarded(ready), methods=list(handlers)))
-        routes += health_routes(self._controller, self._inside)
-        routes += debug_routes(self._controller, self._inside)
-        return DropUnreadBodies(Starlette(routes=routes, exception_handlers={HTTPException: refuse_route}))
+
+    def _by_verb(self, path: str, handlers: dict[str, Handler]) -> Handler:
+        """Return the handler of a path, for those who may make the request."""
+        admitted = {
+            verb: admitting(self._gatekeeper, verb, path, handler) for verb, handler in handlers.items()
+        }
+
+        async def handle(request: Request) -> Response:
+            return await admitted["GET" if request.method == "HEAD" else request.method](request)
+
+        return handle
 
     def _when_ready(self, handler: Handler) -> Handler:
         """Refuse what needs metadata while there is none to ask: the listener is up before the containers."""
@@ -93,14 +122,14 @@ class RestRoutes:
 
     # ---------------------------------------------------------------------------------- scopes
 
-    async def list_scopes(self, request: Request) -> Response:  # noqa: ARG002 - there are no options
+    async def list_scopes(self, request: Request) -> Response:
         names: list[str] = []
         token = b""
         while True:
             page, token = await self._context.scopes.names(token, _PAGE_ROWS)
             if not page:
                 return JSONResponse({"scopes": [{"scopeName": name} for name in sorted(names)]})
-            names += page
+            names += [name for name in page if shows(request, scope_resource(name))]
 
     async def create_scope(self, request: Request) -> Response:
         name = scope_name_of(await body_of(request))
@@ -129,6 +158,8 @@ class RestRoutes:
                 documents.sort(key=lambda document: str(document["streamName"]))
                 return JSONResponse({"streams": documents})
             for name, row in rows:
+                if not shows(request, stream_resource(scope, name)):
+                    continue
                 stream = decode_stream(row.value)
                 if is_shown(name, stream, kind, value):
                     documents.append(stream_document(scope, name, stream.config))
@@ -210,7 +241,7 @@ class RestRoutes:
             names += [
                 name.removeprefix(READER_GROUP_PREFIX)
                 for name, _ in rows
-                if name.startswith(READER_GROUP_PREFIX)
+                if name.startswith(READER_GROUP_PREFIX) and shows(request, stream_resource(scope, name))
             ]
         return JSONResponse({"readerGroups": [{"readerGroupName": name} for name in sorted(names)]})
 
@@ -235,15 +266,6 @@ class RestRoutes:
     async def _require_scope(self, name: str) -> None:
         if await self._context.scopes.find(name) is None:
             raise NoSuchScopeError(f"scope {name!r} does not exist")
-
-
-def by_verb(handlers: dict[str, Handler]) -> Handler:
-    """Return the handler of a path, which has one for each verb."""
-
-    async def handle(request: Request) -> Response:
-        return await handlers["GET" if request.method == "HEAD" else request.method](request)
-
-    return handle
 
 
 def is_shown(name: str, stream: StreamRow, kind: str | None, value: str | None) -> bool:

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any, Final
 
+from headrace.controller.api.access import Gatekeeper
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.model.endpoint import hosts_to_bind
@@ -32,9 +33,11 @@ class RestServer:
         host: str,
         port: int,
         inside: ServerInside | None = None,
+        gatekeeper: Gatekeeper | None = None,
     ) -> None:
         self._controller = controller
         self._inside = inside
+        self._gatekeeper = gatekeeper
         self._host = host
         self._port = port
         self._supervisor = Supervisor("rest")
@@ -92,7 +95,7 @@ class RestServer:
         uvicorn = await loop.run_in_executor(None, importlib.import_module, "uvicorn")
         routes = await loop.run_in_executor(None, importlib.import_module, "headrace.controller.rest.routes")
         config = uvicorn.Config(
-            routes.RestRoutes(self._controller, self._inside).application(),
+            routes.RestRoutes(self._controller, self._inside, self._gatekeeper).application(),
             lifespan="off",
             log_config=None,
             log_level="error",  # of what clients send it warns without naming them, as often as they send it

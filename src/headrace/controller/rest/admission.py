@@ -1,0 +1,31 @@
+"""Who may make a request: asked before anything that tells whether something exists."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.controller.api.access import Caller, Gatekeeper, admit, may_read
+from headrace.controller.rest.refusals import Handler
+from headrace.controller.rest.rules import RULES
+
+
+def admitting(gatekeeper: Gatekeeper | None, verb: str, path: str, handler: Handler) -> Handler:
+    """Return ``handler`` for those who may make the request; for everybody without a ``gatekeeper``."""
+    if gatekeeper is None:
+        return handler
+    rule = RULES.get((verb, path))
+
+    async def handle(request: Request) -> Response:
+        headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
+        need = None if rule is None else rule(request.path_params)
+        request.state.caller = await admit(gatekeeper, headers, f"{verb} {path}", need)
+        return await handler(request)
+
+    return handle
+
+
+def shows(request: Request, resource: str) -> bool:
+    """Tell whether listings show ``resource`` to who made the request."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    return may_read(caller, resource)
