@@ -48,6 +48,7 @@ def test_every_verb_is_there():
             for verb in ("list", "create", "describe", "cut", "scale", "truncate", "seal", "delete")
         ),
         *(f"event {verb}" for verb in ("write", "read")),
+        *(f"user {verb}" for verb in ("add", "list", "remove")),
         *(f"inspect {noun}" for noun in ("wal", "frames", "operations", "container", "segment", "cache")),
         "check container",
         "controller failed-events",
@@ -72,7 +73,7 @@ def test_help_ends_with_examples_and_fits_on_a_screen(path, parser):
     assert all(action.help or action.metavar for action in parser._actions)
 
 
-OFFLINE = {"standalone", "demo", "controller", "inspect", "check"}
+OFFLINE = {"standalone", "demo", "controller", "user", "inspect", "check"}
 
 
 @pytest.mark.parametrize("path", [path for path, _ in verbs() if path[0] not in OFFLINE])
