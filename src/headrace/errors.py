@@ -282,6 +282,10 @@ class TokenExpiredError(AccessDeniedError):
     """The token was valid once; ask for a fresh one and send again."""
 
 
+class TlsError(RequestError):
+    """Encryption does not come about: one side speaks plainly, or a certificate is not accepted."""
+
+
 class PreconditionError(RequestError):
     """A precondition named in the message does not hold; nothing changed."""
 

@@ -4,7 +4,7 @@
 ``writer/event_writer`` or ``reader/event_reader``, and from there down to ``connections``.
 """
 
-from headrace.client.config import ClientConfig, Credentials, ReaderConfig, WriterConfig
+from headrace.client.config import ClientConfig, ReaderConfig, WriterConfig
 from headrace.client.connect import Client, connect
 from headrace.client.control.stream_times import TimedCut
 from headrace.client.control.streams import StreamInfo
@@ -15,6 +15,7 @@ from headrace.client.control.transactions import (
     TransactionStatus,
     TransactionTag,
 )
+from headrace.client.credentials import Credentials
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.client.reader.event_framing import events_to_arrow

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self
 
 from headrace.client.connections.reconnect_policy import ReconnectPolicy
+from headrace.client.credentials import Credentials
 from headrace.errors import InvalidArgumentError
 from headrace.limits import APPEND_BYTES_MAX, KIB, MIB
 from headrace.model.endpoint import Endpoint
+from headrace.runtime.client_variables import TLS_CA_VARIABLE
 
 DEFAULT_URI: Final = "tcp://localhost:9090"
 DEFAULT_PORT: Final = 9090
@@ -23,24 +23,6 @@ _DISCOVERY_SCHEMES: Final = frozenset({"pravega", "pravegas"})
 
 APPEND_BLOCK_BYTES_MAX: Final = 8 * MIB + 8
 """What every server of the protocol takes in one append: the largest event with its header."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
-    """What is sent as ``authorization`` with every control call, for instance ``Basic`` and base64 of
-    user:password.
-    """
-
-    method: str
-    token: str = field(repr=False)
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Credentials | None:
-        """Read ``pravega_client_auth_method`` and ``pravega_client_auth_token``; None if they are not set."""
-        source = os.environ if environment is None else environment
-        method = source.get("pravega_client_auth_method")
-        token = source.get("pravega_client_auth_token")
-        return cls(method=method, token=token) if method and token else None
 
 
 _WINDOW_BYTES_LEAST: Final = 32 * MIB
@@ -103,14 +85,25 @@ class ReaderConfig:
             raise InvalidArgumentError("the window has to hold at least one read")
 
 
+def _authorities_of_environment() -> Path | None:
+    file = os.environ.get(TLS_CA_VARIABLE)
+    return Path(file) if file else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Everything a client needs to know besides the URI of the controller."""
+    """Everything a client needs to know besides the URI of the controller. No secret of it is printed."""
 
     credentials: Credentials | None = field(default_factory=Credentials.from_environment)
-    tls_authorities: Path | None = None
-    """Certificates to trust instead of the system's, in PEM form."""
+    """By default those of the environment: ``HEADRACE_USER`` and ``HEADRACE_PASSWORD``."""
+    tls_authorities: Path | None = field(default_factory=_authorities_of_environment)
+    """PEM file with the authorities to trust instead of the system's. By default ``HEADRACE_TLS_CA``."""
+    tls_cert: Path | None = None
+    """File with a certificate of the client and those that issued it, for servers that want one."""
+    tls_key: Path | None = None
+    """File with the key of ``tls_cert``, not encrypted; None: it is in the same file."""
     tls_check_host: bool = True
+    """Whether segment stores have to carry the names they are connected by; controllers always have to."""
     connections_max: int = 2
     """Connections per segment store and direction."""
     connect_timeout_s: float = 5.0
@@ -122,6 +115,10 @@ class ClientConfig:
     transaction_lease_ms: int = 60_000
     writer: WriterConfig = field(default_factory=WriterConfig)
     reader: ReaderConfig = field(default_factory=ReaderConfig)
+
+    def __post_init__(self) -> None:
+        if self.tls_key is not None and self.tls_cert is None:
+            raise InvalidArgumentError("tls_key is the key of a certificate: give tls_cert as well")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +147,6 @@ class ControllerAddress:
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{uri!r}: {error}") from None
         return cls(endpoints, scheme in _TLS_SCHEMES, scheme in _DISCOVERY_SCHEMES)
-
-
-def tls_context(config: ClientConfig) -> ssl.SSLContext:
-    """Return the context for connections to segment stores."""
-    context = ssl.create_default_context(cafile=config.tls_authorities)
-    context.check_hostname = config.tls_check_host
-    return context
 
 
 assert APPEND_BLOCK_BYTES_MAX < APPEND_BYTES_MAX

@@ -20,9 +20,9 @@ from headrace.client.config import (
     ControllerAddress,
     ReaderConfig,
     WriterConfig,
-    tls_context,
 )
 from headrace.client.connections.pool import ConnectionPool
+from headrace.client.connections.tls import tls_context
 from headrace.client.control.controller import Controller
 from headrace.client.control.segments import Segments
 from headrace.client.control.stream_times import StreamTimes, TimedCut
@@ -43,13 +43,17 @@ from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.segment_map import SegmentMap, SegmentRange, Successor
 from headrace.client.writer.txn_writer import TxnWriter
 from headrace.errors import PreconditionError, StreamSealedError
+from headrace.model.endpoint import is_loopback
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import StreamConfiguration
 from headrace.model.stream_cut import StreamCut
 from headrace.model.watermark import Watermark
+from headrace.runtime import logs
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import Entropy, SystemEntropy
 from headrace.runtime.supervisor import Supervisor
+
+_log = logs.logger(__name__)
 
 
 def connect(
@@ -70,11 +74,20 @@ def connect(
     return Client(uri, config or ClientConfig(), entropy or SystemEntropy())
 
 
+def _warn_of_plain_credentials(address: ControllerAddress, config: ClientConfig) -> None:
+    if config.credentials is None or address.tls:
+        return
+    distant = [each for each in address.endpoints if not is_loopback(each.host)]
+    if distant:
+        _log.warning("credentials are sent unencrypted: connect to tls://...", controller=str(distant[0]))
+
+
 class Client:
     """One connection to the system, shared by everything that is made from it. Used on one loop."""
 
     def __init__(self, uri: str, config: ClientConfig, entropy: Entropy) -> None:
         address = ControllerAddress.parse(uri)
+        _warn_of_plain_credentials(address, config)
         clock = SystemClock()
         self.uri = uri
         self.config = config

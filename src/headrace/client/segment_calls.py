@@ -10,7 +10,6 @@ from headrace.client.connections.reconnect_policy import ReconnectPolicy, Reconn
 from headrace.client.control.tokens import Access
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import (
-    AccessDeniedError,
     ConnectionLostError,
     HeadraceError,
     InvalidArgumentError,
@@ -20,6 +19,7 @@ from headrace.errors import (
     ProtocolError,
     SegmentSealedError,
     SegmentTruncatedError,
+    TokenExpiredError,
     UnknownOutcomeError,
     UnreachableError,
     UnsupportedError,
@@ -43,8 +43,6 @@ from headrace.wire.commands import (
     WrongHost,
 )
 from headrace.wire.commands.kinds import Command
-
-_TOKEN_EXPIRED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +115,19 @@ class SegmentCalls:
             try:
                 token = await services.tokens.token(address.scope, address.stream, access)
                 endpoint = await services.segments.endpoint(address.scope, address.stream, address.segment_id)
-                return self._check(address, await services.pool.call(endpoint, make_request(token)))
-            except (OwnershipError, OverloadError, UnknownOutcomeError) as error:
+                return self._check(address, token, await services.pool.call(endpoint, make_request(token)))
+            except (OwnershipError, OverloadError, UnknownOutcomeError, TokenExpiredError) as error:
                 in_doubt |= isinstance(error, UnknownOutcomeError)
                 services.segments.forget_endpoint(address.scope, address.stream, address.segment_id)
                 delay = reconnects.on_failure(loop.time(), services.entropy.random())
                 if delay is None:
                     gave_up = f"{address.name}: gave up: {error}"
+                    if isinstance(error, TokenExpiredError) and not in_doubt:
+                        raise
                     raise (ConnectionLostError if in_doubt else UnreachableError)(gave_up) from error
             await asyncio.sleep(delay)
 
-    def _check(self, address: SegmentAddress, reply: Command) -> Command:
+    def _check(self, address: SegmentAddress, token: str, reply: Command) -> Command:
         """Return a good reply; raise what a bad one means."""
         name = address.name
         error: HeadraceError
@@ -142,11 +142,10 @@ class SegmentCalls:
                 error = SegmentTruncatedError(name, reply.start_offset, reply.offset)
             case WrongHost():
                 error = WrongHostError(name)
-            case AuthTokenCheckFailed() if reply.error_code == _TOKEN_EXPIRED:
-                self._services.tokens.forget(address.scope, address.stream)
-                error = ConnectionLostError(f"{name}: the token has expired")
             case AuthTokenCheckFailed():
-                error = AccessDeniedError(f"{name}: the token was refused")
+                error = self._services.tokens.refusal(
+                    address.scope, address.stream, token, reply.error_code, name
+                )
             case OperationUnsupported():
                 error = UnsupportedError(f"{name}: {reply.operation_name} is not offered")
             case ErrorMessage():

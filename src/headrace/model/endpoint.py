@@ -73,6 +73,18 @@ def is_wildcard(host: str) -> bool:
     return (address if mapped is None else mapped).is_unspecified
 
 
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to a host does not leave the machine."""
+    if host.lower() in {"localhost", "localhost."}:
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False  # a name
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (address if mapped is None else mapped).is_loopback
+
+
 def hosts_to_bind(host: str) -> str | None:
     """Return what to bind for ``host``, as ``getaddrinfo`` takes it: None, which means the wildcards of both
     families, for that of IPv6. Otherwise it depends on the library whether clients of IPv4 are served.

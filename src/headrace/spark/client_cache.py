@@ -16,7 +16,8 @@ from typing import Final
 from headrace.client.blocking import connect
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.writers import BlockingTxnWriter
-from headrace.client.config import ClientConfig, Credentials, ReaderConfig, WriterConfig
+from headrace.client.config import ClientConfig, ReaderConfig, WriterConfig
+from headrace.client.credentials import Credentials
 from headrace.limits import MIB
 from headrace.spark.options import ConnectionOptions
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,6 +19,7 @@ from typing import Self
 
 import grpc
 
+from headrace.errors import ProtocolError
 from headrace.limits import INT64_MIN
 from headrace.model.key_space import FULL_RANGE, KeyRange, split_evenly
 from headrace.model.names import segment_name, transaction_segment_name
@@ -81,12 +83,14 @@ class FakeStore:
         """
         self._late_refusals: list[bytes] = []
         self.coalesce = False
+        self.judge = lambda token: None
+        """Says with which error code a token is refused; None: it is not."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task] = set()
 
-    async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+    async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -121,7 +125,7 @@ class FakeStore:
                 while (command := decoder.next_command()) is not None:
                     await self._handle(command, session, writer, tasks, replies)
                 await self._flush(writer, session, replies)
-        except (DropConnectionError, ConnectionError, asyncio.CancelledError):
+        except (DropConnectionError, ConnectionError, ProtocolError, asyncio.CancelledError):
             writer.transport.abort()
         finally:
             for task in tasks:
@@ -154,6 +158,9 @@ class FakeStore:
                 writer.write(encode(c.Hello(self.version, 5)))
             case c.KeepAlive():
                 writer.write(encode(command))
+            case _ if (code := self._judgement(command)) is not None:
+                self.counts[f"refused {type(command).__name__}"] += 1
+                writer.write(encode(c.AuthTokenCheckFailed(command.request_id, "", code)))
             case c.SetupAppend():
                 await self._flush(writer, session, replies)
                 replies.clear()
@@ -195,6 +202,10 @@ class FakeStore:
                 writer.write(encode(c.SegmentSealed(command.request_id, command.segment)))
             case _:
                 raise AssertionError(f"unexpected {command}")
+
+    def _judgement(self, command):
+        token = getattr(command, "delegation_token", None)
+        return None if token is None else self.judge(token)
 
     def _setup(self, command, session):
         if self._late_refusals:
@@ -277,6 +288,24 @@ class FakeStore:
         self.segments[name].wake()
 
 
+class _Door(grpc.aio.ServerInterceptor):
+    """Lets those in whose credentials the controller knows."""
+
+    def __init__(self, controller) -> None:
+        self._controller = controller
+
+    async def intercept_service(self, proceed, details):
+        authorization = dict(details.invocation_metadata).get("authorization")
+        self._controller.headers[authorization] += 1
+        if self._controller.allows(authorization):
+            return await proceed(details)
+
+        async def refuse(_, context):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the credentials are missing or wrong")
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
 class FakeController(ControllerServiceServicer):
     """The control plane: streams with epochs, manual scaling, transactions without rolling."""
 
@@ -293,13 +322,22 @@ class FakeController(ControllerServiceServicer):
         self.pinged = asyncio.Event()
         self.slow: asyncio.Event | None = None
         self.port = 0
+        self.make_token = lambda request: ""
+        """Makes the token of a getDelegationToken."""
+        self.headers: Counter[str | None] = Counter()
+        """What came as ``authorization``, by call."""
+        self.allows = lambda authorization: True
         self._server = None
         self._next_txn = 1
 
-    async def start(self) -> None:
-        self._server = grpc.aio.server()
+    async def start(self, credentials: grpc.ServerCredentials | None = None) -> None:
+        self._server = grpc.aio.server(interceptors=[_Door(self)])
         add_ControllerServiceServicer_to_server(self, self._server)
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        address = "127.0.0.1:0"
+        if credentials is None:
+            self.port = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, credentials)
         await self._server.start()
 
     async def stop(self) -> None:
@@ -445,6 +483,12 @@ class FakeController(ControllerServiceServicer):
             segments=[convert.segment_id_to_message(*name, each) for each in ids]
         )
 
+    async def getDelegationToken(self, request, context):
+        self.counts["getDelegationToken"] += 1
+        if self.slow is not None:
+            await self.slow.wait()
+        return pb.DelegationToken(delegationToken=self.make_token(request))
+
     async def getURI(self, request, context):
         self.counts["getURI"] += 1
         return pb.NodeUri(endpoint="127.0.0.1", port=self.store.port)
@@ -546,9 +590,14 @@ class FakeSystem:
     def uri(self) -> str:
         return f"tcp://127.0.0.1:{self.controller.port}"
 
+    async def start(
+        self, store_tls: ssl.SSLContext | None = None, credentials: grpc.ServerCredentials | None = None
+    ) -> None:
+        await self.store.start(tls=store_tls)
+        await self.controller.start(credentials)
+
     async def __aenter__(self) -> Self:
-        await self.store.start()
-        await self.controller.start()
+        await self.start()
         return self
 
     async def __aexit__(self, *_) -> None:

@@ -2,8 +2,9 @@ import pickle
 
 import pytest
 
-from headrace.client.config import ClientConfig, ControllerAddress, Credentials, ReaderConfig, WriterConfig
+from headrace.client.config import ClientConfig, ControllerAddress, ReaderConfig, WriterConfig
 from headrace.client.control.tokens import expiry_ms
+from headrace.client.credentials import Credentials
 from headrace.client.writer.txn_writer import ping_interval_s
 from headrace.errors import InvalidArgumentError
 

@@ -84,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._last_received = self._loop.time()
         self._watch: asyncio.TimerHandle | None = None
         self._greeting: asyncio.Future[None] | None = None
+        self._lost_by: Exception | None = None
 
     # ------------------------------------------------------------------------------ for flows
 
@@ -155,7 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         """
         while not self.server_version:
             if self.closed:
-                raise ConnectionLostError(f"{self.endpoint} closed the connection")
+                reason = f": {self._lost_by}" if self._lost_by else ""
+                raise ConnectionLostError(f"{self.endpoint} closed the connection{reason}") from self._lost_by
             if self._greeting is None:
                 self._greeting = self._loop.create_future()
             await asyncio.shield(self._greeting)
@@ -255,6 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self.closed = True
+        self._lost_by = exc
         self.is_writable = False
         if self._watch is not None:
             self._watch.cancel()

@@ -13,7 +13,14 @@ from itertools import count
 from typing import Any
 
 from headrace.client.connections.connection import Connection
-from headrace.errors import ClosedError, ConnectionLostError, UnreachableError, UnsupportedError
+from headrace.client.connections.tls_failures import (
+    CERTIFICATE_HINT,
+    failure_of_socket,
+    server_is_plain,
+    server_speaks_tls,
+)
+from headrace.client.connections.tls_probe import greets_plainly, speaks_tls
+from headrace.errors import ClosedError, ConnectionLostError, TlsError, UnreachableError, UnsupportedError
 from headrace.model.endpoint import Endpoint
 from headrace.wire.catalogue import BY_COMMAND, VERSION_OLDEST
 from headrace.wire.commands.kinds import Command
@@ -55,6 +62,8 @@ class ConnectionPool:
         self._tls = tls
         self._open: dict[tuple[Endpoint, Use], list[Connection]] = {}
         self._connecting: dict[tuple[Endpoint, Use], asyncio.Future[Connection]] = {}
+        self._greeted: set[Endpoint] = set()
+        """Servers that have spoken the protocol to this client."""
         self._request_ids = count(1)
         self._closed = False
 
@@ -67,6 +76,7 @@ class ConnectionPool:
 
         Raises:
             UnreachableError: the host cannot be reached (now); nothing was sent.
+            TlsError: the host and this client do not agree about encryption; nothing was sent.
             ClosedError: the pool is closed.
         """
         while True:
@@ -95,20 +105,26 @@ class ConnectionPool:
             if connection in self._open.get(key, ()):
                 self._open[key].remove(connection)
 
+        connection: Connection | None = None
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
                     lambda: Connection(endpoint, forget), *endpoint, ssl=self._tls
                 )
+                if endpoint not in self._greeted:  # a server that wants TLS, or a certificate, hangs up
+                    await connection.wait_server_version()
             if connection.closed:  # by the first reply, before the connection was returned
                 raise ConnectionResetError("the server does not speak the protocol")
-        except (OSError, TimeoutError, UnicodeError) as cause:  # the last one: the name of a host is none
-            reason = str(cause) or "timed out"
-            error = UnreachableError(f"{endpoint} cannot be reached: {reason}")
+        except (OSError, TimeoutError, UnicodeError, ConnectionLostError) as cause:  # UnicodeError: no name
+            if connection is not None:
+                connection.abort()
+            error = await self._explain(endpoint, cause)
             pending.set_exception(error)
             pending.exception()  # mark it as retrieved: perhaps no caller waits
             raise error from cause
         except BaseException:
+            if connection is not None:
+                connection.abort()
             pending.cancel()
             raise
         finally:
@@ -117,9 +133,29 @@ class ConnectionPool:
             connection.abort()
             pending.cancel()
             raise ClosedError("the client is closed")
+        self._greeted.add(endpoint)
         self._open[key].append(connection)
         pending.set_result(connection)
         return connection
+
+    async def _explain(self, endpoint: Endpoint, cause: Exception) -> TlsError | UnreachableError:
+        """Return what it means that no connection came about."""
+        greeted = not isinstance(cause, ConnectionLostError)
+        server, timeout_s = str(endpoint), self._connect_timeout_s
+        failure = failure_of_socket(cause if greeted else cause.__cause__, server)
+        if failure is not None:
+            return failure
+        reason = str(cause) or "timed out"
+        if self._tls is None:
+            if not greeted and await speaks_tls(endpoint, timeout_s):
+                return server_speaks_tls(server)
+        elif not greeted:
+            reason = f"{reason}; {CERTIFICATE_HINT}"
+        elif isinstance(cause, (ConnectionResetError, ssl.SSLError)) and await greets_plainly(
+            endpoint, timeout_s
+        ):
+            return server_is_plain(server)
+        return UnreachableError(f"{endpoint} cannot be reached: {reason}")
 
     async def call(self, endpoint: Endpoint, request: Command, *, timeout_s: float = 30.0) -> Command:
         """Send one request (its id is filled in here) and return its reply.

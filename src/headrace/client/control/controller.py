@@ -14,8 +14,11 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from headrace.client.config import ClientConfig, ControllerAddress
+from headrace.client.connections.tls import channel_credentials
+from headrace.client.connections.tls_failures import CERTIFICATE_HINT, failure_of_channel, server_speaks_tls
+from headrace.client.connections.tls_probe import speaks_tls
+from headrace.client.credentials import NO_CREDENTIALS
 from headrace.errors import (
-    AccessDeniedError,
     ClosedError,
     ConnectionLostError,
     DeadlineExceededError,
@@ -24,9 +27,12 @@ from headrace.errors import (
     NoSuchStreamError,
     OverloadError,
     OwnershipError,
+    PermissionDeniedError,
     PreconditionError,
     RequestError,
     StreamExistsError,
+    TlsError,
+    UnauthenticatedError,
     UnknownOutcomeError,
     UnreachableError,
     UnsupportedError,
@@ -47,8 +53,8 @@ FINAL_CODES: Final[dict[grpc.StatusCode, Callable[[str], HeadraceError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
     grpc.StatusCode.NOT_FOUND: NoSuchStreamError,
     grpc.StatusCode.ALREADY_EXISTS: StreamExistsError,
-    grpc.StatusCode.PERMISSION_DENIED: AccessDeniedError,
-    grpc.StatusCode.UNAUTHENTICATED: AccessDeniedError,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDeniedError,
+    grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
     grpc.StatusCode.OUT_OF_RANGE: PreconditionError,
     grpc.StatusCode.FAILED_PRECONDITION: PreconditionError,
     grpc.StatusCode.UNIMPLEMENTED: UnsupportedError,
@@ -59,6 +65,9 @@ FAILED_PRECONDITION is among them for our own calls' sake.
 
 _NOT_SENT: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
 """How gRPC begins to say that it had no connection for a call; it has no code of its own for that."""
+
+_HUNG_UP: Final = ("Socket closed", "reset by peer")
+"""What it says of a server that took the connection and did not like what it received."""
 
 _MAY_PASS: Final = (UnknownOutcomeError, OverloadError, OwnershipError)
 
@@ -163,22 +172,45 @@ class Controller:
     ) -> HeadraceError:
         told = told_error(error.trailing_metadata() or ())
         if told is not None:
-            return told
+            return self._explain(told)
         details = error.details() or ""
         code, text = error.code(), f"{method}: {details}"
         final = FINAL_CODES.get(code)
         if final is not None:
-            return final(text)
+            return self._explain(final(text))
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlineExceededError(text)
+        if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_SENT):
+            mismatch = await self._find_tls_failure(details)
+            if mismatch is not None:
+                return mismatch
         if code is grpc.StatusCode.UNAVAILABLE and len(self._endpoints) > 1:
             await self._move_on(channel)
         if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_SENT):
             reason = details.rpartition("last error: ")[2]
+            if self._address.tls and any(words in details for words in _HUNG_UP):
+                reason = f"{reason}; {CERTIFICATE_HINT}"
             return UnreachableError(
                 f"{method}: no controller takes the connection, nothing was sent: {reason}"
             )
         return ConnectionLostError(f"{text} ({code.name})")
+
+    def _explain(self, error: HeadraceError) -> HeadraceError:
+        """Say to who has no credentials how to give some."""
+        if self._metadata is None and isinstance(error, UnauthenticatedError):
+            return UnauthenticatedError(f"{error}: {NO_CREDENTIALS}")
+        return error
+
+    async def _find_tls_failure(self, details: str) -> TlsError | None:
+        """Find out whether no connection came about because of TLS, which no repetition changes."""
+        endpoint = self._endpoints[self._next % len(self._endpoints)]
+        if self._address.tls:
+            return failure_of_channel(details, str(endpoint))
+        if any(words in details for words in _HUNG_UP) and await speaks_tls(
+            endpoint, self._config.connect_timeout_s
+        ):
+            return server_speaks_tls(str(endpoint))
+        return None
 
     async def _move_on(self, channel: grpc.aio.Channel) -> None:
         """Use the next controller from now on, unless another call has moved on already."""
@@ -210,15 +242,13 @@ class Controller:
         ]
         if not self._address.tls:
             return grpc.aio.insecure_channel(target, options)
-        path = self._config.tls_authorities
-        authorities = None if path is None else path.read_bytes()
-        return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(authorities), options)
+        return grpc.aio.secure_channel(target, channel_credentials(self._config), options)
 
     async def _discover(self, channel: grpc.aio.Channel) -> None:
         """Learn the addresses of all controllers; without an answer the given ones stay."""
         try:
             reply = await ControllerServiceStub(channel).getControllerServerList(
-                pb.ServerRequest(), timeout=self._config.connect_timeout_s
+                pb.ServerRequest(), timeout=self._config.connect_timeout_s, metadata=self._metadata
             )
         except grpc.aio.AioRpcError:
             return

@@ -1,23 +1,34 @@
 """Delegation tokens, which a segment store takes instead of credentials, fetched and renewed here.
 
 Without credentials the client uses no tokens and makes no call for them. A token is a signed JWT; only its
-expiry is read here, the store checks the rest.
+expiry is read here, the store checks the rest. A clock that differs from the server's costs a fetch now and
+then, never one for each request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 from headrace.client.control.controller import Controller
+from headrace.client.credentials import NO_CREDENTIALS
+from headrace.errors import AccessDeniedError, TokenExpiredError, UnauthenticatedError
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.clock import Clock
 
 _RENEW_BEFORE_MS: Final = 5_000
+_USED_AT_LEAST_MS: Final = 5_000
+"""A token is used so long whatever it says about its expiry: this clock may be ahead of the controller's."""
+
 _TOKENS_MAX: Final = 4096
+
+TOKEN_EXPIRED: Final = 1
+"""The error code of a segment store that has taken the token before."""
 
 
 class Access(IntEnum):
@@ -26,6 +37,23 @@ class Access(IntEnum):
     READ = 3
     WRITE = 4
     READ_WRITE = 5
+
+
+_Key = tuple[str, str, Access]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A fetched token; empty: the server wants none. Times in epoch milliseconds."""
+
+    token: str = field(repr=False)
+    expires_ms: int | None
+    fetched_ms: int
+
+    def is_good(self, now_ms: int) -> bool:
+        if self.expires_ms is None or self.expires_ms - now_ms > _RENEW_BEFORE_MS:
+            return True
+        return 0 <= now_ms - self.fetched_ms < _USED_AT_LEAST_MS
 
 
 def expiry_ms(token: str) -> int | None:
@@ -37,7 +65,7 @@ def expiry_ms(token: str) -> int | None:
     try:
         claims = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
         return int(claims["exp"]) * 1000
-    except (binascii.Error, ValueError, KeyError, TypeError):
+    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -48,27 +76,69 @@ class Tokens:
         self._controller = controller
         self._clock = clock
         self._enabled = enabled
-        self._known: dict[tuple[str, str, Access], tuple[str, int | None]] = {}
+        self._known: dict[_Key, _Known] = {}
+        self._fetching: dict[_Key, asyncio.Future[str]] = {}
 
     async def token(self, scope: str, stream: str, access: Access) -> str:
-        """Return a token that is valid for at least some seconds; empty if none is needed."""
+        """Return a token that is valid for at least some seconds; empty if none is needed.
+
+        Raises:
+            AccessDeniedError: the credentials are wrong, or not for this.
+        """
         if not self._enabled:
             return ""
         key = (scope, stream, access)
-        known = self._known.get(key)
-        if known is not None and (known[1] is None or known[1] - self._clock.now_ms() > _RENEW_BEFORE_MS):
-            return known[0]
+        while True:
+            known = self._known.get(key)
+            if known is not None and known.is_good(self._clock.now_ms()):
+                return known.token
+            fetching = self._fetching.get(key)
+            if fetching is None:
+                return await self._fetch(key)
+            await asyncio.wait([fetching])
+            if not fetching.cancelled():  # or who fetched it has given up, and the next one does
+                return fetching.result()
+
+    async def _fetch(self, key: _Key) -> str:
+        scope, stream, access = key
+        fetching = self._fetching[key] = asyncio.get_running_loop().create_future()
         request = pb.StreamInfo(
             scope=scope, stream=stream, accessOperation=pb.StreamInfo.AccessOperation.ValueType(access)
         )
-        reply = await self._controller.call("getDelegationToken", request)
+        try:
+            reply = await self._controller.call("getDelegationToken", request)
+        except Exception as error:
+            fetching.set_exception(error)
+            fetching.exception()  # mark it as retrieved: perhaps no caller waits
+            raise
+        except BaseException:
+            fetching.cancel()
+            raise
+        finally:
+            del self._fetching[key]
         token: str = reply.delegationToken
         if len(self._known) >= _TOKENS_MAX:
             self._known.clear()
-        self._known[key] = (token, expiry_ms(token))
+        self._known[key] = _Known(token, expiry_ms(token), self._clock.now_ms())
+        fetching.set_result(token)
         return token
 
-    def forget(self, scope: str, stream: str) -> None:
-        """A store refused a token as expired: fetch new ones for this stream."""
+    def refusal(
+        self, scope: str, stream: str, token: str, error_code: int, segment: str
+    ) -> AccessDeniedError:
+        """Forget ``token``, which a store has refused, and return what the refusal means.
+
+        :class:`TokenExpiredError` is to be answered with a fresh token, anything else is final.
+        """
         for access in Access:
-            self._known.pop((scope, stream, access), None)
+            known = self._known.get((scope, stream, access))
+            if known is not None and known.token == token:  # not one that was fetched since
+                del self._known[scope, stream, access]
+        if error_code == TOKEN_EXPIRED:
+            return TokenExpiredError(
+                f"{segment}: the token has expired; if it was just fetched, the clocks of controller and"
+                " segment store differ"
+            )
+        if not self._enabled:
+            return UnauthenticatedError(f"{segment}: the segment store wants a token: {NO_CREDENTIALS}")
+        return AccessDeniedError(f"{segment}: the segment store refuses the token")

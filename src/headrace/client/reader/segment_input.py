@@ -24,7 +24,6 @@ from headrace.client.control.tokens import Access
 from headrace.client.reader.ranges_in_flight import RANGES_MAX, RangesInFlight
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import (
-    AccessDeniedError,
     ClosedError,
     ConnectionLostError,
     CorruptionError,
@@ -32,6 +31,7 @@ from headrace.errors import (
     NoSuchSegmentError,
     RequestError,
     SegmentTruncatedError,
+    TokenExpiredError,
     UnreachableError,
 )
 from headrace.limits import READ_BYTES_MAX
@@ -46,7 +46,6 @@ from headrace.wire.commands import (
     WrongHost,
 )
 
-_TOKEN_EXPIRED: Final = 1
 PIECES_MAX: Final = 3
 """Blocks that wait and ranges that were asked for, together."""
 
@@ -267,15 +266,20 @@ class SegmentInput:
                 self._fail(SegmentTruncatedError(self._name, start_offset, self.next_offset))
             case NoSuchSegment():
                 self._fail(NoSuchSegmentError(self._name))
-            case AuthTokenCheckFailed(error_code=code) if code != _TOKEN_EXPIRED:
-                self._fail(AccessDeniedError(f"{self._name}: the token was refused"))
-            case AuthTokenCheckFailed():
-                self._services.tokens.forget(self.address.scope, self.address.stream)
-                self._retry(ConnectionLostError(f"{self._name}: the token has expired"))
+            case AuthTokenCheckFailed(error_code=code):
+                self._on_token_refused(code)
             case WrongHost():
                 self._retry(ConnectionLostError(f"{self._name}: the host is not the owner"))
             case _:
                 self._retry(ConnectionLostError(f"{self._name}: unexpected {reply}"))
+
+    def _on_token_refused(self, error_code: int) -> None:
+        scope, stream = self.address.scope, self.address.stream
+        error = self._services.tokens.refusal(scope, stream, self._token, error_code, self._name)
+        if isinstance(error, TokenExpiredError):
+            self._retry(error)
+        else:
+            self._fail(error)
 
     def _on_block(self, block: ReadBlock) -> None:
         blocks = self._ranges.on_block(block)
@@ -315,7 +319,9 @@ class SegmentInput:
             self._retry(ConnectionLostError(str(error)))
 
     def _give_up(self, failure: HeadraceError) -> None:
-        kind = UnreachableError if isinstance(failure, UnreachableError) else ConnectionLostError
+        kind: type[HeadraceError] = ConnectionLostError
+        if isinstance(failure, (TokenExpiredError, UnreachableError)):
+            kind = type(failure)
         self._fail(kind(f"{self._name}: gave up reading: {failure}"))
 
     def _fail(self, error: HeadraceError) -> None:

@@ -31,13 +31,13 @@ from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack, settle_parts
 from headrace.client.writer.inflight_window import Block, InflightStatistics, InflightWindow
 from headrace.errors import (
-    AccessDeniedError,
     ClosedError,
     ConnectionLostError,
     CorruptionError,
     HeadraceError,
     ProtocolError,
     RequestError,
+    TokenExpiredError,
 )
 from headrace.limits import KIB
 from headrace.wire.commands import (
@@ -54,7 +54,6 @@ SMALL_BLOCK_BYTES: Final = 128 * KIB
 """
 
 SETUP_TIMEOUT_S: Final = 30.0
-_TOKEN_EXPIRED: Final = 1
 
 
 class OutputState(Enum):
@@ -263,7 +262,7 @@ class SegmentOutput:
             try:
                 await self._set_up()
             except (RequestError, CorruptionError, ClosedError) as error:
-                if not isinstance(error, ProtocolError):
+                if not isinstance(error, (ProtocolError, TokenExpiredError)):
                     self.fail(error)
                     return
                 failure: HeadraceError = error
@@ -331,15 +330,20 @@ class SegmentOutput:
                 self._end()
             case SegmentIsSealed():
                 self._on_sealed()
-            case AuthTokenCheckFailed(error_code=code) if code != _TOKEN_EXPIRED:
-                self.fail(AccessDeniedError(f"{self._name}: the token was refused"))
-            case AuthTokenCheckFailed():
-                self._services.tokens.forget(self.address.scope, self.address.stream)
-                self._reconnect(ConnectionLostError(f"{self._name}: the token has expired"))
+            case AuthTokenCheckFailed(error_code=code):
+                self._on_token_refused(code)
             case WrongHost():
                 self._reconnect(ConnectionLostError(f"{self._name}: the host is not the owner"))
             case _:
                 self._reconnect(ConnectionLostError(f"{self._name}: unexpected {reply}"))
+
+    def _on_token_refused(self, error_code: int) -> None:
+        scope, stream = self.address.scope, self.address.stream
+        error = self._services.tokens.refusal(scope, stream, self._token, error_code, self._name)
+        if isinstance(error, TokenExpiredError):
+            self._reconnect(error)
+        else:
+            self.fail(error)
 
     def _on_append_setup(self, reply: AppendSetup) -> None:
         if reply.writer_id != self._writer_id:

@@ -6,10 +6,15 @@ import pytest
 
 from headrace.client.connections.pool import ConnectionPool, Use
 from headrace.errors import ProtocolError, UnreachableError
+from headrace.wire.commands import Hello
+from headrace.wire.frames import encode
 
 
 class Transport:
     """Takes what is sent, and shows nobody."""
+
+    def get_extra_info(self, name):
+        pass
 
     def set_write_buffer_limits(self, high):
         pass
@@ -24,11 +29,17 @@ class Transport:
 async def test_a_connection_that_ended_before_it_was_known_is_not_kept(monkeypatch):
     is_good = False
 
-    async def create_connection(make, *_, **__):
+    async def create_connection(make, *_, ssl):
+        if ssl is not None:
+            raise ConnectionResetError
         connection = make()
         connection.connection_made(Transport())
         if not is_good:  # uvloop delivers what came with the connection before it wakes who connects
             connection.abort(ProtocolError("the server speaks another version"))
+        else:
+            hello = encode(Hello(17, 5))
+            connection.get_buffer(len(hello))[: len(hello)] = hello
+            connection.buffer_updated(len(hello))
         return Transport(), connection
 
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)

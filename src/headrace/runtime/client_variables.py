@@ -1,0 +1,13 @@
+"""Environment variables that clients read. A server ignores them: both may have the same environment."""
+
+from __future__ import annotations
+
+from typing import Final
+
+URI_VARIABLE: Final = "HEADRACE_URI"
+USER_VARIABLE: Final = "HEADRACE_USER"
+PASSWORD_VARIABLE: Final = "HEADRACE_PASSWORD"  # noqa: S105 - the name of a variable
+TLS_CA_VARIABLE: Final = "HEADRACE_TLS_CA"
+
+CLIENT_VARIABLES: Final = frozenset({URI_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE, TLS_CA_VARIABLE})
+"""They start like the settings of servers and are none."""
