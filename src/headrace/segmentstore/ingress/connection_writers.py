@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.errors import (
     ClosedError,
@@ -14,8 +14,9 @@ from headrace.errors import (
     TooManyWritersError,
 )
 from headrace.model.attributes import is_core_attribute
+from headrace.runtime.deadlines import Deadlines
+from headrace.security.permission import Permission
 from headrace.segmentstore.ingress.append_session import AppendSession
-from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.blocked import SETUP
 from headrace.segmentstore.ingress.charges import WRITER_BYTES, Charges
 from headrace.segmentstore.ingress.contract import AppendTarget
@@ -36,6 +37,8 @@ class ConnectionWriters:
         self._writers: dict[bytes, AppendSession] = {}
         self._charges = Charges(home.writers)
         self._refusals = Charges(home.waiting_refusals)
+        self._expiries: Deadlines[bytes] = Deadlines(self._on_expired)
+        """Of the tokens that writers were set up with. Appends carry none."""
         self._setup: asyncio.Task[None] | None = None
         self.setting_up = False
         """Whether a writer waits to be set up."""
@@ -63,6 +66,7 @@ class ConnectionWriters:
         for writer in self._writers.values():
             writer.target.close()
         self._writers.clear()
+        self._expiries.close()
         self._charges.close()
         self._refusals.close()
 
@@ -76,7 +80,8 @@ class ConnectionWriters:
             # Acknowledgements name no segment: behind this answer they would count for the new one.
             return self._wait(command, self._set_up_behind)
         try:
-            self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
+            left_ms = self._home.authorise(command.delegation_token, segment, Permission.READ_UPDATE)
+            self._expiries.set(writer_id, left_ms)
             if is_core_attribute(writer_id):
                 raise InvalidArgumentError(f"writer id {writer_id.hex()} is reserved")
             target = self._home.store.append_target(segment)
@@ -144,7 +149,13 @@ class ConnectionWriters:
             del self._writers[command.writer_id]
             self._charges.remove(1, WRITER_BYTES)
             self._session.forget(command.writer_id)
+        if command.writer_id not in self._writers:
+            self._expiries.discard(command.writer_id)
         self._connection.on_error(command, error)
+
+    def _on_expired(self, writers: Sequence[bytes]) -> None:
+        """Close the connection: clients set up their writers again, with fresh tokens."""
+        self._connection.close_after_replies(f"the token of writer {writers[0].hex()} has expired")
 
     def _wait(self, command: SetupAppend, step: Callable[[SetupAppend], Awaitable[bool]]) -> bool:
         """Run ``step`` in a task; SETUP blocks until it is done. It returns whether another step follows."""

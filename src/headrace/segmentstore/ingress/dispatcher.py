@@ -19,7 +19,7 @@ from typing import Final
 
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.limits import INT64_MAX
-from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.security.permission import Permission
 from headrace.segmentstore.ingress.blocked import CAPACITY, MEMORY, OUTBOX, SETUP, YIELDING
 from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.connection_writers import ConnectionWriters
@@ -241,8 +241,8 @@ class Dispatcher:
     def _on_read(self, command: c.ReadSegment) -> None:
         self._totals.reads += 1
         try:
-            self._home.authorise(command.delegation_token, command.segment, Permission.READ)
-            self.reads.on_read(command)
+            left_ms = self._home.authorise(command.delegation_token, command.segment, Permission.READ)
+            self.reads.on_read(command, left_ms)
         except ProtocolError:
             raise
         except HeadraceError as error:

@@ -6,11 +6,12 @@ import asyncio
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.errors import HeadraceError, ProtocolError
+from headrace.errors import HeadraceError, ProtocolError, TokenExpiredError
 from headrace.limits import KIB, READ_BYTES_MAX, READ_BYTES_MIN
+from headrace.runtime.deadlines import Deadlines
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.ingress.charges import READ_BYTES, Charges
 from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
@@ -37,7 +38,7 @@ def read_length(suggested: int, bytes_max: int = READ_BYTES_MAX) -> int:
 class ReadSession:
     """Waiting reads of one connection; hands answers to its outbox."""
 
-    __slots__ = ("_charges", "_kind", "_on_error", "_outbox", "_spawn", "_store", "_waiting")
+    __slots__ = ("_charges", "_expiries", "_kind", "_on_error", "_outbox", "_spawn", "_store", "_waiting")
 
     def __init__(self, home: ConnectionHome, connection: ServedConnection, outbox: Outbox) -> None:
         self._store = home.store
@@ -47,14 +48,20 @@ class ReadSession:
         self._waiting: dict[asyncio.Task[None], ReadSegment] = {}
         self._kind = home.waiting_reads
         self._charges = Charges(home.waiting_reads)
+        self._expiries: Deadlines[asyncio.Task[None]] = Deadlines(self._on_expired)
+        """Of the tokens of reads that wait."""
 
     @property
     def waiting(self) -> int:
         """Reads without an answer."""
         return len(self._waiting)
 
-    def on_read(self, request: ReadSegment) -> None:
+    def on_read(self, request: ReadSegment, left_ms: int | None = None) -> None:
         """Answer now if the bytes are in memory, else as soon as there is an answer.
+
+        Args:
+            request: its token was checked.
+            left_ms: for how many milliseconds it may wait; None: for ever.
 
         Raises:
             ProtocolError: too many reads wait already.
@@ -68,7 +75,33 @@ class ReadSession:
             limit, total = self._kind.limit, self._kind.total
             raise ProtocolError(f"more than {limit} reads wait on one connection, {total} on all of them")
         # The token was checked. It may be 64 KiB large, and the read may wait for days.
-        self._start(dataclasses.replace(request, delegation_token=""), wait=True)
+        task = self._start(dataclasses.replace(request, delegation_token=""), wait=True)
+        if left_ms is not None:
+            self._expiries.set(task, left_ms)
+
+    def _on_expired(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        self._refuse_expired(deque(tasks))
+
+    def _refuse_expired(self, tasks: deque[asyncio.Task[None]]) -> None:
+        """Refuse reads that wait at the tail, in several iterations of the loop; others are about to be
+        answered.
+        """
+        for _ in range(min(len(tasks), _ENDED_PER_ITERATION)):
+            task = tasks.popleft()
+            request = self._waiting.get(task)
+            if (
+                request is None
+                or task.done()
+                or self._store.is_at_tail(request.segment, request.offset) is False
+            ):
+                continue
+            del self._waiting[task]
+            task.cancel()
+            self._on_error(
+                request, TokenExpiredError("the delegation token has expired while the read waited")
+            )
+        if tasks:
+            asyncio.get_running_loop().call_soon(self._refuse_expired, tasks)
 
     def _start(self, request: ReadSegment, *, wait: bool) -> asyncio.Task[None]:
         task = self._spawn("read", self._wait(request, wait=wait))
@@ -79,6 +112,7 @@ class ReadSession:
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._waiting.pop(task, None)
+        self._expiries.discard(task)
         self._charges.remove(1, READ_BYTES)
 
     def _length(self, request: ReadSegment) -> int:
@@ -181,6 +215,7 @@ class ReadSession:
         """The connection is lost: end all waiting reads."""
         tasks = deque(self._waiting)
         self._waiting.clear()
+        self._expiries.close()
         self._cancel(tasks)
 
     def _cancel(self, tasks: deque[asyncio.Task[None]]) -> None:

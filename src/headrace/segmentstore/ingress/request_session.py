@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from headrace.errors import ClosedError, HeadraceError
-from headrace.segmentstore.ingress.authorisation import Permission
+from headrace.segmentstore.ingress.authorisation import check_request
 from headrace.segmentstore.ingress.blocked import ADMISSION, MEMORY, REQUESTS
 from headrace.segmentstore.ingress.budget import SMALL_BYTES_MAX, Lane, Lease
 from headrace.segmentstore.ingress.frame_lease import FrameLease
@@ -114,7 +114,7 @@ class RequestSession:
     async def _perform(self, handler: Handler, command: Request, lease: Lease) -> None:
         connection = self._connection
         try:
-            self._check_token(command)
+            check_request(self._home.authorise, command)
             if type(command) in self._questions:
                 await self._replies.answer(handler, command, lease)
             else:
@@ -133,11 +133,3 @@ class RequestSession:
         if self.running + 1 == self._home.config.requests_max:
             asyncio.get_running_loop().call_soon(self._connection.unblock, REQUESTS)
         self._connection.on_answered()
-
-    def _check_token(self, command: Request) -> None:
-        if isinstance(command, c.CreateTransientSegment):
-            return  # its name is useless without a writer, whose token is checked
-        permission = Permission.READ_UPDATE if isinstance(command, c.MergeSegmentsBatch) else Permission.READ
-        segment = command.target if isinstance(command, c.MergeSegments) else question_of(command).segment
-        token: str = command.delegation_token  # type: ignore[attr-defined]  # every request with a handler has one
-        self._home.authorise(token, segment, permission)

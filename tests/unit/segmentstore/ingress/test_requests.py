@@ -20,9 +20,9 @@ from headrace.errors import (
 from headrace.limits import KIB, MIB, WIRE_FRAME_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
+from headrace.security.permission import Permission
 from headrace.segmentstore.container.segment_merges import MERGE_SOURCES_MAX
 from headrace.segmentstore.ingress import segment_session, transient_segments
-from headrace.segmentstore.ingress.authorisation import Permission
 from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
@@ -734,6 +734,19 @@ async def test_a_transient_created_while_its_connection_was_lost_is_removed(peer
 # ---------------------------------------------------------------------------------- tokens
 
 
+ONLY_READ = {
+    c.ReadSegment,
+    c.GetStreamSegmentInfo,
+    c.LocateOffset,
+    c.GetSegmentAttribute,
+    c.GetTableSegmentInfo,
+    c.ReadTable,
+    c.ReadTableKeys,
+    c.ReadTableEntries,
+    c.ReadTableEntriesDelta,
+}
+
+
 async def test_every_request_about_a_segment_passes_the_hook(store):
     asked = []
 
@@ -744,13 +757,19 @@ async def test_every_request_about_a_segment_passes_the_hook(store):
     peer = Peer(FakeHome(store, authorise=refuse))
     await peer.ask(c.Hello(16, 5))
     values = {"delegation_token": "the.token.here", "segment": "s", "request_id": 4, "writer_id": WRITER}
-    values |= {"target": "s", "source": "x", "target_segment_id": "s", "source_segment_ids": []}
+    values |= {
+        "parent_segment": "s",
+        "target": "s",
+        "source": "x",
+        "target_segment_id": "s",
+        "source_segment_ids": [],
+    }
     values |= {"attribute_id": WRITER, "keys": [], "table_entries": [], "must_be_empty": False}
     checked = 0
     for life in LIVES:
         fields = dataclasses.fields(life.command)
         names = {field.name for field in fields}
-        skipped = {c.CreateTransientSegment, c.FlushToStorage, c.ListStorageChunks}
+        skipped = {c.FlushToStorage, c.ListStorageChunks}
         if not life.is_request or "delegation_token" not in names or life.command in skipped:
             continue
         required = [
@@ -762,11 +781,10 @@ async def test_every_request_about_a_segment_passes_the_hook(store):
         asked.clear()
         (reply,) = await peer.ask(command)
         assert reply == c.AuthTokenCheckFailed(4, "", 1), life
-        writes = life.command in {c.SetupAppend, c.MergeSegmentsBatch}
-        expected = Permission.READ_UPDATE if writes else Permission.READ
+        expected = Permission.READ if life.command in ONLY_READ else Permission.READ_UPDATE
         assert asked == [("the.token.here", "s", expected)]
         checked += 1
-    assert checked == 22
+    assert checked == 23
     assert not peer.closed
     assert store.calls == []
 
