@@ -15,7 +15,7 @@ _COLUMNS: Final = ("time", "bucket", "offset", "kind", "stream", "controller", "
 
 def failed_events(chosen: argparse.Namespace) -> None:
     """Ask a controller and print one line for each request, the oldest first."""
-    found = ask_rest(chosen.rest, _PATH, "list of failed events")
+    found = ask_rest(chosen, _PATH, "list of failed events")
     events: Any = found.get("events") if isinstance(found, dict) else None
     if not isinstance(events, list) or not all(isinstance(each, dict) for each in events):
         raise ConnectionLostError(f"{chosen.rest} does not answer like a server of ours")

@@ -15,7 +15,7 @@ _PATH: Final = "/v1/debug/statistics"
 
 def inspect_cache(chosen: argparse.Namespace) -> None:
     """Ask for everything and print it, one section per part."""
-    found = _ask(chosen.rest, chosen.container)
+    found = _ask(chosen)
     if chosen.json:
         print_json(found)
         return
@@ -28,13 +28,14 @@ def inspect_cache(chosen: argparse.Namespace) -> None:
         _print_part(name.replace("_", " "), values)
 
 
-def _ask(address: str, container: int | None) -> dict[str, Any]:
-    """Return the statistics of the server at ``address``. Raises what ``ask_rest`` raises."""
+def _ask(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return the statistics of the server at ``chosen.rest``. Raises what ``ask_rest`` raises."""
+    container = chosen.container
     query = "" if container is None else f"?container={container}"
     what = "statistics" if container is None else f"container {container}"
-    found = ask_rest(address, f"{_PATH}{query}", what)
+    found = ask_rest(chosen, f"{_PATH}{query}", what)
     if not _is_ours(found):
-        raise ConnectionLostError(f"{address} does not answer like a server of ours")
+        raise ConnectionLostError(f"{chosen.rest} does not answer like a server of ours")
     statistics: dict[str, Any] = found
     return statistics
 

@@ -2,58 +2,142 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
+import os
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
 from http.client import BadStatusLine, HTTPException
 from typing import Any, Final
 
-from headrace.errors import ConnectionLostError, InvalidArgumentError, UnreachableError
+from headrace.cli.verbs import plain_with_authorities
+from headrace.errors import (
+    ConnectionLostError,
+    HeadraceError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnreachableError,
+)
+from headrace.runtime.client_variables import CREDENTIAL_VARIABLES
 
 _TIMEOUT_S: Final = 10
 _BYTES_MAX: Final = 64 << 20
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
+_PROBE_S: Final = 2.0
 
 
-def ask_rest(address: str, path: str, what: str) -> Any:
-    """Return the JSON that the server at ``address`` answers for ``path``; ``what`` names it for refusals.
+def ask_rest(chosen: argparse.Namespace, path: str, what: str) -> Any:
+    """Return the JSON of the server at ``chosen.rest`` for ``path``; ``what`` names it for refusals.
 
     Raises:
         InvalidArgumentError: that is no address, or the server has not what is asked for.
+        AccessDeniedError: credentials are missing, wrong or not for this.
+        TlsError: the server and this question do not agree about encryption.
         UnreachableError: no process takes the connection.
         ConnectionLostError: one answers, but not like a server of ours.
     """
-    request = f"{_base_of(address)}{path}"
+    address: str = chosen.rest
+    base = _base_of(address)
+    authorization = _authorization()
+    request = urllib.request.Request(f"{base}{path}")  # noqa: S310 - the scheme was looked at
+    if authorization is not None:
+        request.add_unredirected_header("Authorization", authorization)
     # A server is asked directly: what the environment says about proxies is about other hosts.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if base.startswith("https:"):
+        handlers.append(urllib.request.HTTPSHandler(context=_context(chosen.tls_ca)))
+    elif chosen.tls_ca:
+        raise plain_with_authorities(address, "https")
     try:
-        with opener.open(request, timeout=_TIMEOUT_S) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as answer:
             return json.loads(answer.read(_BYTES_MAX))
     except urllib.error.HTTPError as error:
-        if error.code == _NOT_FOUND:
-            raise InvalidArgumentError(f"{address} has no {what}") from None
-        raise ConnectionLostError(f"{address} answers {error.code}") from None
+        raise _refusal(error.code, address, what, authorization) from None
     except BadStatusLine as error:
-        # Another protocol, such as that of the ports beside it; or nothing at all.
-        raise ConnectionLostError(f"{address} does not answer like a server of ours: {error}") from None
+        # Another protocol, such as that of the ports beside it, or TLS; or nothing at all.
+        raise _find_tls_failure(base, None) or ConnectionLostError(
+            f"{address} does not answer like a server of ours: {error}"
+        ) from None
     except urllib.error.URLError as error:
-        raise UnreachableError(
+        raise _find_tls_failure(base, error.reason) or UnreachableError(
             f"{address}: {error.reason}; is the server running, and is that its REST address?"
         ) from None
     except (HTTPException, OSError, ValueError, RecursionError) as error:
         why = str(error) or type(error).__name__
-        raise ConnectionLostError(f"{address}: {why}; is the server running?") from None
+        raise _find_tls_failure(base, error) or ConnectionLostError(
+            f"{address}: {why}; is the server running?"
+        ) from None
+
+
+def _refusal(code: int, address: str, what: str, authorization: str | None) -> HeadraceError:
+    if code == _NOT_FOUND:
+        return InvalidArgumentError(f"{address} has no {what}")
+    if code == _UNAUTHORIZED:
+        from headrace.client.credentials import NO_CREDENTIALS
+
+        reason = "are missing or wrong" if authorization else f"are missing: {NO_CREDENTIALS}"
+        return UnauthenticatedError(f"{address}: the credentials {reason}")
+    if code == _FORBIDDEN:
+        return PermissionDeniedError(f"{address}: this user may not read its {what}")
+    return ConnectionLostError(f"{address} answers {code}")
+
+
+def _authorization() -> str | None:
+    """Return the header of the user whom the environment names."""
+    if not any(map(os.environ.get, CREDENTIAL_VARIABLES)):
+        return None  # and the client need not be imported
+    from headrace.client.credentials import Credentials
+
+    credentials = Credentials.from_environment()
+    return None if credentials is None else credentials.header
+
+
+def _context(authorities: str | None) -> ssl.SSLContext:
+    from headrace.cli.verbs import tls_options
+    from headrace.client.config import ClientConfig
+    from headrace.client.connections.tls import tls_context
+
+    return tls_context(ClientConfig(credentials=None, **tls_options(authorities)))
+
+
+def _find_tls_failure(base: str, error: object) -> HeadraceError | None:
+    """Return why there is no TLS, or no connection without it."""
+    from headrace.client.connections.tls_failures import failure_of_socket, server_speaks_tls
+    from headrace.client.connections.tls_probe import speaks_tls
+    from headrace.model.endpoint import Endpoint
+
+    parts = urllib.parse.urlsplit(base)
+    if isinstance(error, ssl.SSLError):
+        return failure_of_socket(error, parts.netloc)
+    hung_up = error is None or isinstance(error, ConnectionResetError)
+    if parts.scheme == "http" and hung_up and parts.hostname and parts.port:
+        endpoint = Endpoint(parts.hostname, parts.port)
+        if asyncio.run(speaks_tls(endpoint, _PROBE_S)):
+            return server_speaks_tls(parts.netloc)
+    return None
 
 
 def _base_of(address: str) -> str:
-    """Return the URL of ``HOST:PORT``, with or without ``http://``. Raises InvalidArgumentError."""
-    base = f"http://{address.removeprefix('http://').rstrip('/')}"
+    """Return the URL of ``HOST:PORT``, with or without ``http://`` or ``https://``.
+
+    Raises:
+        InvalidArgumentError: it has not this form.
+    """
+    scheme = "https" if address.startswith("https://") else "http"
+    base = f"{scheme}://{address.removeprefix(f'{scheme}://').rstrip('/')}"
     try:
         parts = urllib.parse.urlsplit(base)
-        legal = bool(parts.hostname and parts.port) and base == f"http://{parts.netloc}" and "@" not in base
+        legal = bool(parts.hostname and parts.port) and base == f"{scheme}://{parts.netloc}"
     except ValueError:
         legal = False
-    if not legal or not base.isascii() or any(not char.isprintable() or char == " " for char in base):
-        raise InvalidArgumentError(f"{address!r} is no address: it has the form HOST:PORT")
+    if not legal or "@" in base or not base.isascii() or any(char <= " " or char == "\x7f" for char in base):
+        raise InvalidArgumentError(
+            f"{address!r} is no address: it has the form HOST:PORT or https://HOST:PORT"
+        )
     return base

@@ -8,17 +8,19 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import InvalidArgumentError
+from headrace.runtime.client_variables import TLS_CA_VARIABLE, URI_VARIABLE
 
 if TYPE_CHECKING:  # the client is imported by the verb when it is executed: help is fast
     from headrace.client.blocking import BlockingClient
 
 Subparsers = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 
-URI_VARIABLE: Final = "HEADRACE_URI"
 URI_DEFAULT: Final = "tcp://localhost:9090"
+REST_DEFAULT: Final = "127.0.0.1:10080"
 
 _CONTROL_ATTEMPTS: Final = 4
 """A person who mistyped an address should not wait for many attempts."""
@@ -64,8 +66,29 @@ def add_verb(
             default=os.environ.get(URI_VARIABLE, URI_DEFAULT),
             help=f"controller to connect to (default: ${URI_VARIABLE}, or {URI_DEFAULT})",
         )
+        _add_authorities(verb)
         verb.add_argument("--json", action="store_true", help="answer in JSON")
     return verb
+
+
+def add_rest(verb: argparse.ArgumentParser) -> None:
+    """Declare what verbs take that ask the REST interface."""
+    verb.add_argument(
+        "--rest",
+        metavar="HOST:PORT",
+        default=REST_DEFAULT,
+        help=f"REST address, behind https:// if it speaks TLS (default: {REST_DEFAULT})",
+    )
+    _add_authorities(verb)
+    verb.add_argument("--json", action="store_true", help="answer in JSON")
+
+
+def _add_authorities(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--tls-ca",
+        metavar="FILE",
+        help=f"authorities to trust, in PEM form (default: ${TLS_CA_VARIABLE}, or the system's)",
+    )
 
 
 def add_confirmation(verb: argparse.ArgumentParser) -> None:
@@ -89,10 +112,26 @@ def confirm(chosen: argparse.Namespace, what: str) -> None:
 
 def connect(chosen: argparse.Namespace) -> BlockingClient:
     """Return a client of the controller the caller named."""
+    # What gRPC itself has to say about a connection would stand beside the sentence of the error.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from headrace.client.blocking import connect as connect_client
-    from headrace.client.config import ClientConfig
+    from headrace.client.config import ClientConfig, ControllerAddress
 
-    return connect_client(chosen.uri, ClientConfig(control_attempts=_CONTROL_ATTEMPTS))
+    if chosen.tls_ca and not ControllerAddress.parse(chosen.uri).tls:
+        raise plain_with_authorities(chosen.uri, "tls")
+    return connect_client(
+        chosen.uri, ClientConfig(control_attempts=_CONTROL_ATTEMPTS, **tls_options(chosen.tls_ca))
+    )
+
+
+def tls_options(authorities: str | None) -> dict[str, Any]:
+    """Return what ``--tls-ca`` means for the settings of a client; the environment counts without it."""
+    return {"tls_authorities": Path(authorities)} if authorities else {}
+
+
+def plain_with_authorities(address: str, scheme: str) -> InvalidArgumentError:
+    """Return what is wrong with ``--tls-ca`` and an address without TLS: secrets would be readable."""
+    return InvalidArgumentError(f"{address} is without TLS, --tls-ca is for {scheme}:// only")
 
 
 def scoped(name: str) -> tuple[str, str]:

@@ -39,6 +39,11 @@ class Credentials:
         if not _METHOD.match(self.method) or not _TOKEN.match(self.token):
             raise InvalidArgumentError("credentials hold characters that are not printable ASCII")
 
+    @property
+    def header(self) -> str:
+        """The value of ``authorization``: a secret."""
+        return f"{self.method} {self.token}"
+
     @classmethod
     def basic(cls, user: str, password: str) -> Credentials:
         """Return the credentials of a user with a password.

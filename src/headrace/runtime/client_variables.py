@@ -9,5 +9,15 @@ USER_VARIABLE: Final = "HEADRACE_USER"
 PASSWORD_VARIABLE: Final = "HEADRACE_PASSWORD"  # noqa: S105 - the name of a variable
 TLS_CA_VARIABLE: Final = "HEADRACE_TLS_CA"
 
+CREDENTIAL_VARIABLES: Final = (
+    USER_VARIABLE,
+    PASSWORD_VARIABLE,
+    "pravega_client_auth_method",
+    "pravega_client_auth_token",
+    "pravega_client_auth_username",
+    "pravega_client_auth_password",
+)
+"""Where credentials come from: ours, then those of other clients of the protocol."""
+
 CLIENT_VARIABLES: Final = frozenset({URI_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE, TLS_CA_VARIABLE})
 """They start like the settings of servers and are none."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from headrace.cli.commands.inspect import REST_DEFAULT, later
-from headrace.cli.verbs import Subparsers, add_noun, add_verb
+from headrace.cli.commands.inspect import later
+from headrace.cli.verbs import Subparsers, add_noun, add_rest, add_verb
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
@@ -21,7 +21,4 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         """,
         connects=False,
     )
-    verb.add_argument(
-        "--rest", metavar="HOST:PORT", default=REST_DEFAULT, help=f"REST address (default: {REST_DEFAULT})"
-    )
-    verb.add_argument("--json", action="store_true", help="answer in JSON")
+    add_rest(verb)

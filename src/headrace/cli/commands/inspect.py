@@ -7,13 +7,12 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 
-from headrace.cli.verbs import Subparsers, add_noun, add_verb
+from headrace.cli.verbs import Subparsers, add_noun, add_rest, add_verb
 
 DATA_DIR_DEFAULT = "headrace-data"
 DATA_DIR_VARIABLE = "HEADRACE_DATA_DIR"
 """What the server reads as well: both look at the same data."""
 _NEEDED = "required if there are several"
-REST_DEFAULT = "127.0.0.1:10080"
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
@@ -32,11 +31,8 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         """,
         connects=False,
     )
-    verb.add_argument(
-        "--rest", metavar="HOST:PORT", default=REST_DEFAULT, help=f"REST address (default: {REST_DEFAULT})"
-    )
+    add_rest(verb)
     verb.add_argument("--container", type=int, metavar="N", help="only this container")
-    verb.add_argument("--json", action="store_true", help="answer in JSON")
 
 
 def later(module: str, name: str) -> Callable[[argparse.Namespace], None]:

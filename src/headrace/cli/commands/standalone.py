@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from headrace.cli.verbs import URI_VARIABLE, Subparsers, add_verb
+from headrace.cli.verbs import Subparsers, add_verb
+from headrace.runtime.client_variables import CLIENT_VARIABLES
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
@@ -87,7 +88,7 @@ def _serve(chosen: argparse.Namespace) -> None:
             "ready_file": chosen.ready_file,
             "containers": chosen.containers,
         },
-        other_variables={URI_VARIABLE},
+        other_variables=CLIENT_VARIABLES,
     )
     from headrace.standalone import server
 

@@ -18,14 +18,14 @@ CERTIFICATE_HINT: Final = (
 
 def server_speaks_tls(server: str) -> TlsError:
     """The client speaks plainly, the server does not."""
-    return TlsError(
-        f"{server} speaks TLS and this client does not: connect to tls://... instead of tcp://..."
-    )
+    return TlsError(f"{server} speaks TLS and this client does not: connect with tls:// (REST: https://)")
 
 
 def server_is_plain(server: str) -> TlsError:
     """The client encrypts, the server does not."""
-    return TlsError(f"{server} does not speak TLS: connect to tcp://... if that is meant to be so")
+    return TlsError(
+        f"{server} does not speak TLS: connect with tcp:// (REST: http://) if that is meant to be so"
+    )
 
 
 def _not_trusted(server: str, reason: str) -> TlsError:

@@ -90,9 +90,7 @@ class Controller:
             initial_s=0.01, multiplier=3.0, delay_max_s=3.0, attempts=config.control_attempts
         )
         credentials = config.credentials
-        self._metadata = (
-            None if credentials is None else (("authorization", f"{credentials.method} {credentials.token}"),)
-        )
+        self._metadata = None if credentials is None else (("authorization", credentials.header),)
 
     async def call(
         self, method: str, request: Any, *, timeout_s: float | None = None, attempts: int | None = None
