@@ -113,9 +113,19 @@ class Transactions:
         }
 
     async def commit(
-        self, scope: str, stream: str, txn_id: int, writer_id: str = "", timestamp: int | None = None
-    ) -> None:
+        self,
+        scope: str,
+        stream: str,
+        txn_id: int,
+        writer_id: str = "",
+        timestamp: int | None = None,
+        *,
+        wait_ms: int = 0,
+    ) -> TransactionStatus:
         """Decide that the transaction becomes visible; that happens soon after.
+
+        The controller may wait for that, up to ``wait_ms``. Returns the state then, UNKNOWN if it did not
+        look.
 
         Raises:
             NoSuchTransactionError: it does not exist (any more).
@@ -126,8 +136,9 @@ class Transactions:
             txnId=convert.txn_id_to_message(txn_id),
             writerId=writer_id,
             timestamp=convert.NO_TIMESTAMP if timestamp is None else timestamp,
+            waitMs=wait_ms,
         )
-        await self._controller.call("commitTransaction", request)
+        return TransactionStatus((await self._controller.call("commitTransaction", request)).state)
 
     async def abort(self, scope: str, stream: str, txn_id: int) -> None:
         """Drop the transaction. Raises as :meth:`commit`, TransactionStateError if it was committed."""

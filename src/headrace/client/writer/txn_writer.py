@@ -39,6 +39,8 @@ from headrace.errors import (
 from headrace.runtime.supervisor import Supervisor
 
 LEASE_MIN_MS: Final = 10_000
+VISIBLE_WAIT_MS: Final = 2_000
+"""How long a commit that waits may leave that to the controller, well within the timeout of a call."""
 _VISIBLE_POLL_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 
 
@@ -97,11 +99,16 @@ class Transaction(RoutedWriter):
         if not self._open:
             raise TransactionStateError(f"transaction {self.txn_uuid} was committed or aborted")
         await self.flush()
-        await self._owner.transactions.commit(
-            self.scope, self.stream, self.txn_id, self._owner.writer_id, timestamp
+        status = await self._owner.transactions.commit(
+            self.scope,
+            self.stream,
+            self.txn_id,
+            self._owner.writer_id,
+            timestamp,
+            wait_ms=VISIBLE_WAIT_MS if wait else 0,
         )
         self._end()
-        if wait:
+        if wait and status is not TransactionStatus.COMMITTED:
             await self._wait_until_visible()
 
     async def _wait_until_visible(self) -> None:

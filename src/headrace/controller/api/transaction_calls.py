@@ -14,6 +14,11 @@ from headrace.rpc.convert import segment_range_to_message, txn_id_from_message, 
 from headrace.rpc.generated import controller_pb2 as pb
 
 LISTED_MAX: Final = 500
+STATE_WAIT_S: Final = 0.1
+"""How long the question for the state of a decided transaction waits for its outcome: clients repeat it
+until then, some of them every millisecond.
+"""
+COMMIT_WAIT_S_MAX: Final = 10.0
 
 _STATES: Final = {
     Status.UNKNOWN: pb.TxnState.UNKNOWN,
@@ -46,7 +51,10 @@ class TransactionCalls:
     async def commit_transaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
         stream, txn_id = await self._transaction(request)
         await self._transactions.commit(stream, txn_id, request.writerId, request.timestamp)
-        return pb.TxnStatus()
+        if request.waitMs <= 0:
+            return pb.TxnStatus()
+        wait_s = min(request.waitMs / 1000, COMMIT_WAIT_S_MAX)
+        return pb.TxnStatus(state=_STATES[await self._transactions.outcome(stream, txn_id, wait_s)])
 
     async def abort_transaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
         stream, txn_id = await self._transaction(request)
@@ -63,7 +71,7 @@ class TransactionCalls:
             stream, txn_id = await self._transaction(request)
         except NoSuchStreamError:
             return pb.TxnState(state=pb.TxnState.UNKNOWN)
-        return pb.TxnState(state=_STATES[await self._transactions.status(stream, txn_id)])
+        return pb.TxnState(state=_STATES[await self._transactions.status(stream, txn_id, STATE_WAIT_S)])
 
     async def list_completed_transactions(
         self, request: pb.ListCompletedTxnRequest

@@ -57,17 +57,39 @@ class Outcomes:
         self._marks: dict[bytes, list[tuple[int, bool]]] = {}
         self._writers: dict[bytes, asyncio.Future[None]] = {}
         self._tables: set[int] = set()
+        self._waiters: dict[tuple[bytes, int], list[asyncio.Future[None]]] = {}
 
     async def record(self, uid: bytes, txn_ids: Iterable[int], *, committed: bool) -> None:
         """Remember durably how these transactions of one stream ended. Repeating is harmless."""
         touched: list[bytes] = []
-        for txn_id in txn_ids:
+        ended = list(txn_ids)
+        for txn_id in ended:
             key = finished_key(uid, txn_id >> BLOCK_BITS)
             self._marks.setdefault(key, []).append((txn_id & (BLOCK_IDS - 1), committed))
             if key not in touched:
                 touched.append(key)
         for key in touched:
             await self._flush(key)
+        if self._waiters:
+            for txn_id in ended:
+                _wake(self._waiters.get((uid, txn_id), ()))
+
+    async def wait_recorded(self, uid: bytes, txn_id: int, timeout_s: float) -> None:
+        """Return when this controller has recorded how the transaction ended, or after ``timeout_s``."""
+        if self.known(uid, txn_id) is not None:
+            return
+        key, loop = (uid, txn_id), asyncio.get_running_loop()
+        recorded = loop.create_future()
+        waiters = self._waiters.setdefault(key, [])
+        waiters.append(recorded)
+        timer = loop.call_later(timeout_s, _wake, (recorded,))
+        try:
+            await recorded
+        finally:
+            timer.cancel()
+            waiters.remove(recorded)
+            if not waiters and self._waiters.get(key) is waiters:
+                del self._waiters[key]
 
     def known(self, uid: bytes, txn_id: int) -> bool | None:
         """Return what ``find`` would, as far as this controller knows without looking."""
@@ -232,3 +254,9 @@ class Outcomes:
 
     def _today(self) -> int:
         return self._clock.now_ms() // DAY_MS
+
+
+def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)

@@ -214,16 +214,30 @@ class Transactions:
 
     # ---------------------------------------------------------------------------------- ask, extend
 
-    async def status(self, stream: Stream, txn_id: int) -> Status:
-        committed = self._context.outcomes.known(stream.uid, txn_id)
+    async def status(self, stream: Stream, txn_id: int, wait_s: float = 0.0) -> Status:
+        """Return the present state; if the transaction is decided, as :meth:`outcome` does."""
+        outcomes = self._context.outcomes
+        committed = outcomes.known(stream.uid, txn_id)
         if committed is None:
             txn = await self._context.registry.find(stream.uid, txn_id)
+            if txn is not None and wait_s > 0 and _is_decided(txn):
+                return await self.outcome(stream, txn_id, wait_s)
             if txn is not None:
                 return _STATUS_OF[txn.row.state]
-            committed = await self._context.outcomes.find(stream.uid, txn_id)
+            committed = await outcomes.find(stream.uid, txn_id)
         if committed is None:
             return Status.UNKNOWN
         return Status.COMMITTED if committed else Status.ABORTED
+
+    async def outcome(self, stream: Stream, txn_id: int, wait_s: float) -> Status:
+        """Return the state of a decided transaction.
+
+        If this controller finishes it, the answer waits for that, ``wait_s`` at most: a caller that asks
+        until it is visible need not ask again and again.
+        """
+        if self._is_owner(stream):
+            await self._context.outcomes.wait_recorded(stream.uid, txn_id, wait_s)
+        return await self.status(stream, txn_id)
 
     async def ping(self, stream: Stream, txn_id: int, lease_ms: int) -> PingOutcome:
         """Extend the lease of an open transaction to ``lease_ms`` from now."""
@@ -375,6 +389,10 @@ class Transactions:
                 self._context.engine.wake(stream)
             case TxnState.ABORTING:
                 self._aborts.begin(stream, txn)
+
+
+def _is_decided(txn: Txn) -> bool:
+    return txn.row.state in {TxnState.COMMITTING, TxnState.ABORTING}
 
 
 def _event_of(stream: Stream, txn: Txn) -> RequestEvent:

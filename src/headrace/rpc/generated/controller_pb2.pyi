@@ -5,7 +5,8 @@ The controller's interface, as unmodified clients of the protocol call it: 47 un
 
 Names, numbers and types are fixed by those clients; what each call means is documented with the code that
 serves it (src/headrace/controller/api). Two spellings of one call exist because old clients use the first.
-Fields marked "newer" are unknown to the schema that the Rust client was compiled with.
+Fields marked "newer" are unknown to the schema that the Rust client was compiled with. Fields from 1000 on are
+ours: other controllers and clients ignore them, and leave them out.
 """
 
 from collections import abc as _abc
@@ -1395,8 +1396,11 @@ class TxnRequest(_message.Message):
     TXNID_FIELD_NUMBER: _builtins.int
     WRITERID_FIELD_NUMBER: _builtins.int
     TIMESTAMP_FIELD_NUMBER: _builtins.int
+    WAITMS_FIELD_NUMBER: _builtins.int
     writerId: _builtins.str
     timestamp: _builtins.int
+    waitMs: _builtins.int
+    """Of a commit: how long its answer may wait for the outcome."""
     @_builtins.property
     def streamInfo(self) -> Global___StreamInfo: ...
     @_builtins.property
@@ -1408,10 +1412,11 @@ class TxnRequest(_message.Message):
         txnId: Global___TxnId | None = ...,
         writerId: _builtins.str = ...,
         timestamp: _builtins.int = ...,
+        waitMs: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "txnId", b"txnId"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "timestamp", b"timestamp", "txnId", b"txnId", "writerId", b"writerId"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "timestamp", b"timestamp", "txnId", b"txnId", "waitMs", b"waitMs", "writerId", b"writerId"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1439,15 +1444,19 @@ class TxnStatus(_message.Message):
     TRANSACTION_NOT_FOUND: TxnStatus.Status.ValueType  # 3
 
     STATUS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     status: Global___TxnStatus.Status.ValueType
+    state: Global___TxnState.State.ValueType
+    """Of a commit that was to wait: where the transaction is; UNKNOWN says nothing."""
     def __init__(
         self,
         *,
         status: Global___TxnStatus.Status.ValueType = ...,
+        state: Global___TxnState.State.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,7 +5,8 @@ The controller's interface, as unmodified clients of the protocol call it: 47 un
 
 Names, numbers and types are fixed by those clients; what each call means is documented with the code that
 serves it (src/headrace/controller/api). Two spellings of one call exist because old clients use the first.
-Fields marked "newer" are unknown to the schema that the Rust client was compiled with.
+Fields marked "newer" are unknown to the schema that the Rust client was compiled with. Fields from 1000 on are
+ours: other controllers and clients ignore them, and leave them out.
 """
 
 from collections import abc as _abc

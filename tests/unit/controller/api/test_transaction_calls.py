@@ -6,6 +6,7 @@ import pytest
 from headrace.controller.services import housekeeping
 from headrace.controller.store.layout import DAY_MS, finished_table
 from headrace.errors import ContainerOfflineError, NoSuchTableError, UnknownOutcomeError
+from headrace.limits import INT64_MIN
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
@@ -61,6 +62,42 @@ async def test_committed_data_appears_in_the_order_of_commits(service):
         assert await settled(service, txn) == State.COMMITTED
     assert (content(service, 0), content(service, 1)) == (b"312", b"331122")
     assert not [name for name in service.world.segments.segments if "#transaction" in name]
+
+
+async def test_a_commit_that_may_wait_is_answered_when_the_transaction_is_visible(service):
+    await service.create_stream()
+    txn = await begin(service)
+    write(service, txn, b"seen")
+    request = pb.TxnRequest(streamInfo=info(), txnId=txn.txnId, timestamp=INT64_MIN, waitMs=10_000)
+    assert (await service.stub.commitTransaction(request)).state == State.COMMITTED
+    assert content(service, 0) == b"seen"
+    assert (await service.stub.commitTransaction(request)).state == State.COMMITTED
+
+
+async def test_one_question_after_a_decision_waits_for_its_outcome(service):
+    await service.create_stream()
+    one, other = await begin(service), await begin(service)
+    await commit(service, one)
+    await abort(service, other)
+    assert [await state(service, each) for each in (one, other)] == [State.COMMITTED, State.ABORTED]
+
+
+async def test_an_answer_does_not_wait_longer_than_it_may(service, monkeypatch):
+    await service.create_stream()
+    txn, may_merge = await begin(service), asyncio.Event()
+    segments = service.world.segments
+    merge = segments.merge_batch
+
+    async def merge_later(target, sources):
+        await may_merge.wait()
+        return await merge(target, sources)
+
+    monkeypatch.setattr(segments, "merge_batch", merge_later)
+    request = pb.TxnRequest(streamInfo=info(), txnId=txn.txnId, timestamp=INT64_MIN, waitMs=1)
+    assert (await service.stub.commitTransaction(request)).state == State.COMMITTING
+    assert await state(service, txn) == State.COMMITTING
+    may_merge.set()
+    assert await settled(service, txn) == State.COMMITTED
 
 
 async def test_commit_and_abort_are_repeatable_and_exclude_each_other(service):
