@@ -269,6 +269,9 @@ class SegmentAccess(Protocol):
         self, segment: SegmentState, offset: int, length_max: int, *, wait: bool
     ) -> ReadResult: ...
 
+    def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
+        """Return what can be read without waiting, or None."""
+
     async def truncate(self, segment: SegmentState, offset: int) -> None: ...
 
     async def delete(self, segment: SegmentState) -> None: ...

@@ -35,6 +35,7 @@ from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.segment_names import SEGMENT_NAME_BYTES_MAX, check_segment_name, is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.tables.update_batch import OnUpdated
 
 _NAMES_PER_ITERATION: Final = 64
 """Names hashed before yielding to the loop: one of the maximum length takes 0.2 ms."""
@@ -378,9 +379,25 @@ class SegmentStore:
         async with self._owning(segment, NoSuchSegmentError) as container:
             return await container.tables.table_update(segment, entries, expected_length)
 
+    def begin_table_update(
+        self, segment: str, entries: Sequence[TableEntry], expected_length: int, on_updated: OnUpdated
+    ) -> bool:
+        container = self._container(segment)
+        state = container.find_segment(segment)
+        return state is not None and container.tables.begin_update(
+            state, entries, expected_length, on_updated
+        )
+
     async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
         async with self._owning(segment, NoSuchSegmentError) as container:
             await container.tables.table_remove(segment, keys, expected_length)
+
+    def table_get_nowait(
+        self, segment: str, keys: Sequence[bytes], bytes_max: int
+    ) -> list[TableEntry | None] | None:
+        container = self._container(segment)
+        state = container.find_segment(segment)
+        return None if state is None else container.tables.get_nowait(state, keys, bytes_max)
 
     async def table_get(
         self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX

@@ -12,6 +12,7 @@ flight. Steps interleave at the granularity of the loop's turns. Whenever nothin
 
 import asyncio
 import struct
+from functools import partial
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.tables import ContainerTables
 from tests.effort import examples
+from tests.simulation.workloads.joined_updates import join_update
 from tests.simulation.worlds.segment_access import MemorySegmentAccess
 
 T = "scope/table"
@@ -160,12 +162,14 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
             st.tuples(st.sampled_from(KEYS), versions, st.binary(max_size=12)), min_size=1, max_size=3
         ),
         length=st.sampled_from([-1, -1, -1, -1, -1, "right", "durable", 5]),
+        joins=st.booleans(),
         turns=turns,
     )
-    def update(self, changes, length, turns):
+    def update(self, changes, length, joins, turns):
         entries = [TableEntry(key, value, self.version(kind, key)) for key, kind, value in changes]
         length = self.length(length)
-        self.call(self.tables.table_update(T, entries, length), entries, length, turns)
+        ask = partial(join_update, self.access, self.tables) if joins else self.tables.table_update
+        self.call(ask(T, entries, length), entries, length, turns)
 
     @rule(changes=st.lists(st.tuples(st.sampled_from(KEYS), versions), min_size=1, max_size=3), turns=turns)
     def remove(self, changes, turns):

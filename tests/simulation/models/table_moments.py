@@ -82,6 +82,11 @@ class Moment:
     def exists(self) -> bool:
         return self.disk is not None
 
+    def behind(self, entries: Sequence[Logged]) -> Moment:
+        """Return what the table is between these entries and those that come with them."""
+        length = self.length + sum(entry_bytes(entry.key, entry.value or b"") for entry in entries)
+        return Moment(self.disk, length, self.start_offset, replay(entries, self.table))
+
     def refusal(self, items: Items, expected_length: int = ANY_LENGTH) -> type[SegmentError] | None:
         """Return how a request with these conditions is refused now; None if all of them hold."""
         if expected_length not in (ANY_LENGTH, self.length):
@@ -187,20 +192,23 @@ class Span:
         )
 
     def has_update(self, entries: Sequence[TableEntry], expected_length: int, versions: list[int]) -> bool:
-        """Whether the entries have come with these versions, in one piece, when their conditions held."""
+        """Whether the entries have come with these versions, in one piece, when their conditions held; other
+        updates may have come in front of them and behind them in the same change.
+        """
         if not entries:
             return not versions and any(
                 moment.exists and moment.refusal(entries, expected_length) is None for moment in self.moments
             )
-        wanted = [
+        wanted = tuple(
             Logged(version, entry.key, entry.value, NO_VERSION)
             for version, entry in zip(versions, entries, strict=True)
-        ]
+        )
         return any(
-            list(after.brought) == wanted
+            after.brought[at : at + len(wanted)] == wanted
             and before.disk is after.disk
-            and before.refusal(entries, expected_length) is None
+            and before.behind(after.brought[:at]).refusal(entries, expected_length) is None
             for before, after in self._steps()
+            for at in range(len(after.brought) - len(wanted) + 1)
         )
 
     def has_removal(self, keys: Sequence[TableKey], expected_length: int) -> bool:

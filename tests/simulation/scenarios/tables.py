@@ -48,6 +48,7 @@ from tests.simulation.models.table_moments import (
 from tests.simulation.reduction import ALL, Reduction
 from tests.simulation.replaced_constants import replaced
 from tests.simulation.workloads.draws import choose, weigh
+from tests.simulation.workloads.joined_updates import join_update
 from tests.simulation.worlds.queued_segments import QueuedSegmentAccess
 from tests.simulation.worlds.segment_access import Disk
 
@@ -182,7 +183,10 @@ class Upheaval:
             items=entries,
             expected_length=length,
         )
-        self._begin(call, self.tables.table_update, name, entries, length)
+        if self.entropy.randbelow(3):
+            self._begin(call, join_update, self.access, self.tables, name, entries, length)
+        else:
+            self._begin(call, self.tables.table_update, name, entries, length)
         if call.task is not None:
             self.written += [Written(name, entry, call) for entry in entries if entry.value]
 

@@ -189,6 +189,13 @@ class MemorySegmentAccess:
         self.read_bytes += len(data)
         return ReadResult(offset, [memoryview(data)] if data else [], at_tail=not data)
 
+    def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
+        """Answer from what is durable, unless reads wait."""
+        end = min(offset + length_max, offset + self.read_bytes_max, segment.durable_length)
+        if self.hold_reads is not None or not segment.start_offset <= offset < end:
+            return None
+        return ReadResult(offset, [memoryview(bytes(self._disk(segment).data[offset:end]))])
+
     async def truncate(self, segment: SegmentState, offset: int) -> None:
         await self._submit(partial(self._decide_truncate, segment, offset), segment)
 

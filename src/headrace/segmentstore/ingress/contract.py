@@ -10,6 +10,7 @@ from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.durablelog.append_batches import AppendOwner
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.tables.update_batch import OnUpdated
 
 
 class AppendTarget(Protocol):
@@ -153,8 +154,21 @@ class StoreFacade(Protocol):
     ) -> list[int]:
         """Return the new versions. Raises TableKeyMissingError, TableKeyVersionError, OffsetMismatchError."""
 
+    def begin_table_update(
+        self, segment: str, entries: Sequence[TableEntry], expected_length: int, on_updated: OnUpdated
+    ) -> bool:
+        """Begin an update together with others; False if :meth:`table_update` has to do it.
+
+        If ``on_updated`` gets neither versions nor an error, nothing was done, and it has to as well.
+        """
+
     async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
         """Raises TableKeyMissingError, TableKeyVersionError, OffsetMismatchError."""
+
+    def table_get_nowait(
+        self, segment: str, keys: Sequence[bytes], bytes_max: int
+    ) -> list[TableEntry | None] | None:
+        """Return what :meth:`table_get` does if that is in memory, or None."""
 
     async def table_get(self, segment: str, keys: Sequence[bytes], bytes_max: int) -> list[TableEntry | None]:
         """Return one element per key, in order.

@@ -6,6 +6,7 @@
                 SetupAppend              -> connection_writers
                 conditional appends      -> append_session
                 ReadSegment              -> read_session -> answered now, or a waiting task
+                updates of tables, gets  -> request_session -> begun, or answered, at once if possible
                 everything else          -> a task per request, its reply when it ends
 
 It is blocked while the container does not accept the next append, while the client does not take its replies,

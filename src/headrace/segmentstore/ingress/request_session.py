@@ -1,9 +1,16 @@
-"""Requests of one connection that run as tasks: everything but appends and reads."""
+"""Requests of one connection but for appends and reads. They run as tasks.
+
+Updates of tables begin, and keys in memory are answered, without one: a task costs as much as the rest of
+such a request, and updates that arrive together become one append. What has to wait first, or is about to be
+refused, takes a task, and so do the updates behind it: those of a connection do not overtake each other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
+from typing import Final
 
 from headrace.errors import ClosedError, HeadraceError
 from headrace.segmentstore.ingress.authorisation import check_request
@@ -14,13 +21,15 @@ from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
 from headrace.segmentstore.ingress.outbox import Outbox
 from headrace.segmentstore.ingress.reply_mapping import question_of
 from headrace.segmentstore.ingress.segment_session import Handler, SegmentSession
-from headrace.segmentstore.ingress.table_replies import TableReplies
+from headrace.segmentstore.ingress.table_replies import AROUND_BYTES, TableReplies
 from headrace.segmentstore.ingress.table_session import TableSession
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Request
 from headrace.wire.frames import encode
 
 _logger = logging.getLogger(__name__)
+
+_TABLE_CHANGES: Final = (c.UpdateTableEntries, c.RemoveTableKeys)
 
 
 class RequestSession:
@@ -33,7 +42,7 @@ class RequestSession:
         self._connection = connection
         self._outbox = outbox
         self._frame_lease = frame_lease
-        tables = TableSession(home.store)
+        self._tables = tables = TableSession(home.store)
         self._questions = tables.questions
         self._handlers: dict[type[Request], Handler] = {
             **SegmentSession(home.store, connection.transients).handlers,
@@ -41,6 +50,9 @@ class RequestSession:
             **tables.questions,
         }
         self._replies = TableReplies(home, connection, outbox)
+        self._read_bytes_max = max(0, home.config.small_reply_bytes_max - AROUND_BYTES)
+        self._changes_as_tasks = 0
+        """Changes of tables that run as tasks."""
         self.running = 0
         self._next: Lease | None = None
         """The lease of the request that is started next, granted or not, unless its frame has one."""
@@ -80,7 +92,7 @@ class RequestSession:
             self._home.budget.end(lease)
 
     def start(self, command: Request) -> bool:
-        """Start ``command``, which was admitted. Return False if it was answered at once."""
+        """Start ``command``, which was admitted. Return whether that takes an iteration of the loop."""
         if self._frame_lease.is_lease_of(self._frame_at):
             lease: Lease | None = self._frame_lease.hand_over(self._size_bytes)
         else:
@@ -95,12 +107,61 @@ class RequestSession:
             return False
         self._home.totals.requests += 1
         self.running += 1
+        if not self._answer_or_begin(command, lease):
+            self._spawn(handler, command, lease)
+            return True
+        return False
+
+    def _answer_or_begin(self, command: Request, lease: Lease) -> bool:
+        """Answer or begin a request about a table without a task; return False if it takes one."""
+        try:
+            if type(command) is c.UpdateTableEntries:
+                if self._changes_as_tasks:
+                    return False  # it would overtake those
+                check_request(self._home.authorise, command)
+                if not self._tables.begin_update(command, partial(self._on_updated, command, lease)):
+                    return False
+            elif type(command) is c.ReadTable and self._replies.may_answer_nowait:
+                check_request(self._home.authorise, command)
+                reply = self._tables.read_nowait(command, self._read_bytes_max)
+                if reply is None:
+                    return False
+                self._outbox.send_reply(encode(reply))
+                self._end(lease)
+            else:
+                return False
+        except HeadraceError as error:
+            self._connection.on_error(command, error)
+            self._end(lease)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: only this connection ends
+            self._on_bug(command, error)
+            self._end(lease)
+        return True
+
+    def _on_updated(
+        self,
+        command: c.UpdateTableEntries,
+        lease: Lease,
+        versions: list[int] | None,
+        error: HeadraceError | None,
+    ) -> None:
+        if versions is not None:
+            self._outbox.send_reply(encode(c.TableEntriesUpdated(command.request_id, versions)))
+        elif error is not None:
+            self._connection.on_error(command, error)
+        else:
+            self._spawn(self._handlers[type(command)], command, lease)
+            return
+        self._end(lease)
+
+    def _spawn(self, handler: Handler, command: Request, lease: Lease) -> None:
         try:
             self._home.supervisor.spawn("request", self._perform(handler, command, lease))
         except ClosedError:
             self._end(lease)
-            connection.close_after_replies("the server stops")
-        return True
+            self._connection.close_after_replies("the server stops")
+        else:
+            self._changes_as_tasks += type(command) in _TABLE_CHANGES
 
     def stop(self) -> None:
         """No further request is started. Idempotent."""
@@ -121,11 +182,15 @@ class RequestSession:
                 self._outbox.send_reply(encode(await handler(command)))
         except HeadraceError as error:
             connection.on_error(command, error)
-        except Exception:  # a bug of ours: only this connection ends
-            _logger.exception("%s from %s failed", type(command).__name__, connection.peer)
-            connection.close_after_replies("internal error")
+        except Exception as error:  # noqa: BLE001 - a bug of ours: only this connection ends
+            self._on_bug(command, error)
         finally:
+            self._changes_as_tasks -= type(command) in _TABLE_CHANGES
             self._end(lease)
+
+    def _on_bug(self, command: Request, error: Exception) -> None:
+        _logger.error("%s from %s failed", type(command).__name__, self._connection.peer, exc_info=error)
+        self._connection.close_after_replies("internal error")
 
     def _end(self, lease: Lease) -> None:
         self.running -= 1

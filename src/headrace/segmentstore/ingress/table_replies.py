@@ -50,6 +50,11 @@ class TableReplies:
         self._granted: asyncio.Future[None] | None = None
         """Resolved when the waiting lease of that question is granted."""
 
+    @property
+    def may_answer_nowait(self) -> bool:
+        """Whether no reply is in front of one of up to ``small_reply_bytes_max``."""
+        return not (self._lease_lock.locked() or self._outbox.full)
+
     async def answer(self, handler: Handler, question: Request, lease: Lease) -> None:
         """Send the reply to ``question``, which has ``lease``. Raises what ``handler`` does."""
         needed = 0

@@ -6,11 +6,14 @@ the answer, and fail with AnswerTooLargeError, which carries their actual size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.errors import InvalidArgumentError
 from headrace.limits import LIST_COUNT_MAX
 from headrace.model.tables import NOT_EXISTS, TableEntry
 from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.segment_session import Handler
+from headrace.segmentstore.tables.update_batch import OnUpdated
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Reply, Request
 
@@ -66,6 +69,13 @@ class TableSession:
         )
         return c.TableEntriesUpdated(request.request_id, versions)
 
+    def begin_update(self, request: c.UpdateTableEntries, on_updated: OnUpdated) -> bool:
+        """Begin an update without a task; False if :meth:`update` has to do it."""
+        _check_condition(request.table_segment_offset)
+        return self._store.begin_table_update(
+            request.segment, request.table_entries, request.table_segment_offset, on_updated
+        )
+
     async def remove(self, request: c.RemoveTableKeys) -> Reply:
         _check_condition(request.table_segment_offset)
         await self._store.table_remove(request.segment, request.keys, request.table_segment_offset)
@@ -74,12 +84,13 @@ class TableSession:
     async def read(self, request: c.ReadTable, bytes_max: int) -> Reply:
         """Answer one entry per key: peers recognise a missing one by its version or its empty value."""
         keys = [key.key for key in request.keys]
-        found = await self._store.table_get(request.segment, keys, bytes_max)
-        entries = [
-            TableEntry(key, b"", NOT_EXISTS) if entry is None else entry
-            for key, entry in zip(keys, found, strict=True)
-        ]
-        return c.TableRead(request.request_id, request.segment, entries)
+        return _found(request, keys, await self._store.table_get(request.segment, keys, bytes_max))
+
+    def read_nowait(self, request: c.ReadTable, bytes_max: int) -> Reply | None:
+        """Answer what is in memory without a task; None if :meth:`read` has to."""
+        keys = [key.key for key in request.keys]
+        found = self._store.table_get_nowait(request.segment, keys, bytes_max)
+        return None if found is None else _found(request, keys, found)
 
     async def read_keys(self, request: c.ReadTableKeys, bytes_max: int) -> Reply:
         keys, token = await self._store.table_keys(
@@ -118,6 +129,14 @@ class TableSession:
             delta.reached_end,
             delta.last_position,
         )
+
+
+def _found(request: c.ReadTable, keys: list[bytes], found: Sequence[TableEntry | None]) -> c.TableRead:
+    entries = [
+        TableEntry(key, b"", NOT_EXISTS) if entry is None else entry
+        for key, entry in zip(keys, found, strict=True)
+    ]
+    return c.TableRead(request.request_id, request.segment, entries)
 
 
 def _check_condition(table_segment_offset: int) -> None:

@@ -75,6 +75,7 @@ class TableCompactor:
             part.read(entries, data, state)
             if part.is_full:
                 break
+        await table.wait_batch_sent()
         if table.retired:
             return
         table.settle()

@@ -62,6 +62,14 @@ def encode_entries(entries: Iterable[TableEntry], *, copies: bool = False) -> tu
         The bytes, and for each entry where it begins in them.
     """
     pieces: list[bytes] = []
+    starts, _ = encode_into(pieces, entries, copies=copies)
+    return b"".join(pieces), starts
+
+
+def encode_into(
+    pieces: list[bytes], entries: Iterable[TableEntry], *, copies: bool = False
+) -> tuple[list[int], int]:
+    """Append the bytes of :func:`encode_entries` to ``pieces``; return the beginnings and the whole size."""
     starts: list[int] = []
     at = 0
     pack = _HEADER.pack
@@ -72,7 +80,7 @@ def encode_entries(entries: Iterable[TableEntry], *, copies: bool = False) -> tu
         pieces += (pack(ENTRY_FORMAT_VERSION, len(key), len(value), version), key, value)
         starts.append(at)
         at += ENTRY_HEADER_BYTES + len(key) + len(value)
-    return b"".join(pieces), starts
+    return starts, at
 
 
 def encode_removals(keys: Iterable[bytes]) -> bytes:

@@ -8,6 +8,7 @@ from headrace.errors import OffsetMismatchError
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.table_state import Batch, TableState
+from headrace.segmentstore.tables.update_batch import UpdateBatch
 
 
 class OpenTable:
@@ -28,6 +29,8 @@ class OpenTable:
         self.retired = False
         """Set once it must not be used for new requests; its appends in flight still complete."""
         self.compacting = False
+        self.open_batch: UpdateBatch | None = None
+        """Accepted at the tail, and not handed to the log before the next iteration of the loop."""
         self._access = access
         self._appending = 0
         self._given_up = 0
@@ -37,7 +40,7 @@ class OpenTable:
 
     @property
     def is_idle(self) -> bool:
-        if self._appending or self.compacting:
+        if self._appending or self.compacting or self.open_batch is not None:
             return False
         if self.state.in_flight_count and not self.retired:
             self.settle()  # the caller of the append was cancelled: nothing else would
@@ -47,7 +50,7 @@ class OpenTable:
     @property
     def is_drained(self) -> bool:
         """Whether no append is in flight."""
-        return not self._appending
+        return not self._appending and self.open_batch is None
 
     @property
     def log_bytes(self) -> int:
@@ -94,8 +97,18 @@ class OpenTable:
             state it was judged by never came to be. The table is retired then; judge again with its
             successor.
         """
+        assert self.open_batch is None, "what is in front of it would come behind it"
+        self.state.accept(batch)
+        return await self._append_accepted(batch, data)
+
+    async def append_open_batch(self) -> bool:
+        """Append the open batch, as :meth:`append` does; what comes from now on is not added to it."""
+        batch, self.open_batch = self.open_batch, None
+        assert batch is not None
+        return await self._append_accepted(batch, b"".join(batch.pieces))
+
+    async def _append_accepted(self, batch: Batch, data: bytes) -> bool:
         state, segment = self.state, self.segment
-        state.accept(batch)
         self._appending += 1
         try:
             offset = await self._access.append(segment, data, (), batch.offset)
@@ -119,9 +132,14 @@ class OpenTable:
                     ended.set_result(None)
         return True
 
+    async def wait_batch_sent(self) -> None:
+        """Wait until no batch is open, which takes an iteration of the loop: an append would overtake it."""
+        while self.open_batch is not None:  # noqa: ASYNC110 - an event would cost each batch one
+            await asyncio.sleep(0)
+
     async def wait_drained(self) -> None:
         """Wait until no append is in flight."""
-        while self._appending:
+        while not self.is_drained:
             if self._ended is None:
                 self._ended = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._ended)

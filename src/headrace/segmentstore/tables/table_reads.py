@@ -38,6 +38,10 @@ _TOKEN_VERSION: Final = b"\x01"
 _ORDER_STEP: Final = 5_000
 
 
+_KEYS_AT_ONCE_MAX: Final = 16
+"""Keys that are looked up without a task."""
+
+
 class TableReads:
     """The reading half of a container's tables. Answers what is durable."""
 
@@ -62,6 +66,37 @@ class TableReads:
         for key in keys:
             check_key(key_length, key)
         return await self._fetch(segment, keys, bytes_max)
+
+    def get_nowait(
+        self, segment: SegmentState, keys: Sequence[bytes], bytes_max: int
+    ) -> list[TableEntry | None] | None:
+        """Return what :meth:`table_get` does, or None if that takes :meth:`table_get`: for many keys, and
+        for whatever is not in memory.
+        """
+        table = self._tables.find_nowait(segment)
+        if table is None or len(keys) > _KEYS_AT_ONCE_MAX:
+            return None
+        find = table.state.index.find
+        found: list[TableEntry | None] = []
+        for key in keys:
+            location = find(key)
+            if location == REMOVED:
+                check_key(table.key_length, key)
+                found.append(None)
+                continue
+            offset, version = location_offset(location), location_version(location)
+            size = ENTRY_HEADER_BYTES + len(key) + location_value_length(location)
+            bytes_max -= size + TABLE_ITEM_BYTES
+            if bytes_max < 0 or offset < segment.start_offset:
+                return None
+            result = self._access.read_nowait(segment, offset, size)
+            if result is None:
+                return None
+            data = result.to_bytes()
+            if len(data) < size:
+                return None
+            found.append(TableEntry(key, decode_value(data, 0, offset, key, version, segment.name), version))
+        return found
 
     def contains_nowait(self, segment: SegmentState, key: bytes) -> bool | None:
         """Whether a table holds a key, or None if that is not known without waiting."""

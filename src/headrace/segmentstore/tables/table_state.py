@@ -126,6 +126,19 @@ class TableState:
         for key, location in zip(batch.keys, batch.locations, strict=True):
             accepted[key] = (location, batch)
 
+    def extend(self, batch: Batch, keys: list[bytes], locations: list[int], size_bytes: int) -> None:
+        """Add entries to ``batch``: the newest one, unless it has none yet."""
+        if not batch.keys:
+            self._batches.append(batch)
+        assert self._batches[-1] is batch
+        assert batch.end == self.tail
+        batch.keys += keys
+        batch.locations += locations
+        self.tail = batch.end = batch.end + size_bytes
+        accepted = self._accepted
+        for key, location in zip(keys, locations, strict=True):
+            accepted[key] = (location, batch)
+
     def retract(self, batch: Batch) -> bool:
         """``batch`` was not appended. Returns False if later batches were built upon it: the state is then
         void.

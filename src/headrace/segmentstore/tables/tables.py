@@ -6,11 +6,21 @@ without waiting for each other; each returns when its own append is durable, and
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from headrace.errors import InvalidArgumentError, TableNotEmptyError, UnsupportedError
+from headrace.errors import (
+    HeadraceError,
+    InvalidArgumentError,
+    RequestError,
+    TableNotEmptyError,
+    UnsupportedError,
+    WalWriteError,
+)
 from headrace.limits import FIXED_KEY_BYTES_MAX
 from headrace.model.attributes import (
     ATTRIBUTE_ID_LENGTH,
@@ -20,20 +30,25 @@ from headrace.model.attributes import (
     TYPE_TABLE,
 )
 from headrace.model.tables import TableEntry, TableInfo, TableKey
+from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.compaction import TableCompactor
 from headrace.segmentstore.tables.config import TablesConfig
-from headrace.segmentstore.tables.entry_format import encode_entries, encode_removals
+from headrace.segmentstore.tables.entry_format import encode_entries, encode_into, encode_removals
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
 from headrace.segmentstore.tables.request_limits import check_items, is_fixed, key_length_of
 from headrace.segmentstore.tables.table_index import KEY_OVERHEAD_BYTES, REMOVED, pack_location
 from headrace.segmentstore.tables.table_reads import TableReads
 from headrace.segmentstore.tables.table_state import ANY_LENGTH, Batch
+from headrace.segmentstore.tables.update_batch import OnUpdated, UpdateBatch
 
 #: Indexes are trimmed when they may have grown by one part in so many of their bound.
 _TRIM_PARTS: Final = 16
+
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -56,6 +71,8 @@ class ContainerTables(TableReads):
         config = config or TablesConfig()
         self._compactor = TableCompactor(access, config)
         super().__init__(access, config, OpenTables(access, config, self._compactor.start_if_due))
+        self._supervisor = Supervisor("table updates", _note_failure)
+        self._closed = False
         self._growth_bytes = 0
         """Upper bound on what indexes grew since they were last trimmed."""
 
@@ -117,7 +134,9 @@ class ContainerTables(TableReads):
 
     async def close(self) -> None:
         """End background work. The container ends, and its updates in flight with it."""
+        self._closed = True
         await self._compactor.close()
+        await self._supervisor.stop()
         self._tables.drop_all()
 
     # ---- updates
@@ -158,6 +177,65 @@ class ContainerTables(TableReads):
                 self._on_updated(table, keys)
                 return versions
 
+    def begin_update(
+        self,
+        segment: SegmentState,
+        entries: Sequence[TableEntry],
+        expected_length: int,
+        on_updated: OnUpdated,
+    ) -> bool:
+        """Begin what :meth:`table_update` does, together with all updates that begin in this iteration of
+        the loop; ``on_updated`` is called later.
+
+        Returns:
+            False, with nothing done, if that takes :meth:`table_update`.
+
+        Raises:
+            InvalidArgumentError: a bound on keys, values or the batch is exceeded.
+        """
+        table = self._tables.find_nowait(segment)
+        if table is None or not entries or self._closed:
+            return False
+        check_items(table.key_length, entries)
+        state = table.state
+        if state.find_violation(entries, expected_length) is not None:
+            return False
+        pieces: list[bytes] = []
+        starts, size = encode_into(pieces, entries)
+        batch = table.open_batch
+        if batch is None:
+            batch = UpdateBatch(state.tail)
+        if not batch.has_space(size):
+            return False
+        if table.open_batch is None:
+            table.open_batch = batch
+            task = self._supervisor.spawn(segment.name, table.append_open_batch())
+            task.add_done_callback(partial(self._on_appended, table, batch))
+        tail = state.tail
+        versions = [tail + start for start in starts]
+        locations = [
+            pack_location(version, version, len(entry.value))
+            for version, entry in zip(versions, entries, strict=True)
+        ]
+        state.extend(batch, [entry.key for entry in entries], locations, size)
+        batch.pieces += pieces
+        batch.callers.append((versions, on_updated))
+        return True
+
+    def _on_appended(self, table: OpenTable, batch: UpdateBatch, task: asyncio.Task[bool]) -> None:
+        if task.cancelled():
+            batch.notify(WalWriteError("the container stops: whether it happened is unknown"), done=False)
+            return
+        error = task.exception()
+        if error is None and task.result():
+            self._on_updated(table, batch.keys)
+            batch.notify(None, done=True)
+        elif error is None or isinstance(error, RequestError):
+            batch.notify(None, done=False)  # it did not happen: each of them may be refused by itself
+        else:
+            failure = error if isinstance(error, HeadraceError) else WalWriteError(f"a bug: {error!r}")
+            batch.notify(failure, done=False)
+
     async def table_remove(
         self, segment: str, keys: Sequence[TableKey], expected_length: int = ANY_LENGTH
     ) -> None:
@@ -191,6 +269,9 @@ class ContainerTables(TableReads):
         """Return the table at a moment at which all conditions hold in it."""
         while True:
             table = await self._tables.get(segment)
+            if table.open_batch is not None:
+                await table.wait_batch_sent()
+                continue
             state = table.state
             if state.find_violation(items, expected_length) is None:
                 return table
@@ -235,3 +316,9 @@ class ContainerTables(TableReads):
     def check(self) -> None:
         """Assert the invariants of every open table. Touches every key."""
         self._tables.check()
+
+
+def _note_failure(name: str, error: BaseException) -> None:
+    """Log a bug; what the log refuses is the callers' to know."""
+    if not isinstance(error, HeadraceError):
+        _logger.error("an update of table %r failed", name, exc_info=error)

@@ -136,6 +136,7 @@ class FakeStore:
         self.segments = {}
         self.inactive = set()
         self.tables = {}
+        self.begun = None
         self.pending = deque()
         self.durable_at_once = durable_at_once
         self.scheduled = False
@@ -430,6 +431,16 @@ class FakeStore:
             table["entries"][entry.key] = TableEntry(entry.key, entry.value, table["length"])
             table["length"] += 17 + len(entry.key) + len(entry.value)
         return versions
+
+    def begin_table_update(self, segment, entries, expected_length, on_updated):
+        """Begin updates only while told to; they wait in ``begun``, in order, for whoever ends them."""
+        if self.begun is None:
+            return False
+        self.begun.append((segment, entries, expected_length, on_updated))
+        return True
+
+    def table_get_nowait(self, segment, keys, bytes_max):
+        """Answer nothing at once."""
 
     async def table_remove(self, segment, keys, expected_length=-1):
         await self._enter("table_remove", segment)
