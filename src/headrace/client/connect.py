@@ -65,11 +65,12 @@ def connect(
 
     Args:
         uri: ``tcp://host:9090``, or ``tls://``; several addresses are separated by commas.
-        config: everything else.
+        config: everything else. By default credentials and authorities are those of the environment:
+            ``HEADRACE_USER``, ``HEADRACE_PASSWORD``, ``HEADRACE_TLS_CA``.
         entropy: source of ids and jitter; the system's if none is given.
 
     Raises:
-        InvalidArgumentError: the URI makes no sense.
+        InvalidArgumentError: the URI makes no sense, or a file of TLS cannot be used.
     """
     return Client(uri, config or ClientConfig(), entropy or SystemEntropy())
 

@@ -6,23 +6,24 @@ again by itself.
 
 from __future__ import annotations
 
-import base64
 import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from headrace.client.blocking import connect
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.writers import BlockingTxnWriter
 from headrace.client.config import ClientConfig, ReaderConfig, WriterConfig
 from headrace.client.credentials import Credentials
+from headrace.errors import InvalidArgumentError
 from headrace.limits import MIB
 from headrace.spark.options import ConnectionOptions
 
 _CLIENTS_MAX: Final = 16
 _WRITERS_MAX: Final = 64
+_SECRET_CHARS_MAX: Final = 64 << 10
 
 _WINDOW_BYTES_MAX: Final = 64 * MIB
 """Of a task's writer: several tasks share an executor, whose memory outside the virtual machine is small."""
@@ -79,25 +80,40 @@ if hasattr(os, "register_at_fork"):
 
 
 def _configuration(connection: ConnectionOptions) -> ClientConfig:
-    credentials = _credentials(connection) or Credentials.from_environment()
-    authorities = connection.authorities_file
+    """What the options leave open is up to the environment of this process, be it driver or executor."""
+    given: dict[str, Any] = {}
+    credentials = _credentials(connection)
+    if credentials is not None:
+        given["credentials"] = credentials
+    if connection.authorities_file:
+        given["tls_authorities"] = Path(connection.authorities_file)
     return ClientConfig(
-        credentials=credentials,
-        tls_authorities=Path(authorities) if authorities else None,
+        tls_cert=Path(connection.cert_file) if connection.cert_file else None,
+        tls_key=Path(connection.key_file) if connection.key_file else None,
         tls_check_host=connection.check_host,
         call_timeout_s=connection.call_timeout_ms / 1000,
         control_attempts=connection.attempts,
         reader=ReaderConfig(read_bytes_max=connection.read_bytes),
         writer=WriterConfig(window_bytes_max=_WINDOW_BYTES_MAX),
+        **given,
     )
 
 
 def _credentials(connection: ConnectionOptions) -> Credentials | None:
     if connection.token or connection.token_file:
-        token = connection.token or Path(connection.token_file).read_text().strip()
+        token = connection.token or _read_secret("auth_token_file", connection.token_file)
         return Credentials(method="Bearer", token=token)
-    if connection.username:
-        password = connection.password or Path(connection.password_file).read_text().strip()
-        pair = f"{connection.username}:{password}".encode()
-        return Credentials(method="Basic", token=base64.b64encode(pair).decode("ascii"))
+    if connection.user:
+        password = connection.password or _read_secret("password_file", connection.password_file)
+        return Credentials.basic(connection.user, password)
     return None
+
+
+def _read_secret(option: str, path: str) -> str:
+    """Return the first line of a file, which is there on each host that opens clients."""
+    try:
+        with Path(path).open(encoding="utf-8") as stream:
+            return stream.readline(_SECRET_CHARS_MAX).rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidArgumentError(f"option {option}: {path} cannot be read: {reason}") from None

@@ -34,10 +34,14 @@ _MEANT_FOR: Final[dict[str, frozenset[Door]]] = {
     "stream": _ALL,
     "auth_token": _ALL,
     "auth_token_file": _ALL,
+    "user": _ALL,
     "username": _ALL,
     "password": _ALL,
     "password_file": _ALL,
+    "tls_ca": _ALL,
     "tls_ca_file": _ALL,
+    "tls_cert_file": _ALL,
+    "tls_key_file": _ALL,
     "tls_verify": _ALL,
     "rpc_timeout_ms": _ALL,
     "rpc_retries": _ALL,
@@ -72,9 +76,7 @@ _MEANT_FOR: Final[dict[str, frozenset[Door]]] = {
 }
 NOT_BUILT: Final = {
     "min_partitions": "segments cannot be split between events yet; scale the stream for more partitions",
-    "auth_env": "pravega_client_auth_method and pravega_client_auth_token of the environment are always used",
-    "tls_cert_file": "clients show no certificates yet; use auth_token or username",
-    "tls_key_file": "clients show no certificates yet; use auth_token or username",
+    "auth_env": "HEADRACE_USER and HEADRACE_PASSWORD of the environment count when no option says who asks",
     "tls_server_name": "connect with the name that the server's certificate carries",
 }
 """Documented options without an effect, with what to do instead."""

@@ -88,10 +88,12 @@ class ConnectionOptions:
     controller: str
     token: str = field(default="", repr=False)
     token_file: str = ""
-    username: str = ""
+    user: str = ""
     password: str = field(default="", repr=False)
     password_file: str = ""
     authorities_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
     check_host: bool = True
     call_timeout_ms: int = 30_000
     attempts: int = 10
@@ -99,19 +101,23 @@ class ConnectionOptions:
 
 
 def _parse_connection(reader: OptionReader, read_bytes: int) -> ConnectionOptions:
-    username = reader.text("username")
-    if sum(bool(reader.text(name)) for name in ("auth_token", "auth_token_file", "username")) > 1:
-        raise InvalidArgumentError("options auth_token, auth_token_file and username exclude each other")
-    if bool(username) != bool(reader.text("password") or reader.text("password_file")):
-        raise InvalidArgumentError("option username goes together with password or password_file")
+    user = reader.text("user", reader.text("username"))
+    if sum(map(bool, (reader.text("auth_token"), reader.text("auth_token_file"), user))) > 1:
+        raise InvalidArgumentError("options auth_token, auth_token_file and user exclude each other")
+    if bool(user) != bool(reader.text("password") or reader.text("password_file")):
+        raise InvalidArgumentError("option user goes together with password or password_file")
+    if reader.text("tls_key_file") and not reader.text("tls_cert_file"):
+        raise InvalidArgumentError("option tls_key_file is the key of tls_cert_file: give both")
     return ConnectionOptions(
         controller=reader.text("controller", "tcp://localhost:9090"),
         token=reader.text("auth_token"),
         token_file=reader.text("auth_token_file"),
-        username=username,
+        user=user,
         password=reader.text("password"),
         password_file=reader.text("password_file"),
-        authorities_file=reader.text("tls_ca_file"),
+        authorities_file=reader.text("tls_ca", reader.text("tls_ca_file")),
+        cert_file=reader.text("tls_cert_file"),
+        key_file=reader.text("tls_key_file"),
         check_host=reader.flag("tls_verify", default=True),
         call_timeout_ms=reader.number("rpc_timeout_ms", 30_000, low=100, high=3_600_000),
         attempts=reader.number("rpc_retries", 10, low=1, high=1000),

@@ -401,9 +401,11 @@ def _batches(blocks, end):
             "later than",
         ),
         ({"direct_read": "true"}, UnsupportedError, "direct_read"),
+        ({"user": "me"}, InvalidArgumentError, "password"),
         ({"username": "me"}, InvalidArgumentError, "password"),
-        ({"auth_token": "a", "username": "b", "password": "c"}, InvalidArgumentError, "exclude"),
-        ({"tls_cert_file": "x"}, UnsupportedError, "tls_cert_file"),
+        ({"password": "me"}, InvalidArgumentError, "user"),
+        ({"auth_token": "a", "user": "b", "password": "c"}, InvalidArgumentError, "exclude"),
+        ({"tls_key_file": "x"}, InvalidArgumentError, "tls_cert_file"),
         ({"batch_bytes": "5"}, InvalidArgumentError, "batch_bytes"),
     ],
 )

@@ -5,6 +5,10 @@
         with client.event_writer("demo", "orders") as writer:
             writer.write(b"hello", "some key").wait()
 
+Where servers have TLS and users: ``connect("tls://host:9090", ClientConfig(credentials=
+Credentials.basic("me", password), tls_authorities=Path("ca.pem")))``, or ``HEADRACE_USER``,
+``HEADRACE_PASSWORD`` and ``HEADRACE_TLS_CA`` in the environment.
+
 A private thread runs the event loop. A client may be used by many threads, pickled (it connects again where
 it is unpickled) and carried through a fork (it connects again in the child).
 """
