@@ -116,8 +116,8 @@ async def test_a_client_without_a_certificate_learns_that_servers_may_want_one(s
 @pytest.mark.parametrize(
     ("uri", "tls", "authorities", "words"),
     [
-        ("tcp", "both", "ca", "speaks TLS and this client does not: connect to tls://"),
-        ("tls", "neither", "ca", "does not speak TLS: connect to tcp://"),
+        ("tcp", "both", "ca", "speaks TLS and this client does not: connect with tls://"),
+        ("tls", "neither", "ca", "does not speak TLS: connect with tcp://"),
         ("tls", "both", "other-ca", "is not trusted .*--tls-ca FILE"),
         ("tls", "both", None, "is not trusted .*--tls-ca FILE"),
         ("tcp", "store", "ca", "speaks TLS and this client does not"),
