@@ -224,7 +224,7 @@ class GrpcServer(_GrpcServer):
         *,
         readers_manage_groups: bool = True,
     ) -> None:
-        """Serve everybody; with a ``gatekeeper`` those to whom the rules allow it."""
+        """Answer every caller; with a ``gatekeeper`` those that the rules allow it."""
         services = [
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],

@@ -10,6 +10,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, MIB
 from headrace.model.endpoint import Endpoint, is_wildcard
 from headrace.runtime.settings import tunable
+from headrace.security.config import AuthConfig
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.scaling.config import ScalingConfig
 from headrace.storage.providers.config import ChunkThreadsConfig
@@ -96,6 +97,7 @@ class StandaloneConfig:
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
     loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
 
     def check(self) -> None:
         """Check relations between settings, and that directory and host are names that can be looked up."""

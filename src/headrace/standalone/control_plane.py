@@ -15,6 +15,7 @@ from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
 from headrace.model.segment_report import SegmentReport
 from headrace.runtime.context import Runtime
+from headrace.security.gatekeeper import Gatekeeper
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.port_errors import naming_port
@@ -30,9 +31,11 @@ class ControlPlane:
         store: SegmentStore,
         segmentstore_port: int,
         inside: ServerInside | None = None,
+        gatekeeper: Gatekeeper | None = None,
     ) -> None:
         self._config = config
         self._inside = inside
+        self._gatekeeper = gatekeeper
         data = config.advertised("segmentstore", segmentstore_port)
         self._tables = TableStore(store, runtime.entropy)
         self._controller = Controller(
@@ -49,7 +52,9 @@ class ControlPlane:
 
     async def start_rest(self) -> None:
         """Take questions about health and statistics. Raises OSError if the address is taken."""
-        self._rest = RestServer(self._controller, self._config.host, self._config.rest_port, self._inside)
+        self._rest = RestServer(
+            self._controller, self._config.host, self._config.rest_port, self._inside, self._gatekeeper
+        )
         self.rest_port = await self._rest.start()
 
     def serve_rest(self) -> None:
@@ -61,7 +66,13 @@ class ControlPlane:
         """Serve control calls. Raises OSError if an address is taken."""
         try:
             await self._controller.start()
-            self._grpc = GrpcServer(self._controller, self._config.host, self._config.controller_port)
+            self._grpc = GrpcServer(
+                self._controller,
+                self._config.host,
+                self._config.controller_port,
+                self._gatekeeper,
+                readers_manage_groups=self._config.auth.readers_manage_groups,
+            )
             with naming_port("controller_port", self._config.host, self._config.controller_port):
                 self.grpc_port = self._grpc.bind()
             self._controller.publish(self._config.advertised("controller", self.grpc_port))

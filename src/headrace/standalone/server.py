@@ -24,6 +24,7 @@ from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.loops import run as run_loop
 from headrace.runtime.loops import share_interpreter
 from headrace.runtime.supervisor import Supervisor
+from headrace.security.gatekeeper import Gatekeeper, make_gatekeeper
 from headrace.standalone.chunk_root import check_chunk_root, make_chunk_root
 from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
@@ -76,11 +77,12 @@ class StandaloneServer:
         Raises:
             DirectoryLockedError: another process serves this directory; the message names it.
             DataCorruptionError: a log or its storage is damaged; the message names file and offset.
-            InvalidArgumentError: the system lets the process open too few files.
+            InvalidArgumentError: too few files can be opened, or the users file is damaged.
             OSError: an address is taken, or none of this machine; the message names the option that chose it.
         """
         config = self._config
         async with AsyncExitStack() as stack:
+            gatekeeper = self._know_users(stack)
             containers = config.containers or CONTAINERS_DEFAULT
             if not config.in_memory:
                 containers = self._take_directory(stack)
@@ -100,7 +102,9 @@ class StandaloneServer:
             stack.push_async_callback(data_plane.stop)
             with naming_port("segmentstore_port", config.host, config.segmentstore_port):
                 segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
-            control_plane = ControlPlane(config, self._runtime, data_plane.store, segmentstore, data_plane)
+            control_plane = ControlPlane(
+                config, self._runtime, data_plane.store, segmentstore, data_plane, gatekeeper=gatekeeper
+            )
             stack.push_async_callback(control_plane.stop)
             with naming_port("rest_port", config.host, config.rest_port):
                 await control_plane.start_rest()
@@ -119,6 +123,14 @@ class StandaloneServer:
             self._advise_files(limit, descriptors)
             self._exit = stack.pop_all()
         return addresses
+
+    def _know_users(self, stack: AsyncExitStack) -> Gatekeeper | None:
+        """Load the users, if the server has any: without good ones nothing is touched."""
+        if not self._config.auth.enabled:
+            return None
+        gatekeeper = make_gatekeeper(self._config.auth, self._runtime.threads, self._runtime.entropy)
+        stack.push_async_callback(gatekeeper.close)
+        return gatekeeper
 
     def _advise_files(self, limit: int | None, planned: DescriptorPlan) -> None:
         wanted = self._config.connections_max

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from headrace.errors import HeadraceError
+from headrace.testing.users_files import write_users_file
 
 HEADRACE: Final = (sys.executable, "-m", "headrace.cli.main")
 """The program, before its verb."""
@@ -55,6 +56,7 @@ class LocalServer:
         directory: Path | str | None = None,
         *arguments: str,
         environment: Mapping[str, str] | None = None,
+        users: Mapping[str, Sequence[str]] | None = None,
         command: Sequence[str] = HEADRACE,
         own_session: bool = False,
     ) -> None:
@@ -65,6 +67,8 @@ class LocalServer:
             arguments: further ones of ``headrace standalone``, such as ``"--containers", "2"``; of an option
                 that is given twice the last one counts, so these overrule the ones from here.
             environment: added to that of this process.
+            users: by name the password, then grants such as ``"prn::*,READ_UPDATE"``. None: every caller may
+                do everything.
             command: what is run, before ``standalone``.
             own_session: keep Ctrl-C in this program's terminal from the server.
         """
@@ -76,6 +80,7 @@ class LocalServer:
         self.ready_s = 0.0
         """What the last start took, until clients could connect."""
         self._command = tuple(command)
+        self._users = users
         self._own_session = own_session
         self._directory = None if directory is None else Path(directory)
         self._is_temporary = directory is None
@@ -94,6 +99,11 @@ class LocalServer:
     def log_path(self) -> Path:
         """The file with everything it said, over all starts."""
         return self.directory / "server.log"
+
+    @property
+    def users_path(self) -> Path:
+        """The file of its users, if it has any."""
+        return self.directory / "users"
 
     @property
     def uri(self) -> str:
@@ -127,6 +137,8 @@ class LocalServer:
             raise HeadraceError("the server runs already")
         self.directory.mkdir(parents=True, exist_ok=True)
         self.starts += 1
+        if self._users is not None and not self.users_path.exists():
+            write_users_file(self.users_path, self._users)
         ready = self.directory / f"ready-{self.starts}.json"
         ready.unlink(missing_ok=True)  # of another instance on this directory
         began = time.monotonic()
@@ -206,6 +218,8 @@ class LocalServer:
         options = ["--data-dir", str(self.directory / "data"), "--ready-file", str(ready)]
         for part in ("controller", "segmentstore", "rest"):
             options += [f"--{part}-port", self.addresses.get(part, ":0").rpartition(":")[2]]
+        if self._users is not None:
+            options += ["--users", str(self.users_path)]
         return options
 
     # ------------------------------------------------------------------------------------- what it does

@@ -55,11 +55,11 @@ NOT_AUTHENTICATED = {
     "huge": (basic("enough", "x" * 9000),),
     "twice": (basic("enough"), basic("enough")),
 }
-"""Values of the header ``authorization`` with which nobody is let in, also not the user ``enough``."""
+"""Values of the header ``authorization`` that are refused, also for the user ``enough``."""
 
 
 def users_for(need):
-    """Return users who have exactly what ``need`` asks, less, and the same in another place."""
+    """Return users with exactly what ``need`` asks, less, and the same in another place."""
     resources = need.resources
     lower = Permission(need.permission - 1)
     return KnownUsers(

@@ -19,6 +19,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         headrace standalone
         headrace standalone --in-memory --controller-port 0 --ready-file ready.json
         headrace standalone --data-dir /var/lib/headrace --config headrace.toml
+        headrace standalone --users /etc/headrace/users
         headrace standalone --host 0.0.0.0 --advertise stream-1.example.org
         """,
         connects=False,
@@ -42,6 +43,11 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument("--controller-port", type=int, metavar="PORT", help=f"gRPC (default: 9090; {port})")
     verb.add_argument("--segmentstore-port", type=int, metavar="PORT", help=f"data (default: 12345; {port})")
     verb.add_argument("--rest-port", type=int, metavar="PORT", help=f"REST (default: 10080; {port})")
+    verb.add_argument(
+        "--users",
+        metavar="FILE",
+        help="users with passwords and grants (headrace user); without it every call is allowed",
+    )
     verb.add_argument("--ready-file", metavar="PATH", help="written as JSON once clients may connect")
     verb.add_argument("--containers", type=int, metavar="N", help="fixed once data exist (default: 4)")
     verb.add_argument("--config", metavar="FILE", help="settings in TOML; options given here win")
@@ -85,6 +91,7 @@ def _serve(chosen: argparse.Namespace) -> None:
             "controller_port": chosen.controller_port,
             "segmentstore_port": chosen.segmentstore_port,
             "rest_port": chosen.rest_port,
+            "auth.users": chosen.users,
             "ready_file": chosen.ready_file,
             "containers": chosen.containers,
         },

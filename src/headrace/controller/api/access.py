@@ -27,7 +27,7 @@ class Gatekeeper(Protocol):
     """Knows users by their credentials. Used on the loop."""
 
     async def authenticate(self, authorization: str) -> Caller:
-        """Return who sent the ``authorization`` header; empty: there is none.
+        """Return the caller with this ``authorization`` header; empty: there is none.
 
         Raises:
             UnauthenticatedError: the credentials are missing or wrong.
@@ -55,9 +55,9 @@ NOTHING: Final = Need(Permission.NONE, ())
 async def admit(
     gatekeeper: Gatekeeper, headers: Iterable[tuple[str, str | bytes]], what: str, need: Need | None
 ) -> Caller | None:
-    """Return who calls ``what`` and has what it needs; None if it needs nothing.
+    """Return the caller of ``what``, which has what it needs; None if it needs nothing.
 
-    Without a ``need`` there is no rule for it, and nobody may call it.
+    Without a ``need`` there is no rule for it, and no caller may make it.
 
     Raises:
         UnauthenticatedError: the credentials are missing or wrong.

@@ -14,6 +14,7 @@ from headrace.controller.api.call_front import Answer, CallFront, snake_case
 from headrace.errors import UnsupportedError
 from headrace.model.endpoint import Endpoint
 from headrace.rpc.status import status_of
+from headrace.security.header import HEADER_CHARS_MAX
 
 CALLS_MAX: Final = 1024
 """Calls at a time; more are refused, and their clients try again."""
@@ -22,6 +23,8 @@ _MESSAGE_BYTES_MAX: Final = 16 << 20
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    # Below the hard limit, gRPC would refuse at random what exceeds the soft one.
+    ("grpc.max_metadata_size", 2 * HEADER_CHARS_MAX),
     ("grpc.so_reuseport", 0),
     # Clients ping idle connections, some of them without a call in flight.
     ("grpc.keepalive_permit_without_calls", 1),

@@ -1,4 +1,4 @@
-"""Who may make a request: asked before anything that tells whether something exists."""
+"""What the caller of a request lacks: asked before anything that tells whether something exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.controller.rest.rules import RULES
 
 
 def admitting(gatekeeper: Gatekeeper | None, verb: str, path: str, handler: Handler) -> Handler:
-    """Return ``handler`` for those who may make the request; for everybody without a ``gatekeeper``."""
+    """Return ``handler`` behind the rule of the request; as it is without a ``gatekeeper``."""
     if gatekeeper is None:
         return handler
     rule = RULES.get((verb, path))
@@ -26,6 +26,6 @@ def admitting(gatekeeper: Gatekeeper | None, verb: str, path: str, handler: Hand
 
 
 def shows(request: Request, resource: str) -> bool:
-    """Tell whether listings show ``resource`` to who made the request."""
+    """Tell whether listings show ``resource`` to the caller."""
     caller: Caller | None = getattr(request.state, "caller", None)
     return may_read(caller, resource)

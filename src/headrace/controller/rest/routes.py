@@ -55,7 +55,7 @@ class RestRoutes:
         inside: ServerInside | None = None,
         gatekeeper: Gatekeeper | None = None,
     ) -> None:
-        """Serve everybody; with a ``gatekeeper`` those to whom the rules allow it."""
+        """Answer every caller; with a ``gatekeeper`` those that the rules allow it."""
         self._controller = controller
         self._inside = inside
         self._gatekeeper = gatekeeper
@@ -97,7 +97,7 @@ class RestRoutes:
         ]
 
     def _by_verb(self, path: str, handlers: dict[str, Handler]) -> Handler:
-        """Return the handler of a path, for those who may make the request."""
+        """Return the handler of a path, behind the rules of its verbs."""
         admitted = {
             verb: admitting(self._gatekeeper, verb, path, handler) for verb, handler in handlers.items()
         }

@@ -1,4 +1,4 @@
-"""Every call of every service, made by callers who may and by those who may not."""
+"""Every call of every service, made by callers that have what it needs and by others."""
 
 from contextlib import asynccontextmanager
 
@@ -42,7 +42,7 @@ async def make(service, users, name, request, *headers):
     return await front.answer(name, message, request.SerializeToString(), metadata)
 
 
-async def test_whoever_lacks_something_is_refused_and_nothing_changes():
+async def test_a_caller_that_lacks_something_is_refused_and_nothing_changes():
     async with inhabited() as (service, txn_id):
         effects = watch_effects(service)
         faults = []
@@ -60,7 +60,7 @@ async def test_whoever_lacks_something_is_refused_and_nothing_changes():
         assert (faults, effects) == ([], [])
 
 
-async def test_whoever_has_exactly_what_a_call_needs_may_make_it():
+async def test_a_caller_with_exactly_what_a_call_needs_may_make_it():
     async with inhabited() as (service, txn_id):
         for name in [*(METHODS.keys() - set(REMOVALS)), *REMOVALS]:
             request = valid_request(name, txn_id)

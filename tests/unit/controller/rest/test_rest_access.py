@@ -1,4 +1,4 @@
-"""Every route, for callers who may and for those who may not."""
+"""Every route, for callers that have what it needs and for others."""
 
 import httpx
 import pytest
@@ -96,7 +96,7 @@ def test_operations_need_what_the_protocol_says():
     assert seen == set(rules.RULES)
 
 
-async def test_whoever_lacks_something_is_refused_and_nothing_changes():
+async def test_a_caller_that_lacks_something_is_refused_and_nothing_changes():
     async with inhabited() as (service, _):
         effects = watch_effects(service)
         faults = []
@@ -122,7 +122,7 @@ async def test_whoever_lacks_something_is_refused_and_nothing_changes():
 
 
 @pytest.mark.parametrize("tail", ["", "/"])
-async def test_whoever_has_exactly_what_an_operation_needs_may_ask_for_it(tail):
+async def test_a_caller_with_exactly_what_an_operation_needs_may_ask_for_it(tail):
     async with inhabited() as (service, _):
         for verb, path in sorted(rules.RULES, key=lambda operation: operation[0] == "DELETE"):
             users = users_for(rules.RULES[verb, path](NAMES)) if (verb, path) not in OPEN else KnownUsers()
@@ -141,7 +141,7 @@ async def test_a_route_without_a_rule_is_denied_to_everybody(monkeypatch):
             assert (answer.status_code, "no rule" in answer.json()["error"]) == (403, True)
 
 
-async def test_nobody_learns_what_exists(world):
+async def test_a_refusal_does_not_tell_what_exists(world):
     async with serve(world) as service:
         users = KnownUsers(ann={})
         for what, path in {"there": "/v1/scopes/{scope}", "not": "/v1/scopes/nowhere"}.items():
@@ -179,7 +179,7 @@ async def test_credentials_come_before_the_start_is_over():
     assert (await ask(controller, users, "GET", "/v1/health/readiness")).json() is False
 
 
-async def test_over_the_network_who_has_no_credentials_is_asked_for_them(world):
+async def test_over_the_network_credentials_are_asked_for(world):
     async with world.running() as controller:
         server = RestServer(controller, "127.0.0.1", 0, gatekeeper=KnownUsers(ann={ROOT: READ}))
         port = await server.start()
