@@ -16,6 +16,7 @@ from headrace.controller.api.batch_commit_calls import BatchCommitCalls
 from headrace.controller.api.call_front import CallFront, Handler, handlers_of
 from headrace.controller.api.cluster_calls import ClusterCalls
 from headrace.controller.api.grpc_service import GrpcServer as _GrpcServer
+from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.api.reader_group_calls import ReaderGroupCalls
 from headrace.controller.api.scale_calls import ScaleCalls
 from headrace.controller.api.scope_calls import ScopeCalls
@@ -221,14 +222,15 @@ class GrpcServer(_GrpcServer):
         host: str,
         port: int,
         gatekeeper: Gatekeeper | None = None,
+        tokens: IssuedTokens | None = None,
         *,
         readers_manage_groups: bool = True,
     ) -> None:
-        """Answer every caller; with a ``gatekeeper`` those that the rules allow it."""
+        """Answer every caller; with a ``gatekeeper`` those that the rules allow it, and with ``tokens``."""
         services = [
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
             stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
         ]
         rules = make_rules(readers_manage_groups=readers_manage_groups)
-        super().__init__(CallFront(controller.handlers, gatekeeper, rules), services, host, port)
+        super().__init__(CallFront(controller.handlers, gatekeeper, rules, tokens), services, host, port)

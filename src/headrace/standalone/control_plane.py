@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.rest.server import RestServer
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller, GrpcServer
@@ -16,6 +17,7 @@ from headrace.controller.store.tables import TableStore
 from headrace.model.segment_report import SegmentReport
 from headrace.runtime.context import Runtime
 from headrace.security.gatekeeper import Gatekeeper
+from headrace.security.tokens import TokenKey
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.port_errors import naming_port
@@ -32,10 +34,19 @@ class ControlPlane:
         segmentstore_port: int,
         inside: ServerInside | None = None,
         gatekeeper: Gatekeeper | None = None,
+        token_key: TokenKey | None = None,
     ) -> None:
         self._config = config
         self._inside = inside
         self._gatekeeper = gatekeeper
+        self._tokens = None
+        if token_key is not None:
+            self._tokens = IssuedTokens(
+                token_key,
+                runtime.clock,
+                config.auth.token_lifetime_s,
+                readers_manage_groups=config.auth.readers_manage_groups,
+            )
         data = config.advertised("segmentstore", segmentstore_port)
         self._tables = TableStore(store, runtime.entropy)
         self._controller = Controller(
@@ -71,6 +82,7 @@ class ControlPlane:
                 self._config.host,
                 self._config.controller_port,
                 self._gatekeeper,
+                self._tokens,
                 readers_manage_groups=self._config.auth.readers_manage_groups,
             )
             with naming_port("controller_port", self._config.host, self._config.controller_port):

@@ -12,9 +12,12 @@ from typing import Final
 from headrace.runtime.allocator import return_free_memory
 from headrace.runtime.context import Runtime
 from headrace.runtime.supervisor import Supervisor
+from headrace.security.token_checker import TokenChecker
+from headrace.security.tokens import TokenKey
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.registry import ContainerHealth, ContainerRegistry, OnFailed
+from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.listener import Listener
 from headrace.segmentstore.readindex.cache.cache import BlockCache
@@ -154,9 +157,16 @@ class DataPlane:
             loop_writes=self._loop_writes,
         )
 
-    async def listen(self, host: str, port: int) -> int:
-        """Accept connections; answer the port. Raises OSError if the address is taken."""
-        self._listener = Listener(self.store, self._ingress)
+    async def listen(self, host: str, port: int, token_key: TokenKey | None = None) -> int:
+        """Accept connections; answer the port. Requests need no tokens if there is no key.
+
+        Raises OSError if the address is taken.
+        """
+        authorise: Authorise = allow_all
+        if token_key is not None:
+            leeway_s = self._config.auth.token_leeway_s
+            authorise = TokenChecker(token_key, self._runtime.clock, leeway_s).authorise
+        self._listener = Listener(self.store, self._ingress, authorise)
         return await self._listener.start(host, port)
 
     def report_loads(self, send: SendReport) -> None:

@@ -25,6 +25,8 @@ from headrace.runtime.loops import run as run_loop
 from headrace.runtime.loops import share_interpreter
 from headrace.runtime.supervisor import Supervisor
 from headrace.security.gatekeeper import Gatekeeper, make_gatekeeper
+from headrace.security.token_key import keep_token_key, load_token_key, make_token_key
+from headrace.security.tokens import TokenKey
 from headrace.standalone.chunk_root import check_chunk_root, make_chunk_root
 from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
@@ -77,18 +79,21 @@ class StandaloneServer:
         Raises:
             DirectoryLockedError: another process serves this directory; the message names it.
             DataCorruptionError: a log or its storage is damaged; the message names file and offset.
-            InvalidArgumentError: too few files can be opened, or the users file is damaged.
+            InvalidArgumentError: too few files can be opened, or the users file or the key for tokens is bad.
             OSError: an address is taken, or none of this machine; the message names the option that chose it.
         """
         config = self._config
         async with AsyncExitStack() as stack:
             gatekeeper = self._know_users(stack)
+            token_key = self._given_token_key()
             containers = config.containers or CONTAINERS_DEFAULT
             if not config.in_memory:
                 containers = self._take_directory(stack)
             if config.ready_file is not None:
                 # Not without the lock: until then the file may be that of a running server.
                 remove_ready_file(config.ready_file)
+            if config.auth.enabled and token_key is None:
+                token_key = self._own_token_key()
             self._advise_memory(containers)
             limit = find_limit()
             descriptors = plan_descriptors(
@@ -101,9 +106,9 @@ class StandaloneServer:
             data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
             stack.push_async_callback(data_plane.stop)
             with naming_port("segmentstore_port", config.host, config.segmentstore_port):
-                segmentstore = await data_plane.listen(config.host, config.segmentstore_port)
+                segmentstore = await data_plane.listen(config.host, config.segmentstore_port, token_key)
             control_plane = ControlPlane(
-                config, self._runtime, data_plane.store, segmentstore, data_plane, gatekeeper=gatekeeper
+                config, self._runtime, data_plane.store, segmentstore, data_plane, gatekeeper, token_key
             )
             stack.push_async_callback(control_plane.stop)
             with naming_port("rest_port", config.host, config.rest_port):
@@ -131,6 +136,19 @@ class StandaloneServer:
         gatekeeper = make_gatekeeper(self._config.auth, self._runtime.threads, self._runtime.entropy)
         stack.push_async_callback(gatekeeper.close)
         return gatekeeper
+
+    def _given_token_key(self) -> TokenKey | None:
+        """Raises InvalidArgumentError."""
+        auth = self._config.auth
+        if not auth.enabled or auth.token_key is None:
+            return None
+        return load_token_key(self._runtime.filesystem, auth.token_key)
+
+    def _own_token_key(self) -> TokenKey:
+        """Raises InvalidArgumentError, OSError."""
+        if self._config.in_memory:
+            return make_token_key(self._runtime.entropy)
+        return keep_token_key(self._runtime.filesystem, self._config.data_dir, self._runtime.entropy)
 
     def _advise_files(self, limit: int | None, planned: DescriptorPlan) -> None:
         wanted = self._config.connections_max

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from headrace.controller.api.access import Caller, Gatekeeper, admit
 from headrace.controller.api.auth import Rule
+from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.api.listings import LISTINGS, Listing
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.rpc.refusals import refusing_reply, tell_error
@@ -59,15 +60,17 @@ class CallFront:
         handlers: Mapping[str, Handler],
         gatekeeper: Gatekeeper | None = None,
         rules: Mapping[str, Rule] | None = None,
+        tokens: IssuedTokens | None = None,
     ) -> None:
         """``handlers`` maps calls in snake case to coroutine functions of one request, ``rules`` to what
         their callers need: a call without a rule is denied.
 
-        Without a ``gatekeeper`` every call is allowed.
+        Without a ``gatekeeper`` every call is allowed, without ``tokens`` no reply has a delegation token.
         """
         self._handlers = handlers
         self._gatekeeper = gatekeeper
         self._rules = rules or {}
+        self._tokens = tokens
         self._calls = Supervisor("control calls")
 
     def serves(self, call: str) -> bool:
@@ -84,7 +87,10 @@ class CallFront:
             caller = await self._admit(name, call, request, metadata)
             listing = LISTINGS.get(call)
             if caller is None or listing is None:
-                return Answer(await self._handle(call, request))
+                reply = await self._handle(call, request)
+                if caller is not None and self._tokens is not None:
+                    reply = self._tokens.add(call, request, reply, caller)
+                return Answer(reply)
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 return Answer(await self._list(call, request, listing, caller))
         except HeadraceError as error:
