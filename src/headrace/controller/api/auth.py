@@ -68,7 +68,7 @@ def make_rules(*, readers_manage_groups: bool = True) -> Mapping[str, Rule]:
         "seal_stream": _stream(_UPDATE, _itself),
         "delete_stream": _stream(_UPDATE, _itself),
         "scale": _stream(_UPDATE, _info),
-        "get_epoch_segments": _stream(_UPDATE, _info),
+        "get_epoch_segments": _segments(_info),
         "create_transaction": _stream(_UPDATE, _info),
         "commit_transaction": _stream(_UPDATE, _info),
         "abort_transaction": _stream(_UPDATE, _info),

@@ -71,11 +71,19 @@ def test_streams_are_made_for_readers_with_permission_to_read(stream, wanted):
     assert need_of(RULES, "create_stream", request) == wanted
 
 
-@pytest.mark.parametrize("call", ["get_current_segments", "get_segments"])
-def test_segments_are_shown_with_permission_to_read_to_who_only_looks(call):
-    looks = pb.StreamInfo(scope="s", stream="t", accessOperation=pb.StreamInfo.NONE)
-    request = looks if call == "get_current_segments" else pb.GetSegmentsRequest(streamInfo=looks)
-    assert need_of(RULES, call, request) == (READ, (STREAM,))
+LOOKS = pb.StreamInfo(scope="s", stream="t", accessOperation=pb.StreamInfo.NONE)
+
+
+@pytest.mark.parametrize(
+    ("call", "request_"),
+    [
+        ("get_current_segments", LOOKS),
+        ("get_segments", pb.GetSegmentsRequest(streamInfo=LOOKS)),
+        ("get_epoch_segments", pb.GetEpochSegmentsRequest(streamInfo=LOOKS)),
+    ],
+)
+def test_segments_are_shown_with_permission_to_read_to_who_only_looks(call, request_):
+    assert need_of(RULES, call, request_) == (READ, (STREAM,))
 
 
 @pytest.mark.parametrize(
