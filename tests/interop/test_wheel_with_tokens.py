@@ -71,7 +71,7 @@ async def test_a_writer_whose_token_expires_goes_on_and_loses_nothing(server, ma
         writer.write_event(written[-1])
     await asyncio.to_thread(writer.flush)
     assert "has expired" in server.log()
-    reader = manager.create_reader_group("g", "s", "orders").create_reader("r")
+    reader = manager.create_reader_group("my_group", "s", "orders").create_reader("r")
     assert await read_events(reader, len(written)) == written
     reader.reader_offline()
 

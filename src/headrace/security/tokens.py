@@ -8,14 +8,16 @@ name is the resource, its value the permission. Page: ``docs/formats/wire.md``; 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import jwt
 
-from headrace.errors import InvalidArgumentError, PermissionDeniedError
-from headrace.model.names import TABLE_SUFFIX, check_internal_name
+from headrace.errors import InvalidArgumentError, InvalidNameError, PermissionDeniedError
+from headrace.limits import NAME_CHARS_MAX
+from headrace.model.names import TABLE_SUFFIX
 from headrace.security.permission import Permission
 
 EVERYTHING: Final = "*"
@@ -29,6 +31,8 @@ _SUBJECT: Final = "segmentstoreresource"
 _AUDIENCE: Final = "segmentstore"
 _PERMISSIONS: Final = {each.name: each for each in (Permission.READ, Permission.READ_UPDATE)}
 _TABLE: Final = "key-value-table:"
+_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+\Z")
+"""More than streams may be called: some clients make tables of any name without a controller."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,8 +90,8 @@ def stream_claim(scope: str, stream: str) -> str:
     Raises:
         InvalidArgumentError: a name is illegal. Its claim might allow what was not asked for.
     """
-    check_internal_name(scope, "scope")
-    check_internal_name(stream.removesuffix(TABLE_SUFFIX), "stream")
+    _check_name(scope, "scope")
+    _check_name(stream.removesuffix(TABLE_SUFFIX), "stream")
     return f"prn::/scope:{scope}/stream:{stream}"
 
 
@@ -97,9 +101,17 @@ def table_claim(scope: str, table: str) -> str:
     Raises:
         InvalidArgumentError: a name is illegal.
     """
-    check_internal_name(scope, "scope")
-    check_internal_name(table, "key-value table")
+    _check_name(scope, "scope")
+    _check_name(table, "key-value table")
     return f"prn::/scope:{scope}/{_TABLE}{table}"
+
+
+def _check_name(name: str, what: str) -> None:
+    if not _NAME.match(name) or len(name) > NAME_CHARS_MAX:
+        raise InvalidNameError(
+            f"there is no token for a {what} named {name[:NAME_CHARS_MAX]!r}:"
+            f" 1 to {NAME_CHARS_MAX} letters, digits, '.', '-' or '_'"
+        )
 
 
 def issue(key: TokenKey, claims: Mapping[str, Permission], now_s: int, lifetime_s: int | None) -> str:
