@@ -59,9 +59,8 @@ async def write(client, user):
 
 
 async def write_in_a_transaction(client, user):
-    async with client.txn_writer("sales", "orders") as writer:
-        async with await writer.begin() as transaction:
-            transaction.write(b"of %b" % user.encode(), user)
+    async with client.txn_writer("sales", "orders") as writer, await writer.begin() as transaction:
+        transaction.write(b"of %b" % user.encode(), user)
 
 
 async def change(client, _):

@@ -17,9 +17,10 @@ _METHOD: Final = re.compile(r"[!-~]+\Z")
 _TOKEN: Final = re.compile(r"[ -~]*\Z")
 
 NO_CREDENTIALS: Final = (
-    f"this client has no credentials: set {USER_VARIABLE} and {PASSWORD_VARIABLE}, or"
-    " ClientConfig.credentials"
+    f"set {USER_VARIABLE} and {PASSWORD_VARIABLE}, ClientConfig.credentials, or Spark's options user and"
+    " password"
 )
+"""What helps who has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,8 @@ def failure_of_channel(details: str, server: str) -> TlsError | None:
         return _not_trusted(server, reason.strip(": ").partition(":")[0] or "verification failed")
     if "WRONG_VERSION_NUMBER" in details:
         return server_is_plain(server)
+    if "ALPN" in details:
+        return TlsError(f"{server} speaks TLS but not gRPC: is that the port of a controller?")
     if "ALERT" in details and "SSL_ERROR_SSL" in details:
         return TlsError(f"{server} refuses this client: {CERTIFICATE_HINT}")
     return None

@@ -186,7 +186,7 @@ class Controller:
             await self._move_on(channel)
         if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_SENT):
             reason = details.rpartition("last error: ")[2]
-            if self._address.tls and any(words in details for words in _HUNG_UP):
+            if self._address.tls and reason.endswith(_HUNG_UP):
                 reason = f"{reason}; {CERTIFICATE_HINT}"
             return UnreachableError(
                 f"{method}: no controller takes the connection, nothing was sent: {reason}"

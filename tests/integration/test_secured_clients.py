@@ -1,0 +1,170 @@
+"""Clients of users, with tokens that expire: all that a person or a program connects with."""
+
+import asyncio
+import base64
+import json
+import logging
+import os
+import subprocess
+import time
+
+import pytest
+
+from headrace.client import ClientConfig, Credentials, StreamConfiguration, connect
+from headrace.client.blocking import connect as connect_blocking
+from headrace.errors import PermissionDeniedError, UnauthenticatedError
+from headrace.testing import LocalServer
+from headrace.testing.local_server import HEADRACE
+
+pytestmark = pytest.mark.cluster
+
+USERS = {
+    "ada": ("crimson-lake", "prn::*,READ_UPDATE"),
+    "rea": ("indigo-reef", "prn::/scope:sales*,READ"),
+}
+TOKENS_EXPIRE = {"HEADRACE_AUTH__TOKEN_LIFETIME_S": "10", "HEADRACE_AUTH__TOKEN_LEEWAY_S": "0"}
+LIFETIME_S = 10
+SECRETS = [password for password, *_ in USERS.values()]
+SECRETS += [base64.b64encode(f"{name}:{password}".encode()).decode() for name, (password, _) in USERS.items()]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LocalServer(
+        tmp_path_factory.mktemp("server"),
+        "--containers",
+        "2",
+        "--log-level",
+        "debug",
+        users=USERS,
+        environment=TOKENS_EXPIRE,
+    ) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in ("HEADRACE_USER", "HEADRACE_PASSWORD", "HEADRACE_TLS_CA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def config(name=None, password=None):
+    credentials = None if name is None else Credentials.basic(name, password or USERS[name][0])
+    return ClientConfig(credentials=credentials)
+
+
+@pytest.fixture(scope="module")
+def orders(server):
+    """A stream with three events."""
+    with connect_blocking(server.uri, config("ada")) as client:
+        client.create_scope("sales")
+        client.create_stream("sales", "orders", StreamConfiguration())
+        with client.event_writer("sales", "orders") as writer:
+            for number in range(3):
+                writer.write(b"%d" % number).wait()
+    return "sales/orders"
+
+
+def run(*arguments, name=None, password=None, **variables):
+    """Run the command as a person does; return exit code, output and errors."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    if name is not None:
+        environment |= {"HEADRACE_USER": name, "HEADRACE_PASSWORD": password or USERS[name][0]}
+    done = subprocess.run(
+        [*HEADRACE, *arguments], capture_output=True, text=True, env=environment | variables, check=False
+    )
+    assert not any(secret in done.stdout + done.stderr for secret in SECRETS)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_line_does_a_round_trip(server, orders):
+    where = ("--uri", server.uri)
+    assert run("stream", "create", "sales/copies", *where, name="ada")[0] == 0
+    assert run("event", "write", "sales/copies", "hello", *where, name="ada")[0] == 0
+    code, out, _ = run("event", "read", "sales/copies", *where, name="rea")
+    assert (code, out) == (0, "hello\n")
+    code, out, _ = run("event", "read", orders, name="rea", HEADRACE_URI=server.uri)
+    assert (code, out) == (0, "0\n1\n2\n")
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ({"name": "ada", "password": "scarlet-lake"}, "wrong"),
+        ({"name": "bob", "password": "crimson-lake"}, "wrong"),
+        ({}, "set HEADRACE_USER and HEADRACE_PASSWORD"),
+    ],
+)
+def test_who_is_not_known_learns_it_at_the_first_call(server, orders, user, words):
+    code, out, err = run("event", "read", orders, "--uri", server.uri, **user)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+    code, out, err = run("inspect", "cache", "--rest", server.addresses["rest"], **user)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_a_reader_that_writes_is_refused_and_changes_nothing(server, orders):
+    code, _, err = run("event", "write", orders, "mine", "--uri", server.uri, name="rea")
+    assert code == 2
+    assert "rea" in err or "READ_UPDATE" in err or "permi" in err.lower()
+    with connect_blocking(server.uri, config("rea")) as client:
+        with pytest.raises(PermissionDeniedError), client.event_writer("sales", "orders") as writer:
+            writer.write(b"mine").wait()
+        with pytest.raises(PermissionDeniedError):
+            client.delete_scope("sales")
+        with client.event_reader("sales", "orders", end="tail") as reader:
+            assert [event.data for event in reader] == [b"0", b"1", b"2"]
+
+
+async def test_both_clients_tell_what_is_wrong(server, orders):
+    cases = [
+        (server.uri, config("ada", "scarlet-lake"), UnauthenticatedError),
+        (server.uri, config(), UnauthenticatedError),
+    ]
+    for uri, given, error in cases:
+        async with connect(uri, given) as client:
+            with pytest.raises(error) as caught:
+                await client.stream_exists("sales", "orders")
+        assert not any(secret in repr(caught.value) for secret in SECRETS)
+        with connect_blocking(uri, given) as blocking, pytest.raises(error):
+            blocking.stream_exists("sales", "orders")
+
+
+@pytest.mark.slow
+async def test_an_open_reader_and_an_open_writer_outlive_their_tokens(server, orders, caplog):
+    caplog.set_level(logging.DEBUG)
+    written, read = [], []
+    async with (
+        connect(server.uri, config("ada")) as ada,
+        connect(server.uri, config("rea")) as rea,
+    ):
+        await ada.create_stream("sales", "long", StreamConfiguration())
+
+        async def read_all():
+            async with rea.event_reader("sales", "long") as reader:
+                read.extend([event.data async for event in reader])
+
+        reading = asyncio.create_task(read_all())
+        async with ada.event_writer("sales", "long") as writer:
+            began = time.monotonic()
+            while time.monotonic() - began < 1.3 * LIFETIME_S:  # what is tested is that time passes
+                written.append(b"%d" % len(written))
+                await writer.write(written[-1])
+                await asyncio.sleep(0.01)
+        await ada.seal_stream("sales", "long")
+        await reading
+    assert read == written
+    assert not any(secret in caplog.text for secret in SECRETS)
+    assert "eyJ" not in caplog.text
+
+
+def test_secrets_are_nowhere(server, orders):
+    digests = [line.split(":")[1] for line in server.users_path.read_text().splitlines() if ":" in line]
+    code, statistics, _ = run("inspect", "cache", "--json", "--rest", server.addresses["rest"], name="ada")
+    assert code == 0
+    assert json.loads(statistics)
+    for text in (server.log(), statistics):
+        assert not any(secret in text for secret in [*SECRETS, *digests])
+        assert "eyJ" not in text  # how tokens begin
