@@ -150,7 +150,7 @@ async def test_a_full_server_stops_when_told_and_waits_for_space_when_it_is_star
     starting = asyncio.create_task(asyncio.to_thread(server.start, 60))
     said = len(server.log())
     await asyncio.to_thread(wait_for_more, server, said)
-    rest = re.findall(r"health is served at (\S+)", server.log())[-1]
+    rest = re.findall(r"health is served at http://(\S+)", server.log())[-1]
     health = await asyncio.to_thread(ask, rest, "/v1/health/container-0")
     assert (health["status"], health["readiness"]) == ("DOWN", False)
     assert "no space left" in health["details"]["lastFailure"]

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 from typing import Final
 
+import grpc
+
 from headrace.controller.api.access import Gatekeeper
 from headrace.controller.api.auth import make_rules
 from headrace.controller.api.batch_commit_calls import BatchCommitCalls
@@ -225,12 +227,17 @@ class GrpcServer(_GrpcServer):
         tokens: IssuedTokens | None = None,
         *,
         readers_manage_groups: bool = True,
+        credentials: grpc.ServerCredentials | None = None,
     ) -> None:
-        """Answer every caller; with a ``gatekeeper`` those that the rules allow it, and with ``tokens``."""
+        """Answer every caller; with a ``gatekeeper`` those that the rules allow it, and with ``tokens``.
+
+        With ``credentials`` every connection is encrypted.
+        """
         services = [
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
             stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
         ]
         rules = make_rules(readers_manage_groups=readers_manage_groups)
-        super().__init__(CallFront(controller.handlers, gatekeeper, rules, tokens), services, host, port)
+        front = CallFront(controller.handlers, gatekeeper, rules, tokens)
+        super().__init__(front, services, host, port, credentials)

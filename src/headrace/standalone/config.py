@@ -11,6 +11,7 @@ from headrace.limits import GIB, MIB
 from headrace.model.endpoint import Endpoint, is_wildcard
 from headrace.runtime.settings import tunable
 from headrace.security.config import AuthConfig
+from headrace.security.tls_config import TlsConfig
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.scaling.config import ScalingConfig
 from headrace.storage.providers.config import ChunkThreadsConfig
@@ -98,6 +99,7 @@ class StandaloneConfig:
     loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
 
     def check(self) -> None:
         """Check relations between settings, and that directory and host are names that can be looked up."""
@@ -106,6 +108,7 @@ class StandaloneConfig:
         _check_host("host", self.host, "it names the address to listen on, and to tell clients")
         if self.advertise is not None:
             _check_host("advertise", self.advertise, "it names the address to tell clients")
+        self.tls.check()
         for part in PARTS:
             self._check_advertised(part)
 

@@ -16,7 +16,9 @@ from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
 from headrace.model.segment_report import SegmentReport
 from headrace.runtime.context import Runtime
+from headrace.security.certificates import ServerCertificates
 from headrace.security.gatekeeper import Gatekeeper
+from headrace.security.grpc_credentials import server_credentials
 from headrace.security.tokens import TokenKey
 from headrace.segmentstore.store import SegmentStore
 from headrace.standalone.config import StandaloneConfig
@@ -35,7 +37,9 @@ class ControlPlane:
         inside: ServerInside | None = None,
         gatekeeper: Gatekeeper | None = None,
         token_key: TokenKey | None = None,
+        certificates: ServerCertificates | None = None,
     ) -> None:
+        """Make the control plane of ``store``. With ``certificates`` both of its ports are encrypted."""
         self._config = config
         self._inside = inside
         self._gatekeeper = gatekeeper
@@ -47,6 +51,7 @@ class ControlPlane:
                 config.auth.token_lifetime_s,
                 readers_manage_groups=config.auth.readers_manage_groups,
             )
+        self._certificates = certificates
         data = config.advertised("segmentstore", segmentstore_port)
         self._tables = TableStore(store, runtime.entropy)
         self._controller = Controller(
@@ -63,8 +68,14 @@ class ControlPlane:
 
     async def start_rest(self) -> None:
         """Take questions about health and statistics. Raises OSError if the address is taken."""
+        tls = None if self._certificates is None else self._certificates.context
         self._rest = RestServer(
-            self._controller, self._config.host, self._config.rest_port, self._inside, self._gatekeeper
+            self._controller,
+            self._config.host,
+            self._config.rest_port,
+            self._inside,
+            self._gatekeeper,
+            tls,
         )
         self.rest_port = await self._rest.start()
 
@@ -77,6 +88,7 @@ class ControlPlane:
         """Serve control calls. Raises OSError if an address is taken."""
         try:
             await self._controller.start()
+            certificates = self._certificates
             self._grpc = GrpcServer(
                 self._controller,
                 self._config.host,
@@ -84,6 +96,7 @@ class ControlPlane:
                 self._gatekeeper,
                 self._tokens,
                 readers_manage_groups=self._config.auth.readers_manage_groups,
+                credentials=None if certificates is None else server_credentials(certificates),
             )
             with naming_port("controller_port", self._config.host, self._config.controller_port):
                 self.grpc_port = self._grpc.bind()

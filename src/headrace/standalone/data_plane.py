@@ -12,6 +12,7 @@ from typing import Final
 from headrace.runtime.allocator import return_free_memory
 from headrace.runtime.context import Runtime
 from headrace.runtime.supervisor import Supervisor
+from headrace.security.tls_transport import ContextSource
 from headrace.security.token_checker import TokenChecker
 from headrace.security.tokens import TokenKey
 from headrace.segmentstore.container.components import ContainerComponents
@@ -157,8 +158,15 @@ class DataPlane:
             loop_writes=self._loop_writes,
         )
 
-    async def listen(self, host: str, port: int, token_key: TokenKey | None = None) -> int:
-        """Accept connections; answer the port. Requests need no tokens if there is no key.
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        token_key: TokenKey | None = None,
+        tls: ContextSource | None = None,
+    ) -> int:
+        """Accept connections; answer the port. Requests need no tokens if there is no key; connections are
+        encrypted with ``tls``.
 
         Raises OSError if the address is taken.
         """
@@ -167,7 +175,7 @@ class DataPlane:
             leeway_s = self._config.auth.token_leeway_s
             authorise = TokenChecker(token_key, self._runtime.clock, leeway_s).authorise
         self._listener = Listener(self.store, self._ingress, authorise)
-        return await self._listener.start(host, port)
+        return await self._listener.start(host, port, tls)
 
     def report_loads(self, send: SendReport) -> None:
         """Meter the segments of streams that scale by themselves from now on, and report with ``send``."""

@@ -19,7 +19,9 @@ RETRY_S: Final = 1.0
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-async def write_when_there_is_space(path: str, addresses: dict[str, str], stopping: asyncio.Event) -> None:
+async def write_when_there_is_space(
+    path: str, addresses: dict[str, str | bool], stopping: asyncio.Event
+) -> None:
     """As :func:`write_ready_file`, but wait for space, until ``stopping`` is set: the server serves already.
 
     Raises:
@@ -42,7 +44,7 @@ async def write_when_there_is_space(path: str, addresses: dict[str, str], stoppi
             return
 
 
-def write_ready_file(path: str, addresses: dict[str, str]) -> None:
+def write_ready_file(path: str, addresses: dict[str, str | bool]) -> None:
     """Write ``addresses`` and the process id as JSON; a reader sees all of it or no file."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")

@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
@@ -24,6 +24,7 @@ from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.loops import run as run_loop
 from headrace.runtime.loops import share_interpreter
 from headrace.runtime.supervisor import Supervisor
+from headrace.security.certificates import ServerCertificates
 from headrace.security.gatekeeper import Gatekeeper, make_gatekeeper
 from headrace.security.token_key import keep_token_key, load_token_key, make_token_key
 from headrace.security.tokens import TokenKey
@@ -33,6 +34,7 @@ from headrace.standalone.control_plane import ControlPlane
 from headrace.standalone.data_directory import check_data_directory, containers_of
 from headrace.standalone.data_plane import DataPlane
 from headrace.standalone.descriptor_plan import DescriptorPlan, plan_descriptors
+from headrace.standalone.exposure import find_exposure
 from headrace.standalone.lost_logs import check_logs
 from headrace.standalone.port_errors import naming_port
 from headrace.standalone.ready_file import remove_ready_file, write_when_there_is_space
@@ -53,9 +55,11 @@ class Addresses:
     controller: str
     segmentstore: str
     rest: str
+    tls: bool = False
+    """Whether all of them are encrypted."""
 
-    def as_dict(self) -> dict[str, str]:
-        return {"controller": self.controller, "segmentstore": self.segmentstore, "rest": self.rest}
+    def as_dict(self) -> dict[str, str | bool]:
+        return asdict(self)
 
 
 class StandaloneServer:
@@ -79,13 +83,15 @@ class StandaloneServer:
         Raises:
             DirectoryLockedError: another process serves this directory; the message names it.
             DataCorruptionError: a log or its storage is damaged; the message names file and offset.
-            InvalidArgumentError: too few files can be opened, or the users file or the key for tokens is bad.
+            InvalidArgumentError: too few files can be opened, or users, token key or certificate are bad.
             OSError: an address is taken, or none of this machine; the message names the option that chose it.
         """
         config = self._config
         async with AsyncExitStack() as stack:
             gatekeeper = self._know_users(stack)
             token_key = self._given_token_key()
+            certificates = self._take_certificates(stack)
+            tls = None if certificates is None else certificates.context
             containers = config.containers or CONTAINERS_DEFAULT
             if not config.in_memory:
                 containers = self._take_directory(stack)
@@ -106,14 +112,23 @@ class StandaloneServer:
             data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
             stack.push_async_callback(data_plane.stop)
             with naming_port("segmentstore_port", config.host, config.segmentstore_port):
-                segmentstore = await data_plane.listen(config.host, config.segmentstore_port, token_key)
+                segmentstore = await data_plane.listen(config.host, config.segmentstore_port, token_key, tls)
             control_plane = ControlPlane(
-                config, self._runtime, data_plane.store, segmentstore, data_plane, gatekeeper, token_key
+                config,
+                self._runtime,
+                data_plane.store,
+                segmentstore,
+                data_plane,
+                gatekeeper,
+                token_key,
+                certificates,
             )
             stack.push_async_callback(control_plane.stop)
             with naming_port("rest_port", config.host, config.rest_port):
                 await control_plane.start_rest()
-            _logger.info("health is served at %s", config.advertised("rest", control_plane.rest_port))
+            scheme = "http" if tls is None else "https"
+            rest = config.advertised("rest", control_plane.rest_port)
+            _logger.info("health is served at %s", f"{scheme}://{rest}")
             answering = asyncio.get_running_loop().call_later(REST_WAITS_S, control_plane.serve_rest)
             stack.callback(answering.cancel)
             await data_plane.start()
@@ -124,8 +139,10 @@ class StandaloneServer:
                 str(config.advertised("controller", control_plane.grpc_port)),
                 str(config.advertised("segmentstore", segmentstore)),
                 str(config.advertised("rest", control_plane.rest_port)),
+                tls is not None,
             )
             self._advise_files(limit, descriptors)
+            self._advise_protection()
             self._exit = stack.pop_all()
         return addresses
 
@@ -150,6 +167,16 @@ class StandaloneServer:
             return make_token_key(self._runtime.entropy)
         return keep_token_key(self._runtime.filesystem, self._config.data_dir, self._runtime.entropy)
 
+    def _take_certificates(self, stack: AsyncExitStack) -> ServerCertificates | None:
+        """Load the certificates, if there are any, and exchange them whenever they change."""
+        if not self._config.tls.enabled:
+            return None
+        certificates = ServerCertificates(self._config.tls, self._runtime.clock)
+        supervisor = Supervisor("certificates")
+        stack.push_async_callback(supervisor.stop)
+        supervisor.spawn("watch", certificates.watch())
+        return certificates
+
     def _advise_files(self, limit: int | None, planned: DescriptorPlan) -> None:
         wanted = self._config.connections_max
         if planned.connections_max <= wanted // 2:
@@ -159,6 +186,12 @@ class StandaloneServer:
                 planned.connections_max,
                 wanted,
             )
+
+    def _advise_protection(self) -> None:
+        config = self._config
+        missing = find_exposure(config.host, encrypts=config.tls.enabled, knows_users=config.auth.enabled)
+        if missing is not None:
+            _logger.warning("%s", missing)
 
     def _advise_memory(self, containers: int) -> None:
         wanted = self._config.cache_bytes_wanted(containers)
@@ -218,7 +251,8 @@ async def serve(config: StandaloneConfig) -> bool:
             await write_when_there_is_space(config.ready_file, addresses.as_dict(), stopping)
         where = "in memory only" if config.in_memory else f"data in {config.data_dir}"
         _logger.info(
-            "headrace is ready: controller %s, segment store %s, rest %s; %s",
+            "headrace is ready%s: controller %s, segment store %s, rest %s; %s",
+            " with TLS" if addresses.tls else "",
             addresses.controller,
             addresses.segmentstore,
             addresses.rest,

@@ -108,7 +108,12 @@ class LocalServer:
     @property
     def uri(self) -> str:
         """Where clients connect, once it has been started."""
-        return f"tcp://{self.addresses['controller']}"
+        return f"{'tls' if self.addresses.get('tls') else 'tcp'}://{self.addresses['controller']}"
+
+    @property
+    def rest_url(self) -> str:
+        """The beginning of the URLs of REST, once it has been started."""
+        return f"{'https' if self.addresses.get('tls') else 'http'}://{self.addresses['rest']}"
 
     @property
     def process(self) -> subprocess.Popen[bytes]:

@@ -205,7 +205,7 @@ async def test_a_ready_file_waits_for_space_as_all_else_does(tmp_path, monkeypat
             assert not serving.done(), "it ended, though it can serve"
             await asyncio.sleep(0.01)
         if until_space:
-            assert set(json.loads(path.read_text())) == {"controller", "segmentstore", "rest", "pid"}
+            assert set(json.loads(path.read_text())) == {"controller", "segmentstore", "rest", "tls", "pid"}
         os.kill(os.getpid(), signal.SIGTERM)
         assert not await serving
     assert list(tmp_path.iterdir()) == []

@@ -19,8 +19,8 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         headrace standalone
         headrace standalone --in-memory --controller-port 0 --ready-file ready.json
         headrace standalone --data-dir /var/lib/headrace --config headrace.toml
-        headrace standalone --users /etc/headrace/users
         headrace standalone --host 0.0.0.0 --advertise stream-1.example.org
+        headrace standalone --tls-cert server.pem --tls-key server.key --users users
         """,
         connects=False,
     )
@@ -46,10 +46,12 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument(
         "--users",
         metavar="FILE",
-        help="users with passwords and grants (headrace user); without it every call is allowed",
+        help="passwords and grants of users (headrace user); none: all is open",
     )
     verb.add_argument("--ready-file", metavar="PATH", help="written as JSON once clients may connect")
     verb.add_argument("--containers", type=int, metavar="N", help="fixed once data exist (default: 4)")
+    verb.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM: encrypts all three ports")
+    verb.add_argument("--tls-key", metavar="FILE", help="private key of it, in PEM, not encrypted")
     verb.add_argument("--config", metavar="FILE", help="settings in TOML; options given here win")
     verb.add_argument(
         "--log-format", choices=["human", "json"], default="human", help="lines on stderr (default: human)"
@@ -94,6 +96,8 @@ def _serve(chosen: argparse.Namespace) -> None:
             "auth.users": chosen.users,
             "ready_file": chosen.ready_file,
             "containers": chosen.containers,
+            "tls.cert": chosen.tls_cert,
+            "tls.key": chosen.tls_key,
         },
         other_variables=CLIENT_VARIABLES,
     )

@@ -35,8 +35,17 @@ _OPTIONS: Final = (
 class GrpcServer:
     """Serves a front to the network. Used on the front's loop."""
 
-    def __init__(self, front: CallFront, services: list[ServiceDescriptor], host: str, port: int) -> None:
+    def __init__(
+        self,
+        front: CallFront,
+        services: list[ServiceDescriptor],
+        host: str,
+        port: int,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        """Make a server that does nothing yet. With ``credentials`` every connection is encrypted."""
         self._front = front
+        self._credentials = credentials
         self._listens_at = Endpoint(host, port)
         self._is_bound = False
         self._server: Any = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
@@ -55,7 +64,10 @@ class GrpcServer:
             where = self._listens_at
             try:
                 check_address(*where)
-                port = self._server.add_insecure_port(str(where))
+                if self._credentials is None:
+                    port = self._server.add_insecure_port(str(where))
+                else:
+                    port = self._server.add_secure_port(str(where), self._credentials)
             except (OSError, RuntimeError) as error:
                 raise OSError(f"cannot listen on {where} for control calls: {error}") from error
             self._listens_at = Endpoint(where.host, int(port))

@@ -11,7 +11,8 @@ import contextlib
 import errno
 import importlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from headrace.controller.api.access import Gatekeeper
@@ -19,6 +20,7 @@ from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.model.endpoint import hosts_to_bind
 from headrace.runtime.supervisor import Supervisor
+from headrace.security.tls_transport import ContextSource, TlsAcceptor
 
 _NOT_HERE: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """An address of a host that this machine does not have: localhost is often ::1 too, also without IPv6."""
@@ -34,10 +36,13 @@ class RestServer:
         port: int,
         inside: ServerInside | None = None,
         gatekeeper: Gatekeeper | None = None,
+        tls: ContextSource | None = None,
     ) -> None:
+        """Make a listener that does nothing yet. With ``tls`` every connection is encrypted."""
         self._controller = controller
         self._inside = inside
         self._gatekeeper = gatekeeper
+        self._tls = None if tls is None else TlsAcceptor(tls)
         self._host = host
         self._port = port
         self._supervisor = Supervisor("rest")
@@ -94,8 +99,10 @@ class RestServer:
         loop = asyncio.get_running_loop()
         uvicorn = await loop.run_in_executor(None, importlib.import_module, "uvicorn")
         routes = await loop.run_in_executor(None, importlib.import_module, "headrace.controller.rest.routes")
+        http = await loop.run_in_executor(None, importlib.import_module, "uvicorn.protocols.http.auto")
         config = uvicorn.Config(
             routes.RestRoutes(self._controller, self._inside, self._gatekeeper).application(),
+            http=self._encrypted(http.AutoHTTPProtocol),
             lifespan="off",
             log_config=None,
             log_level="error",  # of what clients send it warns without naming them, as often as they send it
@@ -112,9 +119,16 @@ class RestServer:
         else:
             await self._server.serve(sockets=listeners)
 
+    def _encrypted(self, make: Callable[..., asyncio.BaseProtocol]) -> Callable[..., asyncio.BaseProtocol]:
+        """Return what makes the protocol of a connection: ``make``, after a handshake if there is TLS."""
+        tls = self._tls
+        return make if tls is None else lambda **arguments: tls.accept(partial(make, **arguments))
+
     async def stop(self) -> None:
         """Take no more requests, give active ones a second, stop. Idempotent."""
         self._close_listeners()
+        if self._tls is not None:
+            self._tls.close()
         if self._serving is not None:
             serving, self._serving = self._serving, None
             self._stopping = True

@@ -63,10 +63,9 @@ class Connection(asyncio.BufferedProtocol):
         Received bytes are still dispatched if the connection only yields to the loop. If anything else
         blocks them they are not: the client may have reconnected and sent them again.
         """
-        assert self._transport is not None
         self._eof_received = True
         self._close_if_all_dispatched()
-        return self._transport.get_extra_info("sslcontext") is None  # TLS connections cannot stay half open
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         self._dispatcher.blocked |= CLOSING

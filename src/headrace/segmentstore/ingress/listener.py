@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from typing import Any, Final
 
 from headrace.model.endpoint import hosts_to_bind
+from headrace.security.tls_transport import ContextSource, TlsAcceptor
 from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
 from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
@@ -35,33 +35,48 @@ class Listener(ConnectionHome):
     ) -> None:
         super().__init__(store, config or IngressConfig(), authorise)
         self._server: asyncio.Server | None = None
+        self._tls: TlsAcceptor | None = None
         self._stopping = False
         self._empty = asyncio.Event()
         self._empty.set()
         self._cleanups: set[asyncio.Task[None]] = set()
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen on all addresses of ``host``, with one port (0: any free one); return it. Raises OSError."""
-        server = self._server = await self._listen(host, port, tls)
+    async def start(self, host: str, port: int, tls: ContextSource | None = None) -> int:
+        """Listen on all addresses of ``host``, with one port (0: any free one); return it. Raises OSError.
+
+        With ``tls`` every connection is encrypted.
+        """
+        self._tls = None if tls is None else TlsAcceptor(tls, self._admits_handshake)
+        server = self._server = await self._listen(host, port)
         first, *others = (int(each.getsockname()[1]) for each in server.sockets)
         if any(other != first for other in others):  # the system chose one for each address
             server.close()
-            self._server = await self._listen(host, first, tls)
+            self._server = await self._listen(host, first)
         return first
 
-    async def _listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
+    async def _listen(self, host: str, port: int) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_server(
-                lambda: Connection(self),
+                self._make_protocol,
                 hosts_to_bind(host),
                 port,
                 backlog=_BACKLOG,
-                ssl=tls,
                 reuse_address=True,
             )
         except socket.gaierror as error:  # it does not name the host
             raise OSError(f"cannot listen on {host}: {error}") from error
+
+    def _make_protocol(self) -> asyncio.BaseProtocol:
+        return Connection(self) if self._tls is None else self._tls.accept(lambda: Connection(self))
+
+    def _admits_handshake(self) -> bool:
+        """Handshakes count as connections, lest sockets that never finish one have all descriptors."""
+        assert self._tls is not None
+        if len(self._connections) + len(self._tls.handshakes) < self.config.connections_max:
+            return not self._stopping
+        self.totals.connections_refused += 1
+        return False
 
     def receive_buffer_bytes(self) -> int:
         config = self.config
@@ -99,6 +114,8 @@ class Listener(ConnectionHome):
         server, self._server = self._server, None
         if server is not None:
             server.close()
+        if self._tls is not None:
+            self._tls.close()
         for connection in list(self._connections):
             connection.close_after_replies("the server stops")
         await self._empty.wait()
@@ -116,6 +133,9 @@ class Listener(ConnectionHome):
         totals.waiting_reads = self.waiting_reads.total
         totals.waiting_refusals = self.waiting_refusals.total
         totals.writers = self.writers.total
+        if self._tls is not None:
+            totals.handshakes = len(self._tls.handshakes)
+            totals.handshakes_failed = self._tls.failures
         return totals
 
     @property

@@ -14,6 +14,7 @@ from typing import Final
 
 from headrace.limits import KIB
 from headrace.runtime.open_file import FileSpan
+from headrace.security.tls_transport import TlsTransport
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.ingress.budget import ByteBudget, Lease
 from headrace.segmentstore.ingress.file_sender import CAN_SEND_FILES, FileSender
@@ -56,6 +57,7 @@ class Outbox:
         "_charged_bytes",
         "_clogged",
         "_clogged_at_write",
+        "_encrypts",
         "_files",
         "_frames",
         "_large",
@@ -93,6 +95,7 @@ class Outbox:
         self._large_bytes = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._slot_taken = False
+        self._encrypts = False
         self._writes_vectors = False
         self._sends_files = False
         self._files: FileSender | None = None
@@ -102,13 +105,12 @@ class Outbox:
         """Send over ``transport`` from now on."""
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
+        self._encrypts = isinstance(transport, TlsTransport)
         # Not with asyncio's transports: up to 3.11 they join the pieces, which copies; in 3.12 and 3.13 they
         # may not report unsent pieces.
-        self._writes_vectors = type(transport).__module__.startswith("uvloop")
-        # TLS needs every byte to pass through the transport.
-        self._sends_files = (
-            CAN_SEND_FILES and self._writes_vectors and transport.get_extra_info("sslcontext") is None
-        )
+        is_of_uvloop = type(transport).__module__.startswith("uvloop")
+        self._writes_vectors = is_of_uvloop or self._encrypts
+        self._sends_files = CAN_SEND_FILES and is_of_uvloop  # TLS needs every byte to pass through
 
     @property
     def full(self) -> bool:
@@ -180,8 +182,11 @@ class Outbox:
                 if result.span is None or not self._send_span(result, result.span, trailer):
                     self._write_pieces(result.pieces, trailer)
             finally:
-                # Also if it failed: a part of it may be in the transport, and is counted as unsent.
-                self._unsent_results.append((self._statistics.bytes_sent, result))
+                if self._encrypts:
+                    result.release()  # the transport has an encrypted copy
+                else:
+                    # Also if it failed: a part of it may be in the transport, and is counted as unsent.
+                    self._unsent_results.append((self._statistics.bytes_sent, result))
             self._count_unsent()
 
     def _send_span(self, result: ReadResult, span: FileSpan, trailer: bytes) -> bool:
@@ -279,9 +284,7 @@ class Outbox:
     def _count_unsent(self) -> int:
         """Return how many bytes are unsent, and charge those without a lease.
 
-        With TLS, which no server offers yet, the transport counts only bytes that it has not handed to the
-        transport below. That one is not accessible here, in uvloop at least, and may have a whole encrypted
-        reply: a large reply counts as sent too early. To be fixed before TLS is offered.
+        Encrypted ones are a few more than they were: what counts as sent is sent.
         """
         transport = self._transport
         unsent = 0 if transport is None else transport.get_write_buffer_size()

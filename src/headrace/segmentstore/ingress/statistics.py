@@ -11,6 +11,10 @@ class IngressStatistics:
 
     connections_accepted: int = 0
     connections_refused: int = 0
+    handshakes: int = 0
+    """Connections whose TLS handshake is not finished now."""
+
+    handshakes_failed: int = 0
     bytes_received: int = 0
     appends: int = 0
     append_runs: int = 0

@@ -4,11 +4,8 @@ import asyncio
 import inspect
 import logging
 import random
-import shutil
 import socket
-import ssl
 import struct
-import subprocess
 
 import pytest
 
@@ -34,9 +31,11 @@ class Client:
         self.writer = writer
         self.decoder = FrameDecoder.for_client()
 
+    tls = None
+
     @classmethod
     async def connect(cls, port):
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=cls.tls))
 
     def send(self, *frames):
         self.writer.write(b"".join(f if isinstance(f, bytes) else encode(f) for f in frames))
@@ -161,7 +160,7 @@ async def test_a_client_that_does_not_read_bounds_what_is_kept_for_it(port, list
     client = await Client.connect(port)
     client.writer.transport.pause_reading()
     client.send(*[c.ReadSegment("s", 0, 2 * MIB, "", n) for n in range(200)])
-    await until(lambda: listener.connections[0]["blocked"] == ["outbox"])
+    await until(lambda: listener.connections and listener.connections[0]["blocked"] == ["outbox"])
     assert store.results_out <= 2
     assert store.results_taken < 20
     client.writer.transport.resume_reading()
@@ -358,46 +357,3 @@ def test_the_same_holds_on_uvloop(test):
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
-
-
-@pytest.fixture
-def certificate(tmp_path):
-    """A key and a certificate for localhost."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl makes the certificate of this test")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    arguments = (
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost"
-    )
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([openssl, *arguments.split(), *files], check=True, capture_output=True)
-    return key, certificate
-
-
-async def test_the_same_conversation_over_tls(store, certificate):
-    key, certificate = certificate
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate, key)
-    listener = Listener(store, IngressConfig(drain_s=1.0))
-    port = await listener.start("127.0.0.1", 0, server)
-    trusting = ssl.create_default_context(cafile=certificate)
-    store.add("s", bytes(3 * MIB))
-    client = Client(
-        *await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="localhost")
-    )
-    assert await client.ask(c.Hello(15, 5)) == c.Hello(17, 5)
-    await client.ask(c.SetupAppend(1, WRITER, SEGMENT, ""))
-    large = bytes(range(256)) * 4096
-    client.send(block(1, large), append(2, b"end"))
-    while (reply := await client.reply()).event_number != 2:
-        pass
-    assert reply.current_segment_write_offset == len(large) + 3
-    for _ in range(5):
-        assert len((await client.ask(c.ReadSegment("s", 0, 2 * MIB, "", 1))).data) == 2 * MIB
-    assert store.results_out == 0
-    client.send(c.ReadSegment(SEGMENT, len(large) + 3, 10, "", 2))
-    assert await client.ask(c.KeepAlive()) == c.KeepAlive()
-    client.close()
-    await until(lambda: not listener.connections)
-    await listener.stop()
