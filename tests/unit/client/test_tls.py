@@ -10,6 +10,7 @@ import trustme
 from fake_server import FakeSystem
 
 from headrace.client import ClientConfig, connect
+from headrace.client.blocking import connect as connect_blocking
 from headrace.client.connections.pool import ConnectionPool, Use
 from headrace.client.connections.tls import tls_context
 from headrace.errors import InvalidArgumentError, TlsError, UnreachableError
@@ -174,3 +175,5 @@ async def test_a_file_that_is_none_of_ours_is_named(files, options):
     config = ClientConfig(**{name: files / value for name, value in options.items()})
     with pytest.raises(InvalidArgumentError, match=next(iter(options.values()))):
         connect("tls://localhost:1", config)
+    with pytest.raises(InvalidArgumentError, match=next(iter(options.values()))):
+        connect_blocking("tls://localhost:1", config)

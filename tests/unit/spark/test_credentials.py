@@ -11,7 +11,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.spark.client_cache import ClientCache
 from headrace.spark.options import parse_sink, parse_source
 
-STREAM = {"scope": "s", "stream": "t", "controller": "tls://localhost:1"}
+STREAM = {"scope": "s", "stream": "t", "controller": "tcp://localhost:1"}
 ME = Credentials.basic("me", "hush")
 
 

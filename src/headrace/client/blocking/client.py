@@ -21,6 +21,7 @@ from headrace.client.blocking.writers import BlockingTxnWriter
 from headrace.client.config import DEFAULT_URI, ClientConfig, ControllerAddress, ReaderConfig, WriterConfig
 from headrace.client.connect import Client
 from headrace.client.connect import connect as connect_on_loop
+from headrace.client.connections.tls import tls_context
 from headrace.client.control.stream_times import TimedCut
 from headrace.client.control.streams import StreamInfo
 from headrace.client.control.transactions import BatchOutcome, SinkWatermark, TransactionStatus
@@ -62,10 +63,12 @@ def connect(uri: str = DEFAULT_URI, config: ClientConfig | None = None) -> Block
     """Return a client of the controllers at ``uri``. Nothing is sent before the first call.
 
     Raises:
-        InvalidArgumentError: the URI makes no sense.
+        InvalidArgumentError: the URI makes no sense, or a file of TLS cannot be used.
     """
-    ControllerAddress.parse(uri)
-    return BlockingClient(uri, config or ClientConfig())
+    config = config or ClientConfig()
+    if ControllerAddress.parse(uri).tls:
+        tls_context(config)  # the client is made later, by its first call
+    return BlockingClient(uri, config)
 
 
 class BlockingClient:
@@ -103,7 +106,11 @@ class BlockingClient:
                 if running is not None:
                     _abandoned.append(running)
                 thread = LoopThread(self.config.loop)
-                client = thread.call(lambda: connect_on_loop(self.uri, self.config))
+                try:
+                    client = thread.call(lambda: connect_on_loop(self.uri, self.config))
+                except BaseException:
+                    thread.stop()
+                    raise
                 running = self._running = (os.getpid(), thread, client)
         return running[1], running[2]
 
