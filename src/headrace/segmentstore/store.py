@@ -382,11 +382,7 @@ class SegmentStore:
     def begin_table_update(
         self, segment: str, entries: Sequence[TableEntry], expected_length: int, on_updated: OnUpdated
     ) -> bool:
-        container = self._container(segment)
-        state = container.find_segment(segment)
-        return state is not None and container.tables.begin_update(
-            state, entries, expected_length, on_updated
-        )
+        return self._container(segment).tables.begin_update(segment, entries, expected_length, on_updated)
 
     async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
         async with self._owning(segment, NoSuchSegmentError) as container:
@@ -395,9 +391,7 @@ class SegmentStore:
     def table_get_nowait(
         self, segment: str, keys: Sequence[bytes], bytes_max: int
     ) -> list[TableEntry | None] | None:
-        container = self._container(segment)
-        state = container.find_segment(segment)
-        return None if state is None else container.tables.get_nowait(state, keys, bytes_max)
+        return self._container(segment).tables.get_nowait(segment, keys, bytes_max)
 
     async def table_get(
         self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX

@@ -27,6 +27,7 @@ _UINT16: Final = struct.Struct(">H")
 _INT32: Final = struct.Struct(">i")
 _TWO_INT32: Final = struct.Struct(">ii")
 _INT64: Final = struct.Struct(">q")
+_VERSION_AND_SIZES: Final = struct.Struct(">qii")
 _ATTRIBUTE_UPDATE: Final = struct.Struct(">16sbqq")
 _CHUNK_HEAD: Final = struct.Struct(">qqq")
 
@@ -104,9 +105,12 @@ class _Text:
         parts.append(encode_text(value))
 
     def read(self, payload: memoryview, at: int) -> tuple[str, int]:
-        begin = _end_of(payload, at, 2)
-        end = _end_of(payload, begin, _UINT16.unpack_from(payload, at)[0])
-        return decode_text(payload[begin:end]), end
+        begin = at + 2
+        if begin <= len(payload):
+            end = begin + _UINT16.unpack_from(payload, at)[0]
+            if end <= len(payload):
+                return decode_text(payload[begin:end]) if end > begin else "", end
+        raise ProtocolError(f"a string at {at} leaves the payload of {len(payload)} bytes")
 
 
 class _View:
@@ -179,6 +183,12 @@ class _TableKey:
         parts.append(_TWO_INT32.pack(12 + size, size) + value.key + _INT64.pack(value.version))
 
     def read(self, payload: memoryview, at: int) -> tuple[TableKey, int]:
+        begin = at + 8
+        if begin <= len(payload):  # as for entries
+            outer, size = _TWO_INT32.unpack_from(payload, at)
+            end = begin + size
+            if outer == 12 + size and size > 0 and end + 8 <= len(payload):
+                return TableKey(bytes(payload[begin:end]), _INT64.unpack_from(payload, end)[0]), end + 8
         begin = _end_of(payload, at, 8)
         outer, size = _TWO_INT32.unpack_from(payload, at)
         _end_of(payload, at + 4, outer)
@@ -201,6 +211,19 @@ class _TableEntry:
         parts.append(_TWO_INT32.pack(4 + len(data), len(data)) + data)
 
     def read(self, payload: memoryview, at: int) -> tuple[TableEntry, int]:
+        # Most entries are read by these lines; what they do not accept, the others refuse.
+        size, begin = len(payload), at + 8
+        if begin <= size:
+            outer, key_bytes = _TWO_INT32.unpack_from(payload, at)
+            key_end = begin + key_bytes
+            if outer == 12 + key_bytes and key_bytes > 0 and key_end + 16 <= size:
+                version, outer, value_bytes = _VERSION_AND_SIZES.unpack_from(payload, key_end)
+                value_at = key_end + 16
+                end = value_at + value_bytes
+                if outer == 4 + value_bytes and value_bytes >= 0 and end <= size:
+                    return TableEntry(
+                        bytes(payload[begin:key_end]), bytes(payload[value_at:end]), version
+                    ), end
         key, at = _TABLE_KEY.read(payload, at)
         begin = _end_of(payload, at, 8)
         outer, size = _TWO_INT32.unpack_from(payload, at)

@@ -89,12 +89,14 @@ class _Numbers:
 class _Variable:
     """One field of variable size."""
 
-    __slots__ = ("_codec", "_field", "_get")
+    __slots__ = ("_codec", "_field", "_get", "_read", "_size_bytes_min")
 
     def __init__(self, field: _Field, codec: Codec) -> None:
         self._field = field
         self._codec = codec
         self._get = attrgetter(field.name)
+        self._read = codec.read
+        self._size_bytes_min = codec.size_bytes_min
 
     @property
     def is_list(self) -> bool:
@@ -107,6 +109,10 @@ class _Variable:
             return 0
         return self._codec.read_count(payload, at)
 
+    def length(self, command: Command) -> int:
+        """Return how many elements this list of ``command`` has."""
+        return len(self._get(command))
+
     def write(self, command: Command, parts: Parts) -> None:
         try:
             self._codec.write(self._get(command), parts)
@@ -116,10 +122,10 @@ class _Variable:
             ) from error
 
     def read(self, payload: memoryview, at: int, values: list[Any]) -> int:
-        if at == _NO_MORE or len(payload) - at < self._codec.size_bytes_min:
+        if at == _NO_MORE or len(payload) - at < self._size_bytes_min:
             values.append(self._field.absent(payload))
             return _NO_MORE
-        value, at = self._codec.read(payload, at)
+        value, at = self._read(payload, at)
         values.append(value)
         return at
 
@@ -154,6 +160,11 @@ class Layout:
         for step in self._steps:
             at = step.read(payload, at, values)
         return self.command(*values)
+
+    def memory_bytes(self, command: Command, payload: memoryview) -> int:
+        """Return how much memory ``command`` takes, about, which was made of ``payload``."""
+        elements = 0 if self._list is None else self._list.length(command)
+        return len(payload) + ELEMENT_BYTES * elements
 
     def decoded_bytes(self, payload: memoryview) -> int:
         """Return how much memory the command of ``payload`` takes, about, without making it.

@@ -168,7 +168,7 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
     def update(self, changes, length, joins, turns):
         entries = [TableEntry(key, value, self.version(kind, key)) for key, kind, value in changes]
         length = self.length(length)
-        ask = partial(join_update, self.access, self.tables) if joins else self.tables.table_update
+        ask = partial(join_update, self.tables) if joins else self.tables.table_update
         self.call(ask(T, entries, length), entries, length, turns)
 
     @rule(changes=st.lists(st.tuples(st.sampled_from(KEYS), versions), min_size=1, max_size=3), turns=turns)

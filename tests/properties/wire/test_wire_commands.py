@@ -14,9 +14,10 @@ from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import TableEntry, TableKey
 from headrace.wire import fields
-from headrace.wire.catalogue import LIVES
+from headrace.wire.catalogue import LAYOUTS, LIVES
 from headrace.wire.commands.kinds import Command, Reply, Request
 from headrace.wire.frames import FrameDecoder, decode_payload, encode, encode_parts
+from headrace.wire.layouts import ELEMENT_BYTES
 from tests.effort import examples
 
 INT64 = st.integers(INT64_MIN, INT64_MAX)
@@ -78,6 +79,18 @@ def test_a_command_comes_back_as_it_was_sent(command, data):
     assert size == len(frame) - 8
     assert decode_payload(type_id, memoryview(frame)[8:]) == value
     assert frame == b"".join(encode_parts(value))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.__name__)
+@given(data=st.data())
+@settings(max_examples=examples(10))
+def test_the_memory_of_a_command_is_that_of_its_bytes_and_elements(command, data):
+    value = data.draw(values_of(command))
+    payload = memoryview(encode(value))[8:]
+    lists = [found for f in dataclasses.fields(command) if isinstance(found := getattr(value, f.name), list)]
+    expected = len(payload) + ELEMENT_BYTES * len(lists[0] if lists else [])
+    layout = LAYOUTS[TYPE_ID[command]]
+    assert layout.decoded_bytes(payload) == layout.memory_bytes(value, payload) == expected
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.__name__)

@@ -184,7 +184,7 @@ class Upheaval:
             expected_length=length,
         )
         if self.entropy.randbelow(3):
-            self._begin(call, join_update, self.access, self.tables, name, entries, length)
+            self._begin(call, join_update, self.tables, name, entries, length)
         else:
             self._begin(call, self.tables.table_update, name, entries, length)
         if call.task is not None:

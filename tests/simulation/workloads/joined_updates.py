@@ -8,23 +8,18 @@ from functools import partial
 
 from headrace.errors import HeadraceError
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.tables.tables import ContainerTables
 
 
 async def join_update(
-    access: SegmentAccess,
     tables: ContainerTables,
     name: str,
     entries: Sequence[TableEntry],
     expected_length: int = -1,
 ) -> list[int]:
     """Do what ``table_update`` does, in one append with others that begin in this iteration of the loop."""
-    segment = access.find_segment(name)
     updated: asyncio.Future[list[int] | None] = asyncio.get_running_loop().create_future()
-    if segment is not None and tables.begin_update(
-        segment, entries, expected_length, partial(_on_updated, updated)
-    ):
+    if tables.begin_update(name, entries, expected_length, partial(_on_updated, updated)):
         versions = await updated
         if versions is not None:
             return versions

@@ -11,7 +11,9 @@ from headrace.wire.read_reply import (
     encode_segment_read_header,
     encode_segment_read_trailer,
 )
+from headrace.wire.update_reply import encode_table_entries_updated
 
+VERSION = st.integers(-1, INT64_MAX)
 INT64 = st.integers(INT64_MIN, INT64_MAX)
 
 
@@ -27,3 +29,9 @@ def test_head_data_and_trailer_are_a_segment_read(segment, offset, at_tail, end,
     expected = encode(c.SegmentRead(segment, offset, at_tail, end, data, request_id))
     head = encode_segment_read_header(segment, offset, at_tail, end, len(data))
     assert b"".join([head, *pieces, encode_segment_read_trailer(request_id)]) == expected
+
+
+@given(INT64, st.lists(VERSION, max_size=3))
+def test_an_answer_to_an_update_has_its_versions(request_id, versions):
+    expected = encode(c.TableEntriesUpdated(request_id, versions))
+    assert encode_table_entries_updated(request_id, versions) == expected

@@ -50,6 +50,8 @@ def check_request(authorise: Authorise, request: Request) -> None:
 
 def _segments_of(request: Request) -> Iterable[str]:
     match request:
+        case c.UpdateTableEntries() | c.ReadTable():  # the most frequent ones
+            return (request.segment,)
         case c.MergeSegments():
             return request.target, request.source
         case c.MergeSegmentsBatch():

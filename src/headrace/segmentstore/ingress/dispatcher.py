@@ -16,10 +16,10 @@ stay in the buffer; its bound is the back-pressure.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from headrace.errors import HeadraceError, ProtocolError
-from headrace.limits import INT64_MAX
+from headrace.limits import INT64_MAX, KIB
 from headrace.security.permission import Permission
 from headrace.segmentstore.ingress.blocked import CAPACITY, MEMORY, OUTBOX, SETUP, YIELDING
 from headrace.segmentstore.ingress.budget import Lane
@@ -35,6 +35,7 @@ from headrace.wire.append_block import APPEND_BLOCK, APPEND_BLOCK_END, AppendBat
 from headrace.wire.catalogue import LAYOUTS, TYPE_IDS
 from headrace.wire.commands.kinds import Command, Request
 from headrace.wire.frames import HEAD, HEAD_BYTES, FrameDecoder, encode
+from headrace.wire.layouts import Layout
 from headrace.wire.server_session import ServerSession
 
 _APPENDS: Final = (APPEND_BLOCK_END, APPEND_BLOCK)
@@ -62,6 +63,9 @@ _TAKEN_MAX: Final = 64
 """Frames, or append batches, of one connection in an iteration of the loop. They are answered in place, and
 the loop reads a socket repeatedly while more arrives: a client of tiny requests would occupy the loop.
 """
+
+_SMALL_PAYLOAD_BYTES: Final = 1 * KIB
+"""A request up to this size is decoded before it is admitted, rather than measured first."""
 
 _APPENDS_FOR_ONE: Final = 16
 """So many appends of a batch count as one more frame. A megabyte has thousands of them, and refused ones are
@@ -170,15 +174,28 @@ class Dispatcher:
                     return
                 payload, layout = frame[1], LAYOUTS[type_id]
                 if type_id not in _NO_REQUESTS:
-                    frame_at = decoder.taken_bytes - len(payload) - HEAD_BYTES
-                    self.blocked |= self.requests.admit(layout.decoded_bytes(payload), frame_at)
-                # Only when it is admitted: decoding takes time, and would be repeated.
-                if self.blocked or not self._take_command(layout.read(payload)):
+                    if not self._take_request(layout, payload):
+                        decoder.begin = begin
+                        return
+                elif not self._take_command(layout.read(payload)):
                     decoder.begin = begin
                     return
             self._taken += 1
             if self._taken >= _TAKEN_MAX:
                 self._pause()
+
+    def _take_request(self, layout: Layout, payload: memoryview) -> bool:
+        """Start one request; return False if it has to wait: then it is taken again later."""
+        command = layout.read(payload) if len(payload) <= _SMALL_PAYLOAD_BYTES else None
+        size = layout.decoded_bytes(payload) if command is None else layout.memory_bytes(command, payload)
+        self.blocked |= self.requests.admit(size, self.decoder.taken_bytes - len(payload) - HEAD_BYTES)
+        if self.blocked:
+            return False
+        # A larger one is decoded only when it is admitted: that takes time, and would be repeated.
+        if self.requests.start(cast("Request", layout.read(payload) if command is None else command)):
+            # The next request may depend on this one, which first takes its first step.
+            self._pause()
+        return True
 
     def _pause(self) -> None:
         """Yield to the loop before more is dispatched."""
@@ -186,7 +203,7 @@ class Dispatcher:
         self.blocked |= YIELDING
 
     def _take_command(self, command: Command) -> bool:
-        """Start one request; return False if it has to wait: then it is dispatched again later."""
+        """Take what is no request; return False if it has to wait: then it is dispatched again later."""
         match command:
             case c.ReadSegment():
                 self._on_read(command)
@@ -213,10 +230,7 @@ class Dispatcher:
             case c.PartialEvent():
                 raise ProtocolError("a partial event outside of an append block")
             case _:
-                assert isinstance(command, Request)
-                if self.requests.start(command):
-                    # The next request may depend on this one, which first takes its first step.
-                    self._pause()
+                raise AssertionError(f"{type(command).__name__} is a request")
         return True
 
     def _on_conditional(

@@ -2,7 +2,7 @@
 
 Updates of tables begin, and keys in memory are answered, without one: a task costs as much as the rest of
 such a request, and updates that arrive together become one append. What has to wait first, or is about to be
-refused, takes a task, and so do the updates behind it: those of a connection do not overtake each other.
+refused, takes a task, and so do updates of its keys behind it: those of a connection keep their order.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import Final
 
 from headrace.errors import ClosedError, HeadraceError
 from headrace.segmentstore.ingress.authorisation import check_request
 from headrace.segmentstore.ingress.blocked import ADMISSION, MEMORY, REQUESTS
 from headrace.segmentstore.ingress.budget import SMALL_BYTES_MAX, Lane, Lease
+from headrace.segmentstore.ingress.change_order import Change, ChangeOrder
 from headrace.segmentstore.ingress.frame_lease import FrameLease
 from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
 from headrace.segmentstore.ingress.outbox import Outbox
@@ -26,10 +26,9 @@ from headrace.segmentstore.ingress.table_session import TableSession
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Request
 from headrace.wire.frames import encode
+from headrace.wire.update_reply import encode_table_entries_updated
 
 _logger = logging.getLogger(__name__)
-
-_TABLE_CHANGES: Final = (c.UpdateTableEntries, c.RemoveTableKeys)
 
 
 class RequestSession:
@@ -51,8 +50,7 @@ class RequestSession:
         }
         self._replies = TableReplies(home, connection, outbox)
         self._read_bytes_max = max(0, home.config.small_reply_bytes_max - AROUND_BYTES)
-        self._changes_as_tasks = 0
-        """Changes of tables that run as tasks."""
+        self._change_order = ChangeOrder()
         self.running = 0
         self._next: Lease | None = None
         """The lease of the request that is started next, granted or not, unless its frame has one."""
@@ -116,8 +114,8 @@ class RequestSession:
         """Answer or begin a request about a table without a task; return False if it takes one."""
         try:
             if type(command) is c.UpdateTableEntries:
-                if self._changes_as_tasks:
-                    return False  # it would overtake those
+                if not self._change_order.may_begin(command):
+                    return False
                 check_request(self._home.authorise, command)
                 if not self._tables.begin_update(command, partial(self._on_updated, command, lease)):
                     return False
@@ -146,7 +144,7 @@ class RequestSession:
         error: HeadraceError | None,
     ) -> None:
         if versions is not None:
-            self._outbox.send_reply(encode(c.TableEntriesUpdated(command.request_id, versions)))
+            self._outbox.send_reply(encode_table_entries_updated(command.request_id, versions))
         elif error is not None:
             self._connection.on_error(command, error)
         else:
@@ -161,7 +159,8 @@ class RequestSession:
             self._end(lease)
             self._connection.close_after_replies("the server stops")
         else:
-            self._changes_as_tasks += type(command) in _TABLE_CHANGES
+            if isinstance(command, Change):
+                self._change_order.begin(command)
 
     def stop(self) -> None:
         """No further request is started. Idempotent."""
@@ -185,7 +184,8 @@ class RequestSession:
         except Exception as error:  # noqa: BLE001 - a bug of ours: only this connection ends
             self._on_bug(command, error)
         finally:
-            self._changes_as_tasks -= type(command) in _TABLE_CHANGES
+            if isinstance(command, Change):
+                self._change_order.end(command)
             self._end(lease)
 
     def _on_bug(self, command: Request, error: Exception) -> None:

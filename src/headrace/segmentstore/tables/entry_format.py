@@ -62,14 +62,6 @@ def encode_entries(entries: Iterable[TableEntry], *, copies: bool = False) -> tu
         The bytes, and for each entry where it begins in them.
     """
     pieces: list[bytes] = []
-    starts, _ = encode_into(pieces, entries, copies=copies)
-    return b"".join(pieces), starts
-
-
-def encode_into(
-    pieces: list[bytes], entries: Iterable[TableEntry], *, copies: bool = False
-) -> tuple[list[int], int]:
-    """Append the bytes of :func:`encode_entries` to ``pieces``; return the beginnings and the whole size."""
     starts: list[int] = []
     at = 0
     pack = _HEADER.pack
@@ -80,7 +72,12 @@ def encode_into(
         pieces += (pack(ENTRY_FORMAT_VERSION, len(key), len(value), version), key, value)
         starts.append(at)
         at += ENTRY_HEADER_BYTES + len(key) + len(value)
-    return starts, at
+    return b"".join(pieces), starts
+
+
+def encode_entry(key: bytes, value: bytes) -> tuple[bytes, bytes, bytes]:
+    """Encode an entry as a caller writes it, in pieces."""
+    return _HEADER.pack(ENTRY_FORMAT_VERSION, len(key), len(value), NO_VERSION), key, value
 
 
 def encode_removals(keys: Iterable[bytes]) -> bytes:

@@ -54,11 +54,11 @@ class OpenTables:
 
     async def get(self, name: str) -> OpenTable:
         """Return the table, with everything durable applied; its index is rebuilt if it is not in memory."""
-        return self._find(name) or await self._open(name)
+        return self.find(name) or await self._open(name)
 
     def find_nowait(self, segment: SegmentState) -> OpenTable | None:
         """Return the table of a segment if it is in memory, with everything durable applied."""
-        table = self._find(segment.name)
+        table = self.find(segment.name)
         return table if table is not None and table.segment is segment else None
 
     def is_idle(self, segment: SegmentState) -> bool:
@@ -109,7 +109,8 @@ class OpenTables:
                 total -= table.state.index.memory_bytes
                 self.drop(name)
 
-    def _find(self, name: str) -> OpenTable | None:
+    def find(self, name: str) -> OpenTable | None:
+        """Return the table of that name if its index is in memory, with everything durable applied."""
         table = self._tables.get(name)
         if table is None or table.retired or self._access.find_segment(name) is not table.segment:
             return None
@@ -121,7 +122,7 @@ class OpenTables:
 
     async def _open(self, name: str) -> OpenTable:
         while True:
-            table = self._find(name)
+            table = self.find(name)
             if table is not None:
                 return table
             segment = await self.get_segment(name)

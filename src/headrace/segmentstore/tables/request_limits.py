@@ -30,8 +30,11 @@ def key_length_of(segment: SegmentState) -> int:
     return max(0, segment.attribute(ATTRIBUTE_ID_LENGTH)) if is_fixed(segment) else 0
 
 
-def check_items(key_length: int, items: Sequence[TableEntry] | Sequence[TableKey]) -> None:
+def check_items(key_length: int, items: Sequence[TableEntry] | Sequence[TableKey]) -> int:
     """Refuse what is to be put or removed if it exceeds a bound; ``key_length`` is 0 for hash tables.
+
+    Returns:
+        Its size in the log, in bytes.
 
     Raises:
         InvalidArgumentError: nothing was changed.
@@ -52,6 +55,7 @@ def check_items(key_length: int, items: Sequence[TableEntry] | Sequence[TableKey
             raise InvalidArgumentError(f"{item.version} is not a version")
     if total > TABLE_BATCH_BYTES_MAX:
         raise InvalidArgumentError(f"an update of {total} bytes exceeds the limit of {TABLE_BATCH_BYTES_MAX}")
+    return total
 
 
 def check_key(key_length: int, key: bytes) -> None:

@@ -68,15 +68,15 @@ class TableReads:
         return await self._fetch(segment, keys, bytes_max)
 
     def get_nowait(
-        self, segment: SegmentState, keys: Sequence[bytes], bytes_max: int
+        self, segment: str, keys: Sequence[bytes], bytes_max: int
     ) -> list[TableEntry | None] | None:
         """Return what :meth:`table_get` does, or None if that takes :meth:`table_get`: for many keys, and
         for whatever is not in memory.
         """
-        table = self._tables.find_nowait(segment)
+        table = self._tables.find(segment)
         if table is None or len(keys) > _KEYS_AT_ONCE_MAX:
             return None
-        find = table.state.index.find
+        state, find = table.segment, table.state.index.find
         found: list[TableEntry | None] = []
         for key in keys:
             location = find(key)
@@ -87,15 +87,15 @@ class TableReads:
             offset, version = location_offset(location), location_version(location)
             size = ENTRY_HEADER_BYTES + len(key) + location_value_length(location)
             bytes_max -= size + TABLE_ITEM_BYTES
-            if bytes_max < 0 or offset < segment.start_offset:
+            if bytes_max < 0 or offset < state.start_offset:
                 return None
-            result = self._access.read_nowait(segment, offset, size)
+            result = self._access.read_nowait(state, offset, size)
             if result is None:
                 return None
             data = result.to_bytes()
             if len(data) < size:
                 return None
-            found.append(TableEntry(key, decode_value(data, 0, offset, key, version, segment.name), version))
+            found.append(TableEntry(key, decode_value(data, 0, offset, key, version, segment), version))
         return found
 
     def contains_nowait(self, segment: SegmentState, key: bytes) -> bool | None:

@@ -35,14 +35,14 @@ from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.compaction import TableCompactor
 from headrace.segmentstore.tables.config import TablesConfig
-from headrace.segmentstore.tables.entry_format import encode_entries, encode_into, encode_removals
+from headrace.segmentstore.tables.entry_format import encode_entries, encode_removals
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
 from headrace.segmentstore.tables.request_limits import check_items, is_fixed, key_length_of
 from headrace.segmentstore.tables.table_index import KEY_OVERHEAD_BYTES, REMOVED, pack_location
 from headrace.segmentstore.tables.table_reads import TableReads
 from headrace.segmentstore.tables.table_state import ANY_LENGTH, Batch
-from headrace.segmentstore.tables.update_batch import OnUpdated, UpdateBatch
+from headrace.segmentstore.tables.update_batch import UPDATE_BATCH_BYTES_MAX, OnUpdated, UpdateBatch
 
 #: Indexes are trimmed when they may have grown by one part in so many of their bound.
 _TRIM_PARTS: Final = 16
@@ -178,11 +178,7 @@ class ContainerTables(TableReads):
                 return versions
 
     def begin_update(
-        self,
-        segment: SegmentState,
-        entries: Sequence[TableEntry],
-        expected_length: int,
-        on_updated: OnUpdated,
+        self, segment: str, entries: Sequence[TableEntry], expected_length: int, on_updated: OnUpdated
     ) -> bool:
         """Begin what :meth:`table_update` does, together with all updates that begin in this iteration of
         the loop; ``on_updated`` is called later.
@@ -193,33 +189,22 @@ class ContainerTables(TableReads):
         Raises:
             InvalidArgumentError: a bound on keys, values or the batch is exceeded.
         """
-        table = self._tables.find_nowait(segment)
+        table = self._tables.find(segment)
         if table is None or not entries or self._closed:
             return False
-        check_items(table.key_length, entries)
-        state = table.state
+        size = check_items(table.key_length, entries)
+        state, batch = table.state, table.open_batch
         if state.find_violation(entries, expected_length) is not None:
             return False
-        pieces: list[bytes] = []
-        starts, size = encode_into(pieces, entries)
-        batch = table.open_batch
         if batch is None:
-            batch = UpdateBatch(state.tail)
-        if not batch.has_space(size):
-            return False
-        if table.open_batch is None:
-            table.open_batch = batch
-            task = self._supervisor.spawn(segment.name, table.append_open_batch())
+            if size > UPDATE_BATCH_BYTES_MAX:
+                return False
+            batch = table.open_batch = UpdateBatch(state.tail)
+            task = self._supervisor.spawn(segment, table.append_open_batch())
             task.add_done_callback(partial(self._on_appended, table, batch))
-        tail = state.tail
-        versions = [tail + start for start in starts]
-        locations = [
-            pack_location(version, version, len(entry.value))
-            for version, entry in zip(versions, entries, strict=True)
-        ]
-        state.extend(batch, [entry.key for entry in entries], locations, size)
-        batch.pieces += pieces
-        batch.callers.append((versions, on_updated))
+        elif batch.end - batch.offset + size > UPDATE_BATCH_BYTES_MAX:
+            return False
+        state.extend(batch, *batch.add(entries, on_updated), size)
         return True
 
     def _on_appended(self, table: OpenTable, batch: UpdateBatch, task: asyncio.Task[bool]) -> None:

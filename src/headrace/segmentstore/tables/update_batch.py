@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.errors import HeadraceError
 from headrace.limits import KIB
+from headrace.model.tables import TableEntry
+from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, encode_entry
+from headrace.segmentstore.tables.table_index import pack_location
 from headrace.segmentstore.tables.table_state import Batch
 
 UPDATE_BATCH_BYTES_MAX: Final = 256 * KIB
@@ -28,9 +31,21 @@ class UpdateBatch(Batch):
         """The entries as they are logged."""
         self.callers: list[tuple[list[int], OnUpdated]] = []
 
-    def has_space(self, size_bytes: int) -> bool:
-        """Whether an update of so many bytes may be added."""
-        return self.end - self.offset + size_bytes <= UPDATE_BATCH_BYTES_MAX
+    def add(self, entries: Sequence[TableEntry], on_updated: OnUpdated) -> tuple[list[bytes], list[int]]:
+        """Add an update at the end; return its keys and their locations, by which the state extends this."""
+        keys: list[bytes] = []
+        locations: list[int] = []
+        versions: list[int] = []
+        at = self.end
+        for entry in entries:
+            key, value = entry.key, entry.value
+            self.pieces += encode_entry(key, value)
+            keys.append(key)
+            versions.append(at)
+            locations.append(pack_location(at, at, len(value)))
+            at += ENTRY_HEADER_BYTES + len(key) + len(value)
+        self.callers.append((versions, on_updated))
+        return keys, locations
 
     def notify(self, error: HeadraceError | None, *, done: bool) -> None:
         """Notify the callers, in order."""

@@ -76,6 +76,15 @@ async def test_an_update_does_not_overtake_a_removal_of_its_connection(peer, sto
     assert store.tables["t"]["entries"][b"k"].value == b"2"
 
 
+async def test_an_update_of_another_key_need_not_wait_for_one_that_runs_as_a_task(peer, store, begun):
+    store.gate = asyncio.Event()
+    peer.feed(c.RemoveTableKeys(1, "t", "", [TableKey(b"k")]), put(2, b"other"), put(3, b"k"))
+    await peer.replies()
+    assert begun_of(store) == [b"other"]
+    store.gate.set()
+    assert [reply.request_id for reply in await peer.replies()] == [1, 3]
+
+
 async def test_another_connection_need_not_wait(home, store, begun):
     store.gate = asyncio.Event()
     slow, quick = Peer(home), Peer(home)

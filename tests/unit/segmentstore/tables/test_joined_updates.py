@@ -43,7 +43,7 @@ async def tables(access):
 def join(tables, access):
     def join(key, value=b"", version=None, expected_length=-1):
         entry = TableEntry(key, value) if version is None else TableEntry(key, value, version)
-        return asyncio.ensure_future(join_update(access, tables, T, [entry], expected_length))
+        return asyncio.ensure_future(join_update(tables, T, [entry], expected_length))
 
     return join
 
@@ -205,9 +205,9 @@ async def test_a_container_that_stops_answers_what_it_has_begun(tables, access, 
 
 async def test_known_keys_are_found_without_waiting(tables, access, join):
     await asyncio.gather(join(b"a", b"1"), join(b"b", b""))
-    found = tables.get_nowait(access.find_segment(T), [b"a", b"b", b"c"], 1000)
+    found = tables.get_nowait(T, [b"a", b"b", b"c"], 1000)
     assert [entry and (entry.key, entry.value) for entry in found] == [(b"a", b"1"), (b"b", b""), None]
     assert found == await tables.table_get(T, [b"a", b"b", b"c"])
-    assert tables.get_nowait(access.find_segment(T), [b"a"], 10) is None
+    assert tables.get_nowait(T, [b"a"], 10) is None
     with pytest.raises(InvalidArgumentError):
-        tables.get_nowait(access.find_segment(T), [b""], 1000)
+        tables.get_nowait(T, [b""], 1000)
