@@ -1,4 +1,4 @@
-"""Clients of users, with tokens that expire: all that a person or a program connects with."""
+"""Clients of users, over TLS, with tokens that expire: all that a person or a program connects with."""
 
 import asyncio
 import base64
@@ -12,9 +12,10 @@ import pytest
 
 from headrace.client import ClientConfig, Credentials, StreamConfiguration, connect
 from headrace.client.blocking import connect as connect_blocking
-from headrace.errors import PermissionDeniedError, UnauthenticatedError
+from headrace.errors import PermissionDeniedError, TlsError, UnauthenticatedError
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
+from tests.certificates import CertificateFiles
 
 pytestmark = pytest.mark.cluster
 
@@ -29,13 +30,19 @@ SECRETS += [base64.b64encode(f"{name}:{password}".encode()).decode() for name, (
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def files(tmp_path_factory):
+    return CertificateFiles(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def server(files, tmp_path_factory):
     with LocalServer(
         tmp_path_factory.mktemp("server"),
         "--containers",
         "2",
         "--log-level",
         "debug",
+        *files.arguments,
         users=USERS,
         environment=TOKENS_EXPIRE,
     ) as running:
@@ -48,15 +55,15 @@ def environment(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def config(name=None, password=None):
+def config(files, name=None, password=None):
     credentials = None if name is None else Credentials.basic(name, password or USERS[name][0])
-    return ClientConfig(credentials=credentials)
+    return ClientConfig(credentials=credentials, tls_authorities=files.ca)
 
 
 @pytest.fixture(scope="module")
-def orders(server):
+def orders(server, files):
     """A stream with three events."""
-    with connect_blocking(server.uri, config("ada")) as client:
+    with connect_blocking(server.uri, config(files, "ada")) as client:
         client.create_scope("sales")
         client.create_stream("sales", "orders", StreamConfiguration())
         with client.event_writer("sales", "orders") as writer:
@@ -65,11 +72,13 @@ def orders(server):
     return "sales/orders"
 
 
-def run(*arguments, name=None, password=None, **variables):
+def run(*arguments, name=None, password=None, authority=None, **variables):
     """Run the command as a person does; return exit code, output and errors."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     if name is not None:
         environment |= {"HEADRACE_USER": name, "HEADRACE_PASSWORD": password or USERS[name][0]}
+    if authority is not None:
+        environment["HEADRACE_TLS_CA"] = str(authority)
     done = subprocess.run(
         [*HEADRACE, *arguments], capture_output=True, text=True, env=environment | variables, check=False
     )
@@ -77,13 +86,13 @@ def run(*arguments, name=None, password=None, **variables):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_command_line_does_a_round_trip(server, orders):
-    where = ("--uri", server.uri)
+def test_the_command_line_does_a_round_trip(server, files, orders):
+    where = ("--uri", server.uri, "--tls-ca", str(files.ca))
     assert run("stream", "create", "sales/copies", *where, name="ada")[0] == 0
     assert run("event", "write", "sales/copies", "hello", *where, name="ada")[0] == 0
     code, out, _ = run("event", "read", "sales/copies", *where, name="rea")
     assert (code, out) == (0, "hello\n")
-    code, out, _ = run("event", "read", orders, name="rea", HEADRACE_URI=server.uri)
+    code, out, _ = run("event", "read", orders, name="rea", authority=files.ca, HEADRACE_URI=server.uri)
     assert (code, out) == (0, "0\n1\n2\n")
 
 
@@ -95,21 +104,21 @@ def test_the_command_line_does_a_round_trip(server, orders):
         ({}, "set HEADRACE_USER and HEADRACE_PASSWORD"),
     ],
 )
-def test_who_is_not_known_learns_it_at_the_first_call(server, orders, user, words):
-    code, out, err = run("event", "read", orders, "--uri", server.uri, **user)
+def test_who_is_not_known_learns_it_at_the_first_call(server, files, orders, user, words):
+    code, out, err = run("event", "read", orders, "--uri", server.uri, authority=files.ca, **user)
     assert (code, out) == (2, "")
     assert words in err
     assert len(err.splitlines()) == 1
-    code, out, err = run("inspect", "cache", "--rest", server.addresses["rest"], **user)
+    code, out, err = run("inspect", "cache", "--rest", server.rest_url, authority=files.ca, **user)
     assert (code, out) == (2, "")
     assert words in err
 
 
-def test_a_reader_that_writes_is_refused_and_changes_nothing(server, orders):
-    code, _, err = run("event", "write", orders, "mine", "--uri", server.uri, name="rea")
+def test_a_reader_that_writes_is_refused_and_changes_nothing(server, files, orders):
+    code, _, err = run("event", "write", orders, "mine", "--uri", server.uri, name="rea", authority=files.ca)
     assert code == 2
     assert "rea" in err or "READ_UPDATE" in err or "permi" in err.lower()
-    with connect_blocking(server.uri, config("rea")) as client:
+    with connect_blocking(server.uri, config(files, "rea")) as client:
         with pytest.raises(PermissionDeniedError), client.event_writer("sales", "orders") as writer:
             writer.write(b"mine").wait()
         with pytest.raises(PermissionDeniedError):
@@ -118,10 +127,12 @@ def test_a_reader_that_writes_is_refused_and_changes_nothing(server, orders):
             assert [event.data for event in reader] == [b"0", b"1", b"2"]
 
 
-async def test_both_clients_tell_what_is_wrong(server, orders):
+async def test_both_clients_tell_what_is_wrong(server, files, orders):
     cases = [
-        (server.uri, config("ada", "scarlet-lake"), UnauthenticatedError),
-        (server.uri, config(), UnauthenticatedError),
+        (server.uri, config(files, "ada", "scarlet-lake"), UnauthenticatedError),
+        (server.uri, config(files), UnauthenticatedError),
+        (server.uri.replace("tls://", "tcp://"), config(files, "ada"), TlsError),
+        (server.uri, ClientConfig(credentials=Credentials.basic("ada", "crimson-lake")), TlsError),
     ]
     for uri, given, error in cases:
         async with connect(uri, given) as client:
@@ -133,12 +144,12 @@ async def test_both_clients_tell_what_is_wrong(server, orders):
 
 
 @pytest.mark.slow
-async def test_an_open_reader_and_an_open_writer_outlive_their_tokens(server, orders, caplog):
+async def test_an_open_reader_and_an_open_writer_outlive_their_tokens(server, files, orders, caplog):
     caplog.set_level(logging.DEBUG)
     written, read = [], []
     async with (
-        connect(server.uri, config("ada")) as ada,
-        connect(server.uri, config("rea")) as rea,
+        connect(server.uri, config(files, "ada")) as ada,
+        connect(server.uri, config(files, "rea")) as rea,
     ):
         await ada.create_stream("sales", "long", StreamConfiguration())
 
@@ -160,9 +171,11 @@ async def test_an_open_reader_and_an_open_writer_outlive_their_tokens(server, or
     assert "eyJ" not in caplog.text
 
 
-def test_secrets_are_nowhere(server, orders):
+def test_secrets_are_nowhere(server, files, orders):
     digests = [line.split(":")[1] for line in server.users_path.read_text().splitlines() if ":" in line]
-    code, statistics, _ = run("inspect", "cache", "--json", "--rest", server.addresses["rest"], name="ada")
+    code, statistics, _ = run(
+        "inspect", "cache", "--json", "--rest", server.rest_url, name="ada", authority=files.ca
+    )
     assert code == 0
     assert json.loads(statistics)
     for text in (server.log(), statistics):
