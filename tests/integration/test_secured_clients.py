@@ -178,6 +178,8 @@ def test_secrets_are_nowhere(server, files, orders):
     )
     assert code == 0
     assert json.loads(statistics)
+    assert len(digests) == len(USERS)
+    assert all(len(each) > 40 for each in digests)
     for text in (server.log(), statistics):
         assert not any(secret in text for secret in [*SECRETS, *digests])
         assert "eyJ" not in text  # how tokens begin
