@@ -1,5 +1,6 @@
-"""Delegation tokens of the real Java client, renewed while it writes and reads; ``java_programs.py`` says what it
-needs.
+"""Delegation tokens of the real Java client, renewed while it writes and reads.
+
+``java_programs.py`` says what it needs.
 """
 
 from base64 import b64encode
