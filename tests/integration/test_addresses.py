@@ -71,6 +71,7 @@ def test_a_server_on_every_address_tells_the_one_that_was_given():
         assert {address.rpartition(":")[0] for address in addresses.values()} == {"127.0.0.2"}
         server.wait_for_log("headrace is ready")  # said once the ready file is there
         assert all(address in server.log() for address in addresses.values())
+        assert server.log().count("listens on 0.0.0.0 without TLS and without users") == 1
         # By another of its addresses: data come from the one that is told.
         controller = f"127.0.0.3:{port_of(addresses['controller'])}"
         assert write_and_read(f"tcp://{controller}") == [b"an event"]

@@ -11,6 +11,7 @@ from headrace.model.tables import TableEntry, TableKey
 from headrace.testing import LocalServer
 from headrace.wire import commands as c
 from headrace.wire.frames import FrameDecoder, encode
+from tests.certificates import CertificateFiles
 
 pytestmark = pytest.mark.cluster
 
@@ -20,13 +21,17 @@ MIB = 1 << 20
 PATIENCE_S = 120
 
 
-@pytest.fixture
-def server(tmp_path):
+@pytest.fixture(params=["plain", "tls"])
+def server(request, tmp_path):
     environment = {
         "HEADRACE_CONNECTION_BYTES_MAX": "64 MiB",
         "HEADRACE_CONNECTION_STALL_S": "6",
     }
-    with LocalServer(tmp_path, "--containers", "1", environment=environment) as running:
+    files = CertificateFiles(tmp_path / "certificates")
+    encrypts = request.param == "tls"
+    arguments = files.arguments if encrypts else ()
+    with LocalServer(tmp_path, "--containers", "1", *arguments, environment=environment) as running:
+        running.tls = files.trusting() if encrypts else None
         yield running
         assert running.stop() == 0
 
@@ -39,7 +44,7 @@ class Client:
     @classmethod
     async def open(cls, server):
         host, _, port = server.addresses["segmentstore"].partition(":")
-        return cls(*await asyncio.open_connection(host, int(port), limit=4096))
+        return cls(*await asyncio.open_connection(host, int(port), limit=4096, ssl=server.tls))
 
     async def ask(self, command):
         self.writer.write(encode(command))
@@ -58,7 +63,7 @@ def resident_mib(server):
 
 
 def listener(server):
-    with urllib.request.urlopen(f"http://{server.addresses['rest']}/v1/debug/statistics") as answer:
+    with urllib.request.urlopen(f"{server.rest_url}/v1/debug/statistics", context=server.tls) as answer:
         return json.load(answer)["listener"]
 
 
@@ -110,6 +115,7 @@ async def test_clients_that_do_not_take_what_they_ask_for(server):
     await good.ask(c.SetupAppend(2, bytes(16), SEGMENT, ""))
     for number in range(1, 25):
         await good.append(number, 2 * MIB)
+    before = resident_mib(server)
     slow = [await Client.open(server) for _ in range(60)]
     for client in slow:
         client.reader._transport.pause_reading()
@@ -118,6 +124,7 @@ async def test_clients_that_do_not_take_what_they_ask_for(server):
     await until(lambda: listener(server)["reads"] >= 2 * len(slow))
     await until(settles(lambda: listener(server)["reads"]))
     assert 24 * MIB < listener(server)["unsent_bytes"] < 40 * MIB, "1.9 GiB were asked for"
+    assert resident_mib(server) - before < 80, "less than the clients may have, and sockets have the rest"
     reply = await good.ask(c.ReadSegment(SEGMENT, 5, 2 * MIB, "", 3))
     assert isinstance(reply, c.SegmentRead)
     assert 0 < len(reply.data) <= 64 << 10

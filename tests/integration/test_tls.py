@@ -80,6 +80,7 @@ async def test_all_three_ports_serve(server, files):
         await write_and_read(client, "served")
     found = await asyncio.to_thread(ask_rest, server, "/v1/scopes", files.trusting())
     assert {"scopeName": "served"} in found["scopes"]
+    assert "listens on" not in server.log(), "only this machine reaches it"
     cert = ssl.PEM_cert_to_DER_cert(files.cert.read_text())
     for part in PARTS:
         assert await asyncio.to_thread(shown_by, server, part, files.trusting()) == cert

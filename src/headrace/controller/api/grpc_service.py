@@ -15,6 +15,7 @@ from headrace.errors import UnsupportedError
 from headrace.model.endpoint import Endpoint
 from headrace.rpc.status import status_of
 from headrace.security.header import HEADER_CHARS_MAX
+from headrace.security.tls_transport import HANDSHAKE_S
 
 CALLS_MAX: Final = 1024
 """Calls at a time; more are refused, and their clients try again."""
@@ -26,6 +27,7 @@ _OPTIONS: Final = (
     # Below the hard limit, gRPC would refuse at random what exceeds the soft one.
     ("grpc.max_metadata_size", 2 * HEADER_CHARS_MAX),
     ("grpc.so_reuseport", 0),
+    ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1000)),  # two minutes by default
     # Clients ping idle connections, some of them without a call in flight.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
