@@ -287,6 +287,11 @@ class TableStore:
                 return  # a living row: the table is not empty
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await call()
+        except (OwnershipError, OverloadError) as error:
+            if not _did_not_happen(error):
+                raise
         return await retry(_RETRY, call, entropy=self._entropy, retryable=_did_not_happen)
 
 

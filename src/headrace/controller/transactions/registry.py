@@ -85,6 +85,17 @@ class Registry:
             found += [self._take(uid, txn_id, row) for txn_id, row in zip(some, rows, strict=True)]
         return found
 
+    async def find_decided(self, uid: bytes, txn_ids: Sequence[int]) -> list[Txn | None]:
+        """Return transactions of a commit batch as :meth:`find_many` does.
+
+        A row that says COMMITTING never changes: those that are known are not read again.
+        """
+        known = self._streams.get(uid, {})
+        found = [known.get(txn_id) for txn_id in txn_ids]
+        if all(txn is not None and txn.row.state is TxnState.COMMITTING for txn in found):
+            return found
+        return await self.find_many(uid, txn_ids)
+
     async def find_to_write(self, uid: bytes, txn_id: int) -> Txn | None:
         """Return the transaction for a change that is written under its version.
 

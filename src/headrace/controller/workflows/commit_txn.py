@@ -4,7 +4,7 @@
 SEALING).
 2. Every segment of the batch is merged into the active segment of the same number.
 3. Outcomes are recorded, rows of the transactions removed.
-4. The batch is removed from the row.
+4. The batch is removed from the row, or replaced by the next one if nothing but commits waits.
 
 If the stream was scaled since the transactions began, their segments have no counterpart in the active
 epoch. Then the stream *rolls*: step 2 becomes
@@ -26,6 +26,7 @@ from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.epoch_row import EpochRecord
 from headrace.controller.store.rows.sealed_row import SealedRow
 from headrace.controller.store.rows.stream_row import (
+    NO_WANTS,
     CommitBatch,
     Roll,
     RollPhase,
@@ -59,26 +60,38 @@ async def commit_batch(context: ControllerContext, stream: Stream) -> bool:
         lengths = await _merge(context, stream, row.epoch, batch)
     else:
         lengths = await _roll(context, stream, row, rolled)
-    txns = await context.registry.find_many(stream.uid, batch.txn_ids)
+    txns = await context.registry.find_decided(stream.uid, batch.txn_ids)
     await context.marks.note_commits(stream, [None if txn is None else txn.row for txn in txns], lengths)
     await context.outcomes.record(stream.uid, batch.txn_ids, committed=True)
     await context.registry.remove(stream.uid, batch.txn_ids)
+    held = stream.row
+    if rolled is None and may_go_on(held) and context.registry.known_committing(stream.uid):
+        following = await _choose(context, stream, held)
+        if following is not None and following.roll is None:
+            await stream.update(go_on(batch, following, held))
+            return True
     await stream.update(end_commit(batch, rolled))
     return True
 
 
 async def _choose(context: ControllerContext, stream: Stream, free: StreamRow) -> CommitBatch | None:
     txns = await context.registry.next_batch(stream.uid, context.config.commit_batch_max)
-    txns = await _without_finished(context, stream, txns)
     if not txns:
         return None
     epoch = epoch_of_txn(txns[0].txn_id)
-    roll = None if free.epoch.reference == epoch else Roll(context.clock.now_ms())
-    return CommitBatch(epoch, tuple(txn.txn_id for txn in txns), roll)
+    if free.epoch.reference == epoch:
+        return CommitBatch(epoch, tuple(txn.txn_id for txn in txns))
+    txns = await _without_finished(context, stream, txns)
+    if not txns:
+        return None
+    return CommitBatch(epoch, tuple(txn.txn_id for txn in txns), Roll(context.clock.now_ms()))
 
 
 async def _without_finished(context: ControllerContext, stream: Stream, txns: list[Txn]) -> list[Txn]:
-    """Leave out what was merged before its rows could be removed: it must not make the stream roll."""
+    """Leave out what was merged before its rows could be removed: it must not make the stream roll.
+
+    Without a roll, to merge, record and remove it once more changes nothing.
+    """
     ended = await context.outcomes.find_many(stream.uid, [txn.txn_id for txn in txns])
     if ended:
         await context.registry.remove(stream.uid, ended)
@@ -158,6 +171,26 @@ def reveal_roll(batch: CommitBatch) -> Transition:
             return row
         roll = replace(row.commit.roll, phase=RollPhase.REVEALED)
         return replace(row, commit=replace(row.commit, roll=roll))
+
+    return transition
+
+
+def may_go_on(row: StreamRow) -> bool:
+    """Whether the next batch may follow at once: nothing else waits for the stream."""
+    return row.state is StreamState.COMMITTING_TXN and row.wants == NO_WANTS and row.scale is None
+
+
+def go_on(batch: CommitBatch, following: CommitBatch, held: StreamRow) -> Transition:
+    """Replace the merged ``batch`` by ``following``, chosen while the row was ``held``; or else end it.
+
+    One write instead of two, while commits come faster than they are merged.
+    """
+    end = end_commit(batch, None)
+
+    def transition(row: StreamRow) -> StreamRow:
+        if row is held and row.commit is not None and row.commit.txn_ids == batch.txn_ids:
+            return replace(row, commit=following)
+        return end(row)
 
     return transition
 

@@ -16,7 +16,7 @@ from headrace.controller.store.rows.stream_row import (
 )
 from headrace.controller.streams.epochs import first_epoch
 from headrace.controller.workflows import intents
-from headrace.controller.workflows.commit_txn import begin_commit, end_commit
+from headrace.controller.workflows.commit_txn import begin_commit, end_commit, go_on, may_go_on
 from headrace.controller.workflows.delete_stream import begin_delete
 from headrace.controller.workflows.seal_stream import begin_seal, finish_seal
 from headrace.controller.workflows.truncate_stream import finish_truncate
@@ -80,6 +80,20 @@ def test_a_request_for_a_busy_stream_waits_in_its_row_and_begins_in_its_turn():
     row = apply(row, finish_seal(0))
     assert row.deleting
     assert row.wants == NO_WANTS
+
+
+def test_the_next_batch_follows_only_while_the_row_is_as_it_was_when_it_was_chosen():
+    held = committing()
+    assert may_go_on(held)
+    following = replace(held.commit, txn_ids=(7,))
+    went_on = apply(held, go_on(BATCH, following, held))
+    assert (went_on.state, went_on.commit) == (StreamState.COMMITTING_TXN, following)
+    assert go_on(BATCH, following, held)(went_on) is went_on
+    wanted = apply(held, intents.accept_seal(wait=False))
+    assert not may_go_on(wanted)
+    assert apply(wanted, go_on(BATCH, following, held)).commit is None
+    ended = apply(held, end_commit(BATCH, None))
+    assert go_on(BATCH, following, held)(ended) is ended
 
 
 def test_an_equal_request_joins_and_a_different_one_is_refused():
