@@ -84,6 +84,8 @@ class Controller:
         self._endpoints = list(address.endpoints)
         self._next = 0
         self._channel: grpc.aio.Channel | None = None
+        self._stubs: dict[Any, tuple[grpc.aio.Channel, Any]] = {}
+        """By service, with the channel of each: a stub makes an object for every call of its service."""
         self._discovered = not address.discover
         self._closed = False
         self._retry = RetryPolicy(
@@ -150,7 +152,8 @@ class Controller:
         """Return the reply, and the error that it stands for if it refuses."""
         channel = await self._open_channel()
         try:
-            call = getattr(stub(channel), method)(request, timeout=timeout_s, metadata=self._metadata)
+            start = getattr(self._stub(stub, channel), method)
+            call = start(request, timeout=timeout_s, metadata=self._metadata)
             reply = await call
             refusal = refusal_of(method, reply, ())
             if refusal is not None:
@@ -164,6 +167,12 @@ class Controller:
             if task is not None and task.cancelling() == 0 and channel is not self._channel:
                 raise ConnectionLostError(f"{method}: the channel was closed") from None
             raise
+
+    def _stub(self, service: Any, channel: grpc.aio.Channel) -> Any:
+        known = self._stubs.get(service)
+        if known is None or known[0] is not channel:
+            known = self._stubs[service] = (channel, service(channel))
+        return known[1]
 
     async def _translate(
         self, channel: grpc.aio.Channel, method: str, error: grpc.aio.AioRpcError
@@ -262,6 +271,7 @@ class Controller:
     async def release(self) -> None:
         """Close the channel; the next call opens another one. Calls in progress are repeated there."""
         channel, self._channel = self._channel, None
+        self._stubs.clear()
         if channel is not None:
             await channel.close(None)
 
