@@ -57,6 +57,7 @@ FOREIGN = (
     "Chunk",
     "Precondition",
     "Protocol",
+    "Tls",
 )
 
 
